@@ -1,0 +1,1 @@
+"""Reference outputs, and the check of a checkpoint against them."""

@@ -1,0 +1,1 @@
+"""The network and how it learns; a GPU worker needs nothing but this package."""

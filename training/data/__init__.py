@@ -1,0 +1,1 @@
+"""From stored codes to batches the loss takes."""

@@ -1,0 +1,332 @@
+"""The architecture as written in a checkpoint's `config.json`, as frozen dataclasses.
+
+Field names are those of the public Qwen3-TTS files, and so are the defaults where the published
+files leave a field out (the 0.6B and 1.7B files give only two of the speaker encoder's fields, for
+example). Fields without a default here must be in the file: guessing a size would only move the
+error to the weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from training.model.errors import ConfigError
+
+
+class _FromJson:
+    """Reads a dataclass from a JSON object, ignoring the fields this network has no use for."""
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any], *, where: str) -> Self:
+        """Build from the JSON object `raw`; `where` names it in errors.
+
+        Raises:
+            ConfigError: a field without a default is missing or has the wrong type.
+        """
+        if not isinstance(raw, Mapping):
+            raise ConfigError(f"config.json: {where} must be an object, but is {raw!r}.")
+        values: dict[str, Any] = {}
+        for spec in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if spec.name in raw and raw[spec.name] is not None:
+                values[spec.name] = _as_declared(raw[spec.name], str(spec.type), f"{where}.{spec.name}")
+            elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
+                raise ConfigError(f"config.json: {where}.{spec.name} is missing.")
+        return cls(**values)
+
+
+def _as_declared(value: Any, declared: str, name: str) -> Any:
+    """Turn JSON lists into tuples and check scalar types, so that a bad file fails by name."""
+    if declared.startswith("tuple"):
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"config.json: {name} must be a list, but is {value!r}.")
+        return tuple(value)
+    expected = {"int": int, "float": (int, float), "bool": bool, "str": str}.get(declared)
+    if expected is not None and (not isinstance(value, expected) or (declared == "int" and isinstance(value, bool))):
+        raise ConfigError(f"config.json: {name} must be of type {declared}, but is {value!r}.")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(_FromJson):
+    """A Qwen3 decoder: grouped-query attention with RMS-normed queries and keys, rotary positions, SwiGLU."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    max_position_embeddings: int = 32768
+    attention_bias: bool = False
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ConfigError(
+                f"config.json: {self.num_attention_heads} attention heads cannot share "
+                f"{self.num_key_value_heads} key/value heads."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodePredictorConfig(TransformerConfig):
+    """The small decoder that fills in codebooks 1..Q-1 of a frame, one after another."""
+
+    vocab_size: int
+    num_code_groups: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkerConfig(TransformerConfig):
+    """The large decoder that reads text and frames and predicts codebook 0 of the next frame."""
+
+    vocab_size: int
+    text_vocab_size: int
+    text_hidden_size: int
+    num_code_groups: int
+    codec_bos_id: int
+    codec_eos_token_id: int
+    codec_pad_id: int
+    codec_think_id: int
+    codec_nothink_id: int
+    codec_think_bos_id: int
+    codec_think_eos_id: int
+    codec_language_id: Mapping[str, int] = field(default_factory=dict)
+    spk_id: Mapping[str, int] = field(default_factory=dict)
+    spk_is_dialect: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeakerEncoderConfig(_FromJson):
+    """ECAPA-TDNN over a log-mel spectrogram (Desplanques et al. 2020)."""
+
+    enc_dim: int = 1024
+    mel_dim: int = 128
+    sample_rate: int = 24000
+    enc_channels: tuple[int, ...] = (512, 512, 512, 512, 1536)
+    enc_kernel_sizes: tuple[int, ...] = (5, 3, 3, 3, 1)
+    enc_dilations: tuple[int, ...] = (1, 2, 3, 4, 1)
+    enc_attention_channels: int = 128
+    enc_res2net_scale: int = 8
+    enc_se_channels: int = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecEncoderConfig(_FromJson):
+    """The Mimi encoder (SEANet, transformer, downsampling, split residual quantizer)."""
+
+    hidden_size: int
+    num_filters: int
+    upsampling_ratios: tuple[int, ...]
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    codebook_size: int
+    codebook_dim: int
+    num_quantizers: int
+    vector_quantization_hidden_dimension: int
+    audio_channels: int = 1
+    num_semantic_quantizers: int = 1
+    kernel_size: int = 7
+    residual_kernel_size: int = 3
+    last_kernel_size: int = 3
+    num_residual_layers: int = 1
+    dilation_growth_rate: int = 2
+    compress: int = 2
+    use_conv_shortcut: bool = False
+    pad_mode: str = "constant"
+    use_causal_conv: bool = True
+    hidden_act: str = "gelu"
+    norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+    sliding_window: int = 250
+    layer_scale_initial_scale: float = 0.01
+    max_position_embeddings: int = 8000
+    attention_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecDecoderConfig(_FromJson):
+    """Codes to waveform: quantizer, windowed transformer, ConvNeXt upsampling, snake decoder."""
+
+    codebook_size: int
+    codebook_dim: int
+    latent_dim: int
+    decoder_dim: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    num_quantizers: int = 16
+    upsample_rates: tuple[int, ...] = (8, 5, 4, 3)
+    upsampling_ratios: tuple[int, ...] = (2, 2)
+    sliding_window: int = 72
+    hidden_act: str = "silu"
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 10000.0
+    layer_scale_initial_scale: float = 0.01
+    max_position_embeddings: int = 8000
+    attention_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechTokenizerConfig:
+    """`speech_tokenizer/config.json`; rates in Hz, strides in samples per frame."""
+
+    encoder: CodecEncoderConfig
+    decoder: CodecDecoderConfig
+    input_sample_rate: int = 24000
+    output_sample_rate: int = 24000
+    encode_downsample_rate: int = 1920
+    decode_upsample_rate: int = 1920
+    encoder_valid_num_quantizers: int = 16
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the parsed file. Raises ConfigError when it describes another codec."""
+        if raw.get("model_type") != "qwen3_tts_tokenizer_12hz":
+            raise ConfigError(
+                f"speech_tokenizer/config.json: model_type is {raw.get('model_type')!r}; "
+                "only 'qwen3_tts_tokenizer_12hz' is supported."
+            )
+        scalars = {name: raw[name] for name in _TOKENIZER_SCALARS if raw.get(name) is not None}
+        return cls(
+            encoder=CodecEncoderConfig.from_json(
+                _with_head_dim(raw.get("encoder_config", {})), where="encoder_config"
+            ),
+            decoder=CodecDecoderConfig.from_json(
+                _with_head_dim(raw.get("decoder_config", {})), where="decoder_config"
+            ),
+            raw=dict(raw),
+            **scalars,
+        )
+
+    @property
+    def frame_rate_hz(self) -> float:
+        """Frames per second of the codes: 12.5 for the public tokenizer."""
+        return self.output_sample_rate / self.decode_upsample_rate
+
+
+_TOKENIZER_SCALARS = (
+    "input_sample_rate",
+    "output_sample_rate",
+    "encode_downsample_rate",
+    "decode_upsample_rate",
+    "encoder_valid_num_quantizers",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A checkpoint's top-level `config.json`.
+
+    `raw` is the file as parsed: saving writes it back with what changed, so that fields this network
+    does not read survive for programs that do.
+    """
+
+    talker: TalkerConfig
+    code_predictor: CodePredictorConfig
+    speaker_encoder: SpeakerEncoderConfig
+    tts_model_type: str
+    tts_model_size: str
+    tts_pad_token_id: int
+    tts_bos_token_id: int
+    tts_eos_token_id: int
+    im_start_token_id: int
+    im_end_token_id: int
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the parsed file.
+
+        Raises:
+            ConfigError: another model family, another speech tokenizer, or a missing field.
+        """
+        if raw.get("model_type") != "qwen3_tts":
+            raise ConfigError(f"config.json: model_type is {raw.get('model_type')!r}, not 'qwen3_tts'.")
+        tokenizer_type = raw.get("tokenizer_type", "qwen3_tts_tokenizer_12hz")
+        if tokenizer_type != "qwen3_tts_tokenizer_12hz":
+            raise ConfigError(f"config.json: speech tokenizer {tokenizer_type!r} is not supported, only the 12 Hz one.")
+        talker_raw = _with_head_dim(_require_object(raw, "talker_config"))
+        predictor_raw = _with_head_dim(_require_object(talker_raw, "code_predictor_config"))
+        _refuse_unknown_positions(talker_raw, "talker_config")
+        _refuse_unknown_positions(predictor_raw, "talker_config.code_predictor_config")
+        talker = TalkerConfig.from_json(talker_raw, where="talker_config")
+        predictor = CodePredictorConfig.from_json(predictor_raw, where="talker_config.code_predictor_config")
+        if predictor.num_code_groups != talker.num_code_groups:
+            raise ConfigError(
+                f"config.json: talker has {talker.num_code_groups} codebooks, code predictor {predictor.num_code_groups}."
+            )
+        ids = {name: _require_int(raw, name) for name in _TOKEN_IDS}
+        return cls(
+            talker=talker,
+            code_predictor=predictor,
+            speaker_encoder=SpeakerEncoderConfig.from_json(
+                raw.get("speaker_encoder_config") or {}, where="speaker_encoder_config"
+            ),
+            tts_model_type=str(raw.get("tts_model_type", "base")),
+            tts_model_size=str(raw.get("tts_model_size", "unknown")),
+            raw=dict(raw),
+            **ids,
+        )
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages that can be asked for by name; dialects belong to named speakers and are left out."""
+        return tuple(name for name in self.talker.codec_language_id if "dialect" not in name)
+
+    @property
+    def has_speaker_encoder(self) -> bool:
+        """Only `base` checkpoints carry the speaker encoder, and so can clone."""
+        return self.tts_model_type == "base"
+
+
+_TOKEN_IDS = ("tts_pad_token_id", "tts_bos_token_id", "tts_eos_token_id", "im_start_token_id", "im_end_token_id")
+
+
+def _require_object(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    if not isinstance(raw.get(name), Mapping):
+        raise ConfigError(f"config.json: {name} is missing.")
+    found: Mapping[str, Any] = raw[name]
+    return found
+
+
+def _require_int(raw: Mapping[str, Any], name: str) -> int:
+    if not isinstance(raw.get(name), int):
+        raise ConfigError(f"config.json: {name} is missing or not an integer.")
+    return int(raw[name])
+
+
+def _with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fill in the head size as width / heads where the file leaves it out, as the reference does."""
+    if not isinstance(raw, Mapping) or raw.get("head_dim") is not None:
+        return raw
+    if not isinstance(raw.get("hidden_size"), int) or not isinstance(raw.get("num_attention_heads"), int):
+        return raw
+    return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
+
+
+def _refuse_unknown_positions(raw: Mapping[str, Any], where: str) -> None:
+    """Refuse rotary scaling and sliding windows that no published checkpoint has.
+
+    Multimodal sections (`mrope_section`) are accepted and have no effect: speech has one time axis, so the
+    three position rows they mix are equal.
+    """
+    scaling = raw.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind not in ("default", "mrope"):
+        raise ConfigError(f"config.json: {where}.rope_scaling of type {kind!r} is not supported.")
+    if raw.get("use_sliding_window"):
+        raise ConfigError(f"config.json: {where}.use_sliding_window is not supported.")

@@ -1,0 +1,52 @@
+"""Capture of fixed kernel sequences as CUDA graphs.
+
+One frame is about 1,600 small kernels; launched one by one from Python they leave the GPU idle most of the
+time. A captured graph launches them as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import torch
+
+SPAN_STEP = 256
+"""Attention spans are rounded up to this, so that a take needs a handful of graphs instead of one per frame."""
+
+
+class GraphedCalls:
+    """Runs functions of fixed tensors: captured and replayed on CUDA, called as they are elsewhere.
+
+    A function may only read and write tensors that stay where they are, and must run the same kernels
+    whenever its key is the same.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.enabled = device.type == "cuda"
+        self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self._pool: tuple[int, int] | None = None
+
+    def padded_span(self, span: int, longest: int) -> int:
+        """The span to capture for: the next multiple of SPAN_STEP, at most `longest`."""
+        return min(-(-span // SPAN_STEP) * SPAN_STEP, longest)
+
+    def run(self, key: Hashable, call: Callable[[], None]) -> None:
+        """Do what `call` does."""
+        if not self.enabled:
+            call()
+            return
+        graph = self._graphs.get(key)
+        if graph is None:
+            # The first call is done eagerly: it is the warm-up that capture needs, and capturing runs nothing.
+            call()
+            self._graphs[key] = self._capture(call)
+            return
+        graph.replay()
+
+    def _capture(self, call: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            call()
+        self._pool = graph.pool()
+        return graph

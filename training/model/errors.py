@@ -1,0 +1,29 @@
+"""Root of the product's one exception tree, and the branch the network itself raises.
+
+The root lives in the lowest layer so that every package can raise from the same tree;
+`backend/errors.py` grows the other branches and draws the whole tree.
+"""
+
+
+class EncoreError(Exception):
+    """Base of everything a person may be shown: says what happened and what to do about it."""
+
+
+class ModelError(EncoreError):
+    """The network cannot do what was asked of it."""
+
+
+class ConfigError(ModelError):
+    """A `config.json` lacks a field, or asks for an architecture this network does not have."""
+
+
+class CheckpointError(ModelError):
+    """A checkpoint folder cannot be read: not a checkpoint, pickle, missing or misshapen tensors."""
+
+
+class DownloadError(ModelError):
+    """A hub model could not be fetched: offline, unknown id, interrupted, no space."""
+
+
+class PromptError(ModelError):
+    """What was asked to be spoken cannot be laid out: empty text, unknown language or speaker."""

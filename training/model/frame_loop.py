@@ -1,0 +1,293 @@
+# Shape letters: B slot, T prompt step, D talker width, Q codebook, V codec vocabulary.
+"""The decode loop: a running batch of takes that advances one codec frame at a time.
+
+Takes join and leave between frames. Everything a frame needs lives in fixed tensors on the device, so that
+the two halves of a frame (the talker step, and the code predictor's pass over the codebooks) are fixed
+sequences of kernels; on CUDA each is captured once as a graph and replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from training.model.config import ModelConfig
+from training.model.cuda_graphs import GraphedCalls
+from training.model.errors import PromptError
+from training.model.linear import COMPUTE_DTYPE, Precision, pack
+from training.model.prompt import Prompt
+from training.model.sampling import DrawSettings, Sampling, draw, penalize_repetition
+from training.model.step_transformer import StepTransformer
+from training.model.talker import Talker
+
+NUM_CONTROL_CODES = 1024
+"""The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
+
+
+class FinishReason(StrEnum):
+    """Why a take ended: by itself, at its frame cap, or because nobody wanted the rest."""
+
+    EOS = "eos"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameRequest:
+    """One take to decode.
+
+    Attributes:
+        prompt: laid-out prompt.
+        speaker: speaker embedding (D,), or None when the prompt holds no speaker row.
+        sampling: how codes are drawn.
+        seed: decides the take.
+        max_frames: cap on frames.
+        min_frames: the end of speech cannot be drawn before this many.
+    """
+
+    prompt: Prompt
+    max_frames: int
+    speaker: Tensor | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    min_frames: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameStep:
+    """What one step of the loop brought.
+
+    Attributes:
+        codes_BQ: codes per slot, valid for the slots in `spoke`.
+        spoke: slots that have a new frame.
+        finished: slots that ended with this step. A slot ends by EOS without a frame, by LENGTH with its last.
+    """
+
+    codes_BQ: Tensor
+    spoke: tuple[int, ...]
+    finished: dict[int, FinishReason]
+
+
+@dataclass
+class _Take:
+    """Host-side state of an occupied slot."""
+
+    request: FrameRequest
+    generator: torch.Generator
+    trailing_SD: Tensor
+    position: int
+    num_frames: int = 0
+
+
+class FrameLoop:
+    """Decodes up to `num_slots` takes at once; each take's codes are those it would have alone."""
+
+    def __init__(
+        self,
+        talker: Talker,
+        config: ModelConfig,
+        *,
+        precision: Precision = "fp32",
+        num_slots: int = 1,
+        cache_length: int = 4096,
+        consume: bool = False,
+    ) -> None:
+        """Pack the talker's weights and allocate the caches.
+
+        Args:
+            talker: the weights; on the device to decode on.
+            config: the checkpoint's configuration.
+            precision: kernels; int8 on CPU only.
+            num_slots: takes decoded at once.
+            cache_length: steps per slot, prompt and frames together.
+            consume: empty the talker's layers as they are packed, to hold the weights only once. The talker
+                can embed prompts afterwards, but neither train nor score.
+        """
+        self.config, self.talker, self.precision = config, talker, precision
+        self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
+        self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
+        num_codebooks, width = config.talker.num_code_groups, config.talker.hidden_size
+        predictor = talker.code_predictor
+        self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
+        self._codec_head = pack([talker.codec_head], precision, num_slots)
+        projection = predictor.small_to_mtp_projection
+        self._project: Callable[[Tensor], Tensor] = (
+            pack([projection], precision, num_slots) if isinstance(projection, torch.nn.Linear) else projection
+        )
+        self._main = StepTransformer(
+            talker.model, config.talker, precision=precision, num_slots=num_slots,
+            cache_length=self.cache_length, consume=consume,
+        )  # fmt: skip
+        self._depth = StepTransformer(
+            predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
+            cache_length=num_codebooks, consume=consume,
+        )  # fmt: skip
+        self._allocate(num_codebooks, width)
+        self._graphs = GraphedCalls(self.device)
+        self._takes: list[_Take | None] = [None] * num_slots
+        self._codes_unread = False
+
+    def _allocate(self, num_codebooks: int, width: int) -> None:
+        slots, device, vocabulary = self.num_slots, self.device, self.config.talker.vocab_size
+        self._hidden_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
+        self._beside_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
+        self._next_code_B = torch.zeros(slots, dtype=torch.long, device=device)
+        self._codes_BQ = torch.zeros(slots, num_codebooks, dtype=torch.long, device=device)
+        self._positions_B = torch.zeros(slots, dtype=torch.long, device=device)
+        self._active_B = torch.zeros(slots, dtype=torch.long, device=device)
+        self._no_end_B = torch.zeros(slots, dtype=torch.bool, device=device)
+        self._used_BV = torch.zeros(slots, vocabulary, dtype=torch.bool, device=device)
+        self._penalty_B = torch.ones(slots, device=device)
+        self._uniform_BQ = torch.zeros(slots, num_codebooks, device=device)
+        self._draw_first = DrawSettings(slots, vocabulary, device)
+        self._draw_rest = DrawSettings(slots, self.config.code_predictor.vocab_size, device)
+        self._forbidden_V = torch.zeros(vocabulary, device=device)
+        self._forbidden_V[max(0, vocabulary - NUM_CONTROL_CODES) :] = -torch.inf
+        self._forbidden_V[self.config.talker.codec_eos_token_id] = 0
+        with torch.inference_mode():
+            pad_id = torch.tensor([self.config.tts_pad_token_id], device=device)
+            self._pad_1D = self.talker.embed_text(pad_id).to(self.dtype)
+
+    @property
+    def free_slots(self) -> tuple[int, ...]:
+        """Slots that hold no take."""
+        return tuple(slot for slot, take in enumerate(self._takes) if take is None)
+
+    @torch.inference_mode()
+    def join(self, slot: int, request: FrameRequest) -> None:
+        """Prefill a take's prompt into a free slot; its first frame comes with the next step.
+
+        Raises:
+            PromptError: prompt and cap together do not fit the cache.
+        """
+        assert self._takes[slot] is None
+        prompt, steps = request.prompt, len(request.prompt.rows)
+        if steps + request.max_frames > self.cache_length:
+            raise PromptError(
+                f"Prompt and speech together would take {steps + request.max_frames} steps, and there is room for "
+                f"{self.cache_length}. Use a shorter text or a shorter reference."
+            )
+        self._advance()
+        speaker_BD = None if request.speaker is None else request.speaker.to(self.device).view(1, -1)
+        x_TD = self.talker.embed_rows(prompt.rows.batched().to(self.device), speaker_BD)[0].to(self.dtype)
+        trailing_ids = torch.tensor(prompt.trailing_text_ids, dtype=torch.long, device=self.device)
+        take = _Take(
+            request=request,
+            generator=torch.Generator().manual_seed(request.seed),
+            trailing_SD=self.talker.embed_text(trailing_ids).to(self.dtype),
+            position=steps,
+        )
+        self._occupy(slot, take)
+        hidden_D = self._main.prefill(x_TD, slot)[-1]
+        self._hidden_BD[slot] = hidden_D
+        logits_BV = self._codec_head(self._hidden_BD).float()
+        next_code = self._draw_next(logits_BV)[slot]
+        self._next_code_B[slot] = next_code
+        self._used_BV[slot, next_code] = True
+
+    def _occupy(self, slot: int, take: _Take) -> None:
+        sampling = take.request.sampling
+        self._takes[slot] = take
+        self._active_B[slot] = 1
+        self._positions_B[slot] = take.position
+        self._used_BV[slot] = False
+        self._penalty_B[slot] = sampling.repetition_penalty
+        self._no_end_B[slot] = take.request.min_frames > 0
+        self._beside_BD[slot] = self._pad_1D[0]
+        self._uniform_BQ[slot] = torch.rand(self._uniform_BQ.shape[1], generator=take.generator).to(self.device)
+        self._draw_first.set_slot(slot, (sampling.temperature, sampling.top_k, sampling.top_p))
+        self._draw_rest.set_slot(
+            slot, (sampling.residual_temperature, sampling.residual_top_k, sampling.residual_top_p)
+        )
+
+    def leave(self, slot: int) -> None:
+        """Free a slot at once, whatever its take was doing."""
+        self._takes[slot] = None
+        self._active_B[slot] = 0
+        self._positions_B[slot] = 0
+        self._draw_first.set_slot(slot, None)
+        self._draw_rest.set_slot(slot, None)
+
+    @torch.inference_mode()
+    def step(self) -> FrameStep:
+        """Advance every take by one frame; slots of ended takes are free again when this returns."""
+        self._advance()
+        end = self.config.talker.codec_eos_token_id
+        next_codes = self._next_code_B.tolist()
+        finished = {
+            slot: FinishReason.EOS
+            for slot, take in enumerate(self._takes)
+            if take is not None and next_codes[slot] == end
+        }
+        for slot in finished:
+            self.leave(slot)
+        spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
+        if spoke:
+            key = ("depth", self._draw_rest.widest, self._draw_rest.any_top_p, self._draw_rest.all_greedy)
+            self._graphs.run(key, self._predict_residual)
+            self._codes_unread = True
+        for slot in spoke:
+            take = self._takes[slot]
+            assert take is not None
+            take.num_frames += 1
+            if take.num_frames >= take.request.max_frames:
+                finished[slot] = FinishReason.LENGTH
+                self.leave(slot)
+        return FrameStep(codes_BQ=self._codes_BQ.clone(), spoke=spoke, finished=finished)
+
+    def _advance(self) -> None:
+        """Feed the last frame back to the talker. Put off until needed, so that a frame is out before it."""
+        if not self._codes_unread:
+            return
+        self._codes_unread = False
+        span = 1
+        for slot, take in enumerate(self._takes):
+            if take is None:
+                continue
+            if len(take.trailing_SD):
+                spoken = take.num_frames - 1
+                trailing = spoken < len(take.trailing_SD)
+                self._beside_BD[slot] = take.trailing_SD[spoken] if trailing else self._pad_1D[0]
+            self._no_end_B[slot] = take.num_frames < take.request.min_frames
+            self._uniform_BQ[slot] = torch.rand(self._uniform_BQ.shape[1], generator=take.generator)
+            take.position += 1
+            span = max(span, take.position)
+        if self._graphs.enabled:
+            span = self._graphs.padded_span(span, self.cache_length)
+        key = ("talker", span, self._draw_first.widest, self._draw_first.any_top_p, self._draw_first.all_greedy)
+        self._graphs.run(key, lambda: self._talker_step(span))
+
+    def _talker_step(self, span: int) -> None:
+        x_BD = self.talker.embed_frames(self._codes_BQ).to(self.dtype) + self._beside_BD
+        self._hidden_BD.copy_(self._main.step(x_BD, self._positions_B, span))
+        self._positions_B.add_(self._active_B)
+        next_code_B = self._draw_next(self._codec_head(self._hidden_BD).float())
+        self._next_code_B.copy_(next_code_B)
+        self._used_BV.scatter_(1, next_code_B.unsqueeze(1), True)
+
+    def _draw_next(self, logits_BV: Tensor) -> Tensor:
+        """Codebook 0 of the next frame, or the end of speech."""
+        logits_BV = penalize_repetition(logits_BV, self._used_BV, self._penalty_B) + self._forbidden_V
+        end = self.config.talker.codec_eos_token_id
+        logits_BV[:, end] = logits_BV[:, end].masked_fill(self._no_end_B, -torch.inf)
+        return draw(logits_BV, self._uniform_BQ[:, 0], self._draw_first)
+
+    def _predict_residual(self) -> None:
+        """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook."""
+        predictor, first_B = self.talker.code_predictor, self._next_code_B
+        self._codes_BQ[:, 0] = first_B
+        first_BD = self.talker.model.codec_embedding(first_B).to(self.dtype)
+        x_BTD = self._project(torch.stack((self._hidden_BD, first_BD), dim=1))
+        hidden_BD = self._depth.step_together(x_BTD, 0)[:, 1]
+        last = len(self._heads)
+        for codebook, head in enumerate(self._heads, start=1):
+            code_B = draw(head(hidden_BD).float(), self._uniform_BQ[:, codebook], self._draw_rest)
+            self._codes_BQ[:, codebook] = code_B
+            if codebook < last:
+                embedded_BD = predictor.model.codec_embedding[codebook - 1](code_B).to(self.dtype)
+                x_BTD = self._project(embedded_BD.unsqueeze(1))
+                hidden_BD = self._depth.step_together(x_BTD, codebook + 1)[:, 0]

@@ -1,0 +1,141 @@
+# Shape letters: B slot, V vocabulary.
+"""Drawing codes from logits on the device, from uniform numbers made beforehand.
+
+A draw inverts the cumulative distribution at one uniform number. The numbers come from a generator per
+take, so a take is decided by its own seed whatever else is in the batch, and the draw itself is free of
+random state and can stand inside a captured graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from training.model.errors import PromptError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How codes are drawn; defaults are those of the public checkpoints.
+
+    Attributes:
+        temperature: divides the logits of codebook 0; 0 takes the likeliest code.
+        top_k: keep this many likeliest codes; 0 keeps all.
+        top_p: keep the likeliest codes up to this much probability; 1 keeps all.
+        repetition_penalty: divides positive (multiplies negative) logits of codebook-0 codes already used
+            in this take (Keskar et al. 2019).
+        residual_temperature, residual_top_k, residual_top_p: the same for codebooks 1..Q-1.
+    """
+
+    temperature: float = 0.9
+    top_k: int = 50
+    top_p: float = 1.0
+    repetition_penalty: float = 1.05
+    residual_temperature: float = 0.9
+    residual_top_k: int = 50
+    residual_top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "residual_temperature"):
+            _require(name, getattr(self, name), 0.0, 10.0)
+        for name in ("top_p", "residual_top_p"):
+            _require(name, getattr(self, name), 1e-6, 1.0)
+        for name in ("top_k", "residual_top_k"):
+            _require(name, getattr(self, name), 0, 1_000_000)
+        _require("repetition_penalty", self.repetition_penalty, 0.1, 10.0)
+
+    @classmethod
+    def from_generation_config(cls, raw: Mapping[str, Any]) -> Sampling:
+        """Defaults of a checkpoint, from its parsed `generation_config.json`."""
+        own = {name: raw[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty") if name in raw}
+        for name in ("temperature", "top_k", "top_p"):
+            if f"subtalker_{name}" in raw:
+                own[f"residual_{name}"] = raw[f"subtalker_{name}"]
+        if raw.get("do_sample") is False:
+            own["temperature"] = 0.0
+        if raw.get("subtalker_dosample") is False:
+            own["residual_temperature"] = 0.0
+        return cls(**own)
+
+    def greedy(self) -> Sampling:
+        """The same, but always the likeliest code: for parity checks, not for listening."""
+        return replace(self, temperature=0.0, residual_temperature=0.0)
+
+
+def _require(name: str, value: float, lowest: float, highest: float) -> None:
+    # Written so that NaN fails too.
+    if not lowest <= value <= highest:
+        raise PromptError(f"{name} is {value}; choose a value from {lowest} to {highest}.")
+
+
+class DrawSettings:
+    """One codebook family's sampling of every slot, as tensors on the device.
+
+    The Python numbers beside them (`widest`, `any_top_p`, `all_greedy`) choose which operations run; they
+    may be larger than needed, never smaller.
+    """
+
+    def __init__(self, num_slots: int, vocabulary: int, device: torch.device | str) -> None:
+        self.vocabulary = vocabulary
+        self.temperature_B = torch.ones(num_slots, device=device)
+        self.top_k_B = torch.full((num_slots,), vocabulary, dtype=torch.long, device=device)
+        self.top_p_B = torch.ones(num_slots, device=device)
+        self.greedy_B = torch.ones(num_slots, dtype=torch.bool, device=device)
+        self._slots: list[tuple[float, int, float] | None] = [None] * num_slots
+        self.widest, self.any_top_p, self.all_greedy = 1, False, True
+
+    def set_slot(self, slot: int, settings: tuple[float, int, float] | None) -> None:
+        """Give a slot its (temperature, top_k, top_p); None when it falls empty."""
+        self._slots[slot] = settings
+        temperature, top_k, top_p = settings or (0.0, 0, 1.0)
+        width = min(top_k, self.vocabulary) if top_k > 0 else self.vocabulary
+        self.temperature_B[slot] = temperature if temperature > 0 else 1.0
+        self.greedy_B[slot] = temperature == 0
+        self.top_k_B[slot] = width
+        self.top_p_B[slot] = top_p
+        drawn = [entry for entry in self._slots if entry is not None and entry[0] > 0]
+        self.all_greedy = not drawn
+        self.any_top_p = any(entry[2] < 1 for entry in drawn)
+        self.widest = max(
+            (min(entry[1], self.vocabulary) if entry[1] > 0 else self.vocabulary for entry in drawn), default=1
+        )
+
+
+def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor:
+    """Draw one code per slot.
+
+    Args:
+        logits_BV: float32 logits; -inf where a code is forbidden.
+        uniform_B: one number in [0, 1) per slot.
+        settings: temperature, top-k and top-p per slot.
+
+    Returns:
+        (B,) int64 codes.
+    """
+    if settings.all_greedy:
+        return logits_BV.argmax(dim=-1)
+    values, codes = (logits_BV / settings.temperature_B.unsqueeze(1)).topk(settings.widest, dim=-1)
+    rank = torch.arange(settings.widest, device=logits_BV.device)
+    probabilities = torch.softmax(values.masked_fill(rank >= settings.top_k_B.unsqueeze(1), -torch.inf), dim=-1)
+    if settings.any_top_p:
+        before = probabilities.cumsum(dim=-1) - probabilities
+        probabilities = probabilities * (before < settings.top_p_B.unsqueeze(1))
+    cumulative = probabilities.cumsum(dim=-1)
+    total = cumulative[:, -1:]
+    # The second condition keeps rounding of uniform * total from reaching codes that were cut off.
+    passed = (cumulative <= uniform_B.unsqueeze(1) * total) & (cumulative < total)
+    chosen = passed.sum(dim=-1)
+    # Sorted by likelihood, so a greedy slot takes the first.
+    chosen = chosen.masked_fill(settings.greedy_B, 0)
+    return codes.gather(1, chosen.unsqueeze(1)).squeeze(1)
+
+
+def penalize_repetition(logits_BV: Tensor, used_BV: Tensor, penalty_B: Tensor) -> Tensor:
+    """Make codes already used in a take less likely; logits of unused codes are unchanged."""
+    penalty = penalty_B.unsqueeze(1)
+    penalized = torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty)
+    return torch.where(used_BV, penalized, logits_BV)

@@ -1,0 +1,1 @@
+"""Speech to codes at 12.5 frames per second, and codes back to a waveform."""

@@ -1,0 +1,59 @@
+# Shape letters: B batch row, F codec frame.
+"""What a causal network remembers between two chunks of the same stream."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+
+class CarryingLayer(nn.Module, ABC):
+    """A causal layer that needs the end of one chunk to continue with the next."""
+
+    @abstractmethod
+    def initial_carry(self, batch_size: int) -> Tensor:
+        """What stands for the past at the start of a stream: zeros, batch row first, in the layer's dtype."""
+
+
+class StreamState:
+    """The carries of every layer of one network, for a batch of streams that may start at different times.
+
+    The carries are allocated once and overwritten by each chunk, so a chunk costs no allocation that
+    outlives it. A state belongs to the network it was made for and to the dtype and device it had then.
+    """
+
+    def __init__(self, network: nn.Module, batch_size: int) -> None:
+        layers = [layer for layer in network.modules() if isinstance(layer, CarryingLayer)]
+        self._carries: dict[CarryingLayer, Tensor] = {layer: layer.initial_carry(batch_size) for layer in layers}
+        self.batch_size = batch_size
+
+    def carry(self, layer: CarryingLayer) -> Tensor:
+        """The buffer of `layer`, which the layer reads and overwrites in place."""
+        return self._carries[layer]
+
+    def reset_row(self, row: int) -> None:
+        """Make `row` a stream that has not started, leaving the other rows where they are.
+
+        Raises:
+            IndexError: there is no such row.
+        """
+        if not 0 <= row < self.batch_size:
+            raise IndexError(f"Row {row} of a state of {self.batch_size} rows.")
+        for carry in self._carries.values():
+            carry[row].zero_()
+
+
+class DecoderState(StreamState):
+    """The state of the codes-to-waveform stream, with the number of frames each row has decoded."""
+
+    def __init__(self, network: nn.Module, batch_size: int) -> None:
+        super().__init__(network, batch_size)
+        device = next(network.parameters()).device
+        self.positions_B = torch.zeros(batch_size, dtype=torch.long, device=device)
+
+    def reset_row(self, row: int) -> None:
+        """Make `row` a stream that has not started. Raises IndexError when there is no such row."""
+        super().reset_row(row)
+        self.positions_B[row] = 0

@@ -1,0 +1,87 @@
+# Shape letters: B batch, T step, Q codebook, D talker width, V codec vocabulary.
+"""The talker: reads text and frames as one sequence of summed embeddings, predicts codebook 0 of the next frame."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
+
+from training.model.code_predictor import CodePredictor
+from training.model.config import CodePredictorConfig, TalkerConfig
+from training.model.layers import Transformer
+from training.model.rows import EmbeddingRows
+
+
+class TextProjection(nn.Module):
+    """Two-layer map from the width of the text embeddings to the talker's; biased, so masks go after it."""
+
+    def __init__(self, config: TalkerConfig) -> None:
+        super().__init__()
+        self.linear_fc1 = nn.Linear(config.text_hidden_size, config.text_hidden_size)
+        self.linear_fc2 = nn.Linear(config.text_hidden_size, config.hidden_size)
+        self.act = ACT2FN[config.hidden_act]
+
+    def forward(self, text: Tensor) -> Tensor:
+        """(..., text width) to (..., D)."""
+        out: Tensor = self.linear_fc2(self.act(self.linear_fc1(text)))
+        return out
+
+
+class TalkerBackbone(Transformer):
+    """Decoder layers with the talker's two vocabularies: text, and codec ids with control and speaker rows."""
+
+    def __init__(self, config: TalkerConfig) -> None:
+        super().__init__(config)
+        self.codec_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
+
+
+class Talker(nn.Module):
+    """Talker and code predictor, as one tree of parameters named like the public checkpoints."""
+
+    def __init__(self, config: TalkerConfig, predictor_config: CodePredictorConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = TalkerBackbone(config)
+        self.text_projection = TextProjection(config)
+        self.codec_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.code_predictor = CodePredictor(predictor_config, config.hidden_size)
+
+    def embed_text(self, text_ids: Tensor) -> Tensor:
+        """Projected text embeddings, (...) to (..., D)."""
+        out: Tensor = self.text_projection(self.model.text_embedding(text_ids))
+        return out
+
+    def embed_frames(self, codes: Tensor) -> Tensor:
+        """Sum of all Q code embeddings of each frame, (..., Q) to (..., D)."""
+        out: Tensor = self.model.codec_embedding(codes[..., 0]) + self.code_predictor.sum_residual(codes)
+        return out
+
+    def embed_rows(self, rows: EmbeddingRows, speaker_BD: Tensor | None) -> Tensor:
+        """Input embeddings of a laid-out sequence, for prompts and for training alike.
+
+        Every position sums what its row holds: a text token, a codec id, the residual codes of a frame, the
+        speaker embedding. The zeroing comes after the biased text projection, so that a row without text
+        really holds none.
+
+        Args:
+            rows: ids and masks with a leading batch axis.
+            speaker_BD: speaker embedding per sequence; None when no row asks for one.
+
+        Returns:
+            (B, T, D).
+        """
+        has_text = (rows.text_ids >= 0).unsqueeze(-1)
+        has_codec = (rows.codec_ids >= 0).unsqueeze(-1)
+        embedded = self.embed_text(rows.text_ids.clamp(min=0)) * has_text
+        embedded = embedded + self.model.codec_embedding(rows.codec_ids.clamp(min=0)) * has_codec
+        codes = rows.with_first_codebook().clamp(min=0)
+        embedded = embedded + self.code_predictor.sum_residual(codes) * rows.is_frame.unsqueeze(-1)
+        if speaker_BD is not None:
+            embedded = embedded + speaker_BD.unsqueeze(1).to(embedded.dtype) * rows.is_speaker.unsqueeze(-1)
+        return embedded
+
+    def forward(self, x_BTD: Tensor, positions_BT: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Hidden states (B, T, D) after the final norm; see `Transformer.forward`."""
+        out: Tensor = self.model(x_BTD, positions_BT, mask)
+        return out

@@ -1,0 +1,66 @@
+"""Text to token ids, in the turns the talker was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import Qwen2Tokenizer
+
+from training.model.errors import CheckpointError
+
+ROLE_TURN = "<|im_start|>assistant\n"
+TURN_END = "<|im_end|>\n"
+NUM_ROLE_TOKENS = 3
+"""`<|im_start|>`, assistant and the newline: the prompt layouts count on them being one token each."""
+
+TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
+
+
+class TextTokenizer:
+    """Byte-level BPE of a checkpoint folder.
+
+    What a person writes is never read as control tokens: `<|im_end|>` in a text is spelled out, not obeyed.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:  # transformers' tokenizer classes are untyped
+        self._tokenizer = tokenizer
+        self.role_ids: list[int] = self._encode(ROLE_TURN)
+        self.turn_end_ids: list[int] = self._encode(TURN_END)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> TextTokenizer:
+        """Load `vocab.json`, `merges.txt` and `tokenizer_config.json`.
+
+        Raises:
+            CheckpointError: a file is missing or unreadable, or the vocabulary splits "assistant".
+        """
+        missing = [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
+        if missing and not (folder / "tokenizer.json").is_file():
+            raise CheckpointError(f"{folder} has no text tokenizer: {', '.join(missing)} missing.")
+        try:
+            tokenizer = Qwen2Tokenizer.from_pretrained(str(folder), local_files_only=True)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"The text tokenizer in {folder} cannot be read: {error}") from error
+        found = cls(tokenizer)
+        if len(found.role_ids) != NUM_ROLE_TOKENS:
+            raise CheckpointError(
+                f"The text tokenizer in {folder} splits {ROLE_TURN!r} into {len(found.role_ids)} tokens instead of "
+                f"{NUM_ROLE_TOKENS}: it does not belong to this model."
+            )
+        return found
+
+    def encode_text(self, text: str) -> list[int]:
+        """Ids of a text to be spoken or of a reference's transcript, without the turn around it."""
+        ids: list[int] = self._tokenizer(text.strip(), add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return ids
+
+    def encode_instruction(self, instruction: str) -> list[int]:
+        """Ids of a whole instruction turn; empty for an empty instruction."""
+        if not instruction.strip():
+            return []
+        return self._encode("<|im_start|>user\n") + self.encode_text(instruction) + self.turn_end_ids
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
