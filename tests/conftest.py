@@ -180,3 +180,5 @@ def _seeded() -> None:
         numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+        # Where a conftest below has imported torch before OMP_NUM_THREADS was set.
+        torch.set_num_threads(1)

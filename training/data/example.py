@@ -98,5 +98,3 @@ def collate(examples: Sequence[TrainingExample]) -> TrainingBatch:
         is_answer_BT=is_answer_BT,
         speaker_BD=torch.stack([example.speaker_D for example in examples]),
     )
-
-

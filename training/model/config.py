@@ -16,6 +16,11 @@ from typing import Any, Self
 from training.model.errors import ConfigError
 
 
+def _require_mapping(raw: object, where: str) -> None:
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"config.json: {where} must be an object, but is {raw!r}.")
+
+
 class _FromJson:
     """Reads a dataclass from a JSON object, ignoring the fields this network has no use for."""
 
@@ -26,8 +31,7 @@ class _FromJson:
         Raises:
             ConfigError: a field without a default is missing or has the wrong type.
         """
-        if not isinstance(raw, Mapping):
-            raise ConfigError(f"config.json: {where} must be an object, but is {raw!r}.")
+        _require_mapping(raw, where)
         values: dict[str, Any] = {}
         for spec in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
             if spec.name in raw and raw[spec.name] is not None:
@@ -38,15 +42,29 @@ class _FromJson:
 
 
 def _as_declared(value: Any, declared: str, name: str) -> Any:
-    """Turn JSON lists into tuples and check scalar types, so that a bad file fails by name."""
+    """Turn JSON lists into tuples and check types and signs, so that a bad file fails by name.
+
+    Every number in these files is a size, a rate, a count or an id: none is negative, and no size is zero.
+    """
     if declared.startswith("tuple"):
-        if not isinstance(value, list | tuple):
-            raise ConfigError(f"config.json: {name} must be a list, but is {value!r}.")
+        if not isinstance(value, list | tuple) or not all(_is_count(entry) and entry > 0 for entry in value):
+            raise ConfigError(f"config.json: {name} must be a list of positive whole numbers, but is {value!r}.")
         return tuple(value)
-    expected = {"int": int, "float": (int, float), "bool": bool, "str": str}.get(declared)
-    if expected is not None and (not isinstance(value, expected) or (declared == "int" and isinstance(value, bool))):
+    if declared.startswith("Mapping"):
+        of_ids = declared.endswith(", int]")
+        if not isinstance(value, Mapping) or (of_ids and not all(_is_count(entry) for entry in value.values())):
+            raise ConfigError(f"config.json: {name} must map names to {'ids' if of_ids else 'values'}.")
+        return value
+    if declared == "int" and not (_is_count(value) and (value > 0 or name.endswith("_id"))):
+        raise ConfigError(f"config.json: {name} must be a positive whole number, but is {value!r}.")
+    expected: tuple[type, ...] = {"float": (int, float), "bool": (bool,), "str": (str,)}.get(declared, (object,))
+    if not isinstance(value, expected):
         raise ConfigError(f"config.json: {name} must be of type {declared}, but is {value!r}.")
     return value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,14 +218,12 @@ class SpeechTokenizerConfig:
                 f"speech_tokenizer/config.json: model_type is {raw.get('model_type')!r}; "
                 "only 'qwen3_tts_tokenizer_12hz' is supported."
             )
-        scalars = {name: raw[name] for name in _TOKENIZER_SCALARS if raw.get(name) is not None}
+        scalars = {
+            name: _as_declared(raw[name], "int", name) for name in _TOKENIZER_SCALARS if raw.get(name) is not None
+        }
         return cls(
-            encoder=CodecEncoderConfig.from_json(
-                _with_head_dim(raw.get("encoder_config", {})), where="encoder_config"
-            ),
-            decoder=CodecDecoderConfig.from_json(
-                _with_head_dim(raw.get("decoder_config", {})), where="decoder_config"
-            ),
+            encoder=CodecEncoderConfig.from_json(_with_head_dim(raw.get("encoder_config", {})), where="encoder_config"),
+            decoder=CodecDecoderConfig.from_json(_with_head_dim(raw.get("decoder_config", {})), where="decoder_config"),
             raw=dict(raw),
             **scalars,
         )
@@ -267,7 +283,8 @@ class ModelConfig:
         predictor = CodePredictorConfig.from_json(predictor_raw, where="talker_config.code_predictor_config")
         if predictor.num_code_groups != talker.num_code_groups:
             raise ConfigError(
-                f"config.json: talker has {talker.num_code_groups} codebooks, code predictor {predictor.num_code_groups}."
+                f"config.json: the talker has {talker.num_code_groups} codebooks, "
+                f"the code predictor {predictor.num_code_groups}."
             )
         ids = {name: _require_int(raw, name) for name in _TOKEN_IDS}
         return cls(
@@ -304,8 +321,8 @@ def _require_object(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _require_int(raw: Mapping[str, Any], name: str) -> int:
-    if not isinstance(raw.get(name), int):
-        raise ConfigError(f"config.json: {name} is missing or not an integer.")
+    if not _is_count(raw.get(name)):
+        raise ConfigError(f"config.json: {name} is missing or not a token id.")
     return int(raw[name])
 
 
@@ -313,7 +330,7 @@ def _with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Fill in the head size as width / heads where the file leaves it out, as the reference does."""
     if not isinstance(raw, Mapping) or raw.get("head_dim") is not None:
         return raw
-    if not isinstance(raw.get("hidden_size"), int) or not isinstance(raw.get("num_attention_heads"), int):
+    if not all(_is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):
         return raw
     return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
 
@@ -325,6 +342,7 @@ def _refuse_unknown_positions(raw: Mapping[str, Any], where: str) -> None:
     three position rows they mix are equal.
     """
     scaling = raw.get("rope_scaling") or {}
+    _require_mapping(scaling, f"{where}.rope_scaling")
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in ("default", "mrope"):
         raise ConfigError(f"config.json: {where}.rope_scaling of type {kind!r} is not supported.")

@@ -7,6 +7,7 @@ time. A captured graph launches them as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 
@@ -24,7 +25,7 @@ class GraphedCalls:
     def __init__(self, device: torch.device) -> None:
         self.enabled = device.type == "cuda"
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._pool: tuple[int, int] | None = None
+        self._pool: Any = None  # an opaque handle
 
     def padded_span(self, span: int, longest: int) -> int:
         """The span to capture for: the next multiple of SPAN_STEP, at most `longest`."""

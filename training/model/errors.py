@@ -25,5 +25,9 @@ class DownloadError(ModelError):
     """A hub model could not be fetched: offline, unknown id, interrupted, no space."""
 
 
+class DownloadCancelled(DownloadError):
+    """The person stopped the download; what has arrived is kept for the next attempt."""
+
+
 class PromptError(ModelError):
     """What was asked to be spoken cannot be laid out: empty text, unknown language or speaker."""

@@ -134,6 +134,7 @@ class FrameLoop:
     def _allocate(self, num_codebooks: int, width: int) -> None:
         slots, device, vocabulary = self.num_slots, self.device, self.config.talker.vocab_size
         self._hidden_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
+        self._frame_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
         self._beside_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
         self._next_code_B = torch.zeros(slots, dtype=torch.long, device=device)
         self._codes_BQ = torch.zeros(slots, num_codebooks, dtype=torch.long, device=device)
@@ -227,8 +228,7 @@ class FrameLoop:
             self.leave(slot)
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
         if spoke:
-            key = ("depth", self._draw_rest.widest, self._draw_rest.any_top_p, self._draw_rest.all_greedy)
-            self._graphs.run(key, self._predict_residual)
+            self._graphs.run(("depth", self._draw_rest.plan), self._predict_residual)
             self._codes_unread = True
         for slot in spoke:
             take = self._takes[slot]
@@ -258,12 +258,10 @@ class FrameLoop:
             span = max(span, take.position)
         if self._graphs.enabled:
             span = self._graphs.padded_span(span, self.cache_length)
-        key = ("talker", span, self._draw_first.widest, self._draw_first.any_top_p, self._draw_first.all_greedy)
-        self._graphs.run(key, lambda: self._talker_step(span))
+        self._graphs.run(("talker", span, self._draw_first.plan), lambda: self._talker_step(span))
 
     def _talker_step(self, span: int) -> None:
-        x_BD = self.talker.embed_frames(self._codes_BQ).to(self.dtype) + self._beside_BD
-        self._hidden_BD.copy_(self._main.step(x_BD, self._positions_B, span))
+        self._hidden_BD.copy_(self._main.step(self._frame_BD + self._beside_BD, self._positions_B, span))
         self._positions_B.add_(self._active_B)
         next_code_B = self._draw_next(self._codec_head(self._hidden_BD).float())
         self._next_code_B.copy_(next_code_B)
@@ -277,17 +275,23 @@ class FrameLoop:
         return draw(logits_BV, self._uniform_BQ[:, 0], self._draw_first)
 
     def _predict_residual(self) -> None:
-        """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook."""
-        predictor, first_B = self.talker.code_predictor, self._next_code_B
+        """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
+
+        Sums the embeddings of all codebooks on the way, as `Talker.embed_frames` would: the talker reads them next.
+        """
+        first_B = self._next_code_B
         self._codes_BQ[:, 0] = first_B
-        first_BD = self.talker.model.codec_embedding(first_B).to(self.dtype)
-        x_BTD = self._project(torch.stack((self._hidden_BD, first_BD), dim=1))
+        first_BD = self.talker.model.codec_embedding(first_B)
+        x_BTD = self._project(torch.stack((self._hidden_BD, first_BD.to(self.dtype)), dim=1))
         hidden_BD = self._depth.step_together(x_BTD, 0)[:, 1]
-        last = len(self._heads)
-        for codebook, head in enumerate(self._heads, start=1):
+        residual_BD: Tensor | None = None
+        tables = self.talker.code_predictor.model.codec_embedding
+        for codebook, (head, table) in enumerate(zip(self._heads, tables, strict=True), start=1):
             code_B = draw(head(hidden_BD).float(), self._uniform_BQ[:, codebook], self._draw_rest)
             self._codes_BQ[:, codebook] = code_B
-            if codebook < last:
-                embedded_BD = predictor.model.codec_embedding[codebook - 1](code_B).to(self.dtype)
-                x_BTD = self._project(embedded_BD.unsqueeze(1))
+            embedded_BD = table(code_B)
+            residual_BD = embedded_BD if residual_BD is None else residual_BD + embedded_BD
+            if codebook < len(self._heads):
+                x_BTD = self._project(embedded_BD.to(self.dtype).unsqueeze(1))
                 hidden_BD = self._depth.step_together(x_BTD, codebook + 1)[:, 0]
+        self._frame_BD.copy_(first_BD + residual_BD)

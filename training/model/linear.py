@@ -2,8 +2,9 @@
 """Linear layers for decoding: the same weights, repacked once for the kernel that reads them fastest.
 
 Decoding one frame multiplies single rows with gigabytes of weights, so it is bound by memory. On CPU the
-library call behind `F.linear` reads them in a layout made for large matrices; packed layouts read 1.2 to 1.7
-times as fast, and int8 six times. On other devices the weights are used as they are.
+library call behind `F.linear` reads large weights in a layout made for large matrices; packed layouts read
+1.2 to 1.7 times as fast, and int8 six times. Small weights stay in the processor's cache, where what counts
+is how little a call does besides. On other devices the weights are used as they are.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ COMPUTE_DTYPE: dict[Precision, torch.dtype] = {
     "int8": torch.float32,
 }
 
+SMALL_WEIGHT = 1_000_000
+"""Elements below which a weight counts as small. The public checkpoints have none below; at 1152 x 192 a plain
+call takes 23 us and a packed one 28, at 6144 x 1024 it is 1,200 and 950."""
+
 
 def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -> RowLinear:
     """Fuse layers that read the same input into one call.
@@ -37,26 +42,29 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
         num_rows: rows per call to tune the packed layout for; any number of rows is computed correctly.
 
     Returns:
-        A function of (..., I); its result has the compute dtype of `precision`.
+        A function of (..., I); its result is a new tensor of the compute dtype of `precision`.
     """
     weight_OI = torch.cat([layer.weight.detach() for layer in layers])
     has_bias = layers[0].bias is not None
     bias_O = torch.cat([layer.bias.detach() for layer in layers]) if has_bias else None
     if precision == "int8":
-        return _Int8Linear(weight_OI, bias_O)
+        is_small = weight_OI.numel() < SMALL_WEIGHT and weight_OI.shape[1] % _SmallInt8Linear.WIDTH_STEP == 0
+        return _SmallInt8Linear(weight_OI, bias_O) if is_small else _Int8Linear(weight_OI, bias_O)
     dtype = COMPUTE_DTYPE[precision]
     weight_OI = weight_OI.to(dtype)
     bias_O = bias_O.to(dtype) if bias_O is not None else None
-    if _can_pack(weight_OI):
+    if _is_better_packed(weight_OI):
         return _PackedLinear(weight_OI, bias_O, num_rows)
     return lambda x: F.linear(x, weight_OI, bias_O)
 
 
-def _can_pack(weight_OI: Tensor) -> bool:
+def _is_better_packed(weight_OI: Tensor) -> bool:
     if weight_OI.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
+    if weight_OI.dtype == torch.float32:
+        return weight_OI.numel() >= SMALL_WEIGHT
     # bfloat16 without hardware support falls back to a slow reference kernel.
-    return weight_OI.dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 class _PackedLinear:
@@ -80,9 +88,7 @@ class _Int8Linear:
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
-        weight_OI = weight_OI.float()
-        scale_O = weight_OI.abs().amax(dim=1).clamp(min=1e-12) / 127
-        steps_OI = torch.round(weight_OI / scale_O.unsqueeze(1)).to(torch.int8)
+        steps_OI, scale_O = _quantize(weight_OI)
         zeros_O = torch.zeros_like(scale_O, dtype=torch.long)
         with warnings.catch_warnings():
             # The packed kernel takes its weights as a quantized tensor, whose type is deprecated; it is only
@@ -95,9 +101,37 @@ class _Int8Linear:
         self.steps = 127 if torch.cpu._is_vnni_supported() else 63
 
     def __call__(self, x: Tensor) -> Tensor:
-        scale = x.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12)
+        scale = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)
         out: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / scale, 1.0 / self.steps, self.steps + 1, self.weight
         )
-        out = out * scale
+        out = out.mul_(scale)
         return out if self.bias is None else out + self.bias
+
+
+class _SmallInt8Linear:
+    """Int8 weights per output channel, bfloat16 activations: twice the speed where weights are small.
+
+    Quantizing the activations as well pays for itself only when there is much to multiply with them.
+    """
+
+    WIDTH_STEP = 16
+    """The kernel reads its input in steps of this many elements, and beyond the end where that does not divide it."""
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+        self.weight, scale_O = _quantize(weight_OI)
+        self.scale = scale_O.to(torch.bfloat16)
+        self.bias = bias_O.float() if bias_O is not None else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x_NI = x.to(torch.bfloat16).reshape(-1, x.shape[-1])
+        out_NO = torch._weight_int8pack_mm(x_NI, self.weight, self.scale).float()
+        out = out_NO.view(*x.shape[:-1], -1)
+        return out if self.bias is None else out + self.bias
+
+
+def _quantize(weight_OI: Tensor) -> tuple[Tensor, Tensor]:
+    """Int8 steps (O, I) and the float32 size of a step per output channel (O,)."""
+    weight_OI = weight_OI.float()
+    scale_O = weight_OI.abs().amax(dim=1).clamp(min=1e-12) / 127
+    return torch.round(weight_OI / scale_O.unsqueeze(1)).to(torch.int8), scale_O

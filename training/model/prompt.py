@@ -1,5 +1,5 @@
 # Shape letters: T step, F codec frame, Q codebook.
-"""Prompt layouts: what the talker is prefilled with, row by row.
+r"""Prompt layouts: what the talker is prefilled with, row by row.
 
 Every layout opens with the same head. `tag` stands for the language tag, which is
 `nothink, think_bos, think_eos` for automatic language and `think, think_bos, LANGUAGE, think_eos` for a
@@ -7,7 +7,7 @@ named one:
 
 | rows      | text channel                    | codec channel            |
 |-----------|---------------------------------|--------------------------|
-| 3         | `<|im_start|>`, assistant, `\\n` | nothing                  |
+| 3         | `<|im_start|>`, assistant, `\n` | nothing                  |
 | 3 or 4    | tts_pad                         | tag                      |
 | 1 or none | tts_pad                         | speaker                  |
 | 1         | tts_bos                         | codec_pad                |
@@ -49,10 +49,10 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptHead:
-    """What all layouts share: the role tokens, the language and who speaks.
+    r"""What all layouts share: the role tokens, the language and who speaks.
 
     Attributes:
-        role_ids: the three tokens of `<|im_start|>assistant\\n`.
+        role_ids: the three tokens of `<|im_start|>assistant\n`.
         language: `auto` or one of `ModelConfig.languages`, in any case.
         speaker: name in the checkpoint's `spk_id`; None for a speaker embedding.
         has_speaker: false for voices described by an instruction alone.
@@ -176,11 +176,11 @@ def named_speaker_prompt(
 
 
 def instruction_prefix(config: ModelConfig, instruction_ids: Sequence[int]) -> EmbeddingRows:
-    """The instruction turn that may stand before any layout.
+    r"""The instruction turn that may stand before any layout.
 
     | rows          | text channel                                       | codec channel |
     |---------------|----------------------------------------------------|---------------|
-    | one per token | `<|im_start|>user\\n`, instruction, `<|im_end|>\\n` | nothing       |
+    | one per token | `<|im_start|>user\n`, instruction, `<|im_end|>\n` | nothing       |
     """
     return id_rows(list(instruction_ids), [NOTHING] * len(instruction_ids), config.talker.num_code_groups)
 

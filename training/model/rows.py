@@ -98,6 +98,4 @@ def pad_and_stack(sequences: Sequence[EmbeddingRows]) -> EmbeddingRows:
     for rows in sequences:
         missing = longest - len(rows)
         padded.append(concatenate([rows, id_rows([NOTHING] * missing, [NOTHING] * missing, num_codebooks)]))
-    return EmbeddingRows(
-        **{name: torch.stack([vars(rows)[name] for rows in padded]) for name in vars(padded[0])}
-    )
+    return EmbeddingRows(**{name: torch.stack([vars(rows)[name] for rows in padded]) for name in vars(padded[0])})

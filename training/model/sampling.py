@@ -17,6 +17,9 @@ from torch import Tensor
 
 from training.model.errors import PromptError
 
+BELOW_ONE = 1 - 2**-22
+"""Keeps uniform * total below total whatever rounding does, and so off the codes that were cut off behind it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
@@ -75,8 +78,7 @@ def _require(name: str, value: float, lowest: float, highest: float) -> None:
 class DrawSettings:
     """One codebook family's sampling of every slot, as tensors on the device.
 
-    The Python numbers beside them (`widest`, `any_top_p`, `all_greedy`) choose which operations run; they
-    may be larger than needed, never smaller.
+    The Python values beside them (`plan`) choose which operations run.
     """
 
     def __init__(self, num_slots: int, vocabulary: int, device: torch.device | str) -> None:
@@ -86,7 +88,12 @@ class DrawSettings:
         self.top_p_B = torch.ones(num_slots, device=device)
         self.greedy_B = torch.ones(num_slots, dtype=torch.bool, device=device)
         self._slots: list[tuple[float, int, float] | None] = [None] * num_slots
-        self.widest, self.any_top_p, self.all_greedy = 1, False, True
+        self.widest, self.any_top_k, self.any_top_p, self.any_greedy, self.all_greedy = 1, False, False, True, True
+
+    @property
+    def plan(self) -> tuple[int, bool, bool, bool, bool]:
+        """Decides which operations a draw is made of, and so which captured graph holds it."""
+        return self.widest, self.any_top_k, self.any_top_p, self.any_greedy, self.all_greedy
 
     def set_slot(self, slot: int, settings: tuple[float, int, float] | None) -> None:
         """Give a slot its (temperature, top_k, top_p); None when it falls empty."""
@@ -97,12 +104,14 @@ class DrawSettings:
         self.greedy_B[slot] = temperature == 0
         self.top_k_B[slot] = width
         self.top_p_B[slot] = top_p
+        # Greedy and empty slots take the likeliest code, whatever is cut off behind it.
         drawn = [entry for entry in self._slots if entry is not None and entry[0] > 0]
-        self.all_greedy = not drawn
+        widths = [min(entry[1], self.vocabulary) if entry[1] > 0 else self.vocabulary for entry in drawn]
+        self.widest = max(widths, default=1)
+        self.any_top_k = min(widths, default=1) < self.widest
         self.any_top_p = any(entry[2] < 1 for entry in drawn)
-        self.widest = max(
-            (min(entry[1], self.vocabulary) if entry[1] > 0 else self.vocabulary for entry in drawn), default=1
-        )
+        self.any_greedy = len(drawn) < len(self._slots)
+        self.all_greedy = not drawn
 
 
 def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor:
@@ -119,19 +128,20 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor
     if settings.all_greedy:
         return logits_BV.argmax(dim=-1)
     values, codes = (logits_BV / settings.temperature_B.unsqueeze(1)).topk(settings.widest, dim=-1)
-    rank = torch.arange(settings.widest, device=logits_BV.device)
-    probabilities = torch.softmax(values.masked_fill(rank >= settings.top_k_B.unsqueeze(1), -torch.inf), dim=-1)
+    if settings.any_top_k:
+        rank = torch.arange(settings.widest, device=logits_BV.device)
+        values = values.masked_fill(rank >= settings.top_k_B.unsqueeze(1), -torch.inf)
+    probabilities = torch.softmax(values, dim=-1)
     if settings.any_top_p:
         before = probabilities.cumsum(dim=-1) - probabilities
         probabilities = probabilities * (before < settings.top_p_B.unsqueeze(1))
     cumulative = probabilities.cumsum(dim=-1)
-    total = cumulative[:, -1:]
-    # The second condition keeps rounding of uniform * total from reaching codes that were cut off.
-    passed = (cumulative <= uniform_B.unsqueeze(1) * total) & (cumulative < total)
-    chosen = passed.sum(dim=-1)
-    # Sorted by likelihood, so a greedy slot takes the first.
-    chosen = chosen.masked_fill(settings.greedy_B, 0)
-    return codes.gather(1, chosen.unsqueeze(1)).squeeze(1)
+    passed = (cumulative.narrow(-1, settings.widest - 1, 1) * uniform_B.unsqueeze(1)).mul_(BELOW_ONE)
+    chosen = torch.searchsorted(cumulative, passed, right=True)
+    if settings.any_greedy:
+        # Sorted by likelihood, so a greedy slot takes the first.
+        chosen = chosen.masked_fill(settings.greedy_B.unsqueeze(1), 0)
+    return codes.gather(1, chosen).squeeze(1)
 
 
 def penalize_repetition(logits_BV: Tensor, used_BV: Tensor, penalty_B: Tensor) -> Tensor:

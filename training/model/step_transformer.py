@@ -1,4 +1,4 @@
-# Shape letters: B slot, T step, D width, H query head, K key/value head, E head width, C cache length.
+# Shape letters: B slot, T step, D width, H query head, K key/value head, G H per K, E head width, C cache length.
 """A transformer stack for decoding: packed weights, a preallocated key/value cache, one step at a time.
 
 Built from a `Transformer` and equal to it. Each slot of the cache holds one sequence from position 0 on;
@@ -8,6 +8,7 @@ padding nor a former occupant can be seen.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training.model.config import TransformerConfig
-from training.model.layers import DecoderLayer, Transformer, rotary_angles, rotate
+from training.model.layers import DecoderLayer, Transformer, rotary_angles
 from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack
 
 
@@ -40,62 +41,94 @@ class Window:
     causal: bool = False
 
 
+class StepNorm:
+    """RMS norm of the last axis by the quickest route on its device.
+
+    Elsewhere `F.rms_norm` is one kernel. On CPU it runs as ten operations, and at one step per call an
+    operation costs more to start than to do; four do the same: x / hypot(|x|, sqrt(W * eps)) * (gain * sqrt(W)).
+    """
+
+    def __init__(self, gain: Tensor, eps: float, dtype: torch.dtype) -> None:
+        """Take a gain whose last axis is the width, and which may differ along axes before it."""
+        self.width, self.eps, self.dtype = gain.shape[-1], eps, dtype
+        self.is_on_cpu = gain.device.type == "cpu"
+        self.gain = gain.float() * math.sqrt(self.width) if self.is_on_cpu else gain.to(dtype)
+        self.floor = torch.tensor(math.sqrt(eps * self.width))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalise; the result has the dtype given at the start."""
+        if self.is_on_cpu:
+            length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+            return (x / torch.hypot(length, self.floor)).mul_(self.gain).to(self.dtype)
+        if self.gain.ndim == 1:
+            return F.rms_norm(x, (self.width,), self.gain, self.eps)
+        return (F.rms_norm(x, (self.width,), None, self.eps) * self.gain).to(self.dtype)
+
+
 class StepLayer:
     """One decoder layer with fused, packed projections and its part of the cache."""
 
     def __init__(self, layer: DecoderLayer, cache_shape: tuple[int, int, int, int], precision: Precision) -> None:
-        attention, mlp = layer.self_attn, layer.mlp
-        num_slots, num_kv_heads, _, head_dim = cache_shape
-        dtype = COMPUTE_DTYPE[precision]
+        """Pack a layer; `cache_shape` is (B, 2K, C, E), keys before values."""
+        attention, mlp, dtype = layer.self_attn, layer.mlp, COMPUTE_DTYPE[precision]
+        num_slots, num_kept, _, head_dim = cache_shape
         self.qkv = pack([attention.q_proj, attention.k_proj, attention.v_proj], precision, num_slots)
         self.out: RowLinear = pack([attention.o_proj], precision, num_slots)
         self.gate_up = pack([mlp.gate_proj, mlp.up_proj], precision, num_slots)
         self.down = pack([mlp.down_proj], precision, num_slots)
         self.act = mlp.act
-        self.heads = (attention.q_proj.out_features // head_dim, num_kv_heads, num_kv_heads)
-        self.head_dim = head_dim
-        self.eps = layer.input_layernorm.eps
-        self.norms = [
-            norm.weight.detach().to(dtype)
-            for norm in (layer.input_layernorm, attention.q_norm, attention.k_norm, layer.post_attention_layernorm)
-        ]
-        device = attention.q_proj.weight.device
-        self.keys = torch.zeros(cache_shape, dtype=dtype, device=device)
-        self.values = torch.zeros(cache_shape, dtype=dtype, device=device)
+        self.head_dim, self.num_kv_heads = head_dim, num_kept // 2
+        self.num_heads = attention.q_proj.out_features // head_dim
+        eps = layer.input_layernorm.eps
+        self.attention_norm = StepNorm(layer.input_layernorm.weight.detach(), eps, dtype)
+        self.mlp_norm = StepNorm(layer.post_attention_layernorm.weight.detach(), eps, dtype)
+        gain_HE = attention.q_norm.weight.detach().expand(self.num_heads, -1)
+        gain_KE = attention.k_norm.weight.detach().expand(self.num_kv_heads, -1)
+        # In float32: the rotation comes next, and rounds once.
+        self.head_norm = StepNorm(torch.cat((gain_HE, gain_KE)).unsqueeze(1), eps, torch.float32)
+        self.cache = torch.zeros(cache_shape, dtype=dtype, device=attention.q_proj.weight.device)
 
     def __call__(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
         """Run the layer; keys and values of these steps are added to the cache."""
-        batch, steps, width = x_BTD.shape
-        attention_gain, query_gain, key_gain, mlp_gain = self.norms
-        normed = F.rms_norm(x_BTD, (width,), attention_gain, self.eps)
-        heads = self.qkv(normed).view(batch, steps, -1, self.head_dim)
-        q, k, v_BTKE = heads.split(self.heads, dim=2)
-        q_BHTE = rotate(F.rms_norm(q, (self.head_dim,), query_gain, self.eps).transpose(1, 2), *rotary)
-        k_BKTE = rotate(F.rms_norm(k, (self.head_dim,), key_gain, self.eps).transpose(1, 2), *rotary)
-        attended = self._attend(q_BHTE, k_BKTE, v_BTKE.transpose(1, 2), window)
-        x_BTD = x_BTD + self.out(attended.transpose(1, 2).reshape(batch, steps, -1))
-        gate, up = self.gate_up(F.rms_norm(x_BTD, (width,), mlp_gain, self.eps)).chunk(2, dim=-1)
-        return x_BTD + self.down(self.act(gate) * up)
+        batch, steps, _ = x_BTD.shape
+        # Queries, keys and values stand side by side as heads, so that one operation serves all it applies to.
+        heads_BHTE = self.qkv(self.attention_norm(x_BTD)).view(batch, steps, -1, self.head_dim).transpose(1, 2)
+        self._rotate(heads_BHTE.narrow(1, 0, self.num_heads + self.num_kv_heads), rotary)
+        attended = self._attend(heads_BHTE, window).reshape(batch, steps, -1)
+        x_BTD = self.out(attended).add_(x_BTD)
+        gate, up = self.gate_up(self.mlp_norm(x_BTD)).chunk(2, dim=-1)
+        return self.down(self.act(gate).mul_(up)).add_(x_BTD)
 
-    def _attend(self, q_BHTE: Tensor, k_BKTE: Tensor, v_BKTE: Tensor, window: Window) -> Tensor:
-        self._write(k_BKTE, v_BKTE, window)
+    def _rotate(self, heads_BHTE: Tensor, rotary: tuple[Tensor, Tensor]) -> None:
+        """Norm queries and keys and turn them to their positions, in place."""
+        cos, sin = rotary
+        normed = self.head_norm(heads_BHTE)
+        torch.addcmul(normed * cos, normed.roll(self.head_dim // 2, -1), sin, out=heads_BHTE)
+
+    def _attend(self, heads_BHTE: Tensor, window: Window) -> Tensor:
+        """What each query gathers, in the order of the query heads; their axis may be split in two."""
+        q_BHTE, kv_BKTE = heads_BHTE.split_with_sizes((self.num_heads, 2 * self.num_kv_heads), dim=1)
+        self._write(kv_BKTE, window)
         if window.causal:
-            return F.scaled_dot_product_attention(q_BHTE, k_BKTE, v_BKTE, is_causal=True, enable_gqa=True)
-        slots = slice(None) if window.slots is None else window.slots
-        keys, values = self.keys[slots, :, : window.span], self.values[slots, :, : window.span]
-        return F.scaled_dot_product_attention(q_BHTE, keys, values, attn_mask=window.mask, enable_gqa=True)
+            k_BKTE, v_BKTE = kv_BKTE.chunk(2, dim=1)
+            attended = F.scaled_dot_product_attention(q_BHTE, k_BKTE, v_BKTE, is_causal=True, enable_gqa=True)
+            return attended.transpose(1, 2)
+        k_BKCE, v_BKCE = self.cache.narrow(2, 0, window.span).chunk(2, dim=1)
+        # With one step per slot the queries that share a key head can stand as its steps, which is the plain
+        # case for the kernel: at 16 heads and 200 positions in bf16 0.1 instead of 0.7 ms.
+        q_BKGE = q_BHTE.view(q_BHTE.shape[0], self.num_kv_heads, -1, self.head_dim)
+        return F.scaled_dot_product_attention(q_BKGE, k_BKCE, v_BKCE, attn_mask=window.mask)
 
-    def _write(self, k_BKTE: Tensor, v_BKTE: Tensor, window: Window) -> None:
-        if window.positions_B is not None:
-            rows = torch.arange(k_BKTE.shape[0], device=k_BKTE.device)
-            self.keys[rows, :, window.positions_B] = k_BKTE[:, :, 0]
-            self.values[rows, :, window.positions_B] = v_BKTE[:, :, 0]
-            return
-        assert window.start is not None
-        slots = slice(None) if window.slots is None else window.slots
-        steps = slice(window.start, window.start + k_BKTE.shape[2])
-        self.keys[slots, :, steps] = k_BKTE
-        self.values[slots, :, steps] = v_BKTE
+    def _write(self, kv_BKTE: Tensor, window: Window) -> None:
+        if window.positions_B is None:
+            assert window.start is not None
+            cache = self.cache if window.slots is None else self.cache[window.slots]
+            cache.narrow(2, window.start, kv_BKTE.shape[2]).copy_(kv_BKTE)
+        elif self.cache.shape[0] == 1:
+            self.cache.index_copy_(2, window.positions_B, kv_BKTE)
+        else:
+            rows_B = torch.arange(self.cache.shape[0], device=self.cache.device)
+            self.cache[rows_B, :, window.positions_B] = kv_BKTE[:, :, 0]
 
 
 class StepTransformer:
@@ -114,17 +147,18 @@ class StepTransformer:
         """Pack the layers of `source`; with `consume` each is emptied once packed, so nothing is held twice."""
         self.dtype = COMPUTE_DTYPE[precision]
         self.num_slots, self.cache_length = num_slots, cache_length
-        cache_shape = (num_slots, config.num_key_value_heads, cache_length, config.head_dim)
+        cache_shape = (num_slots, 2 * config.num_key_value_heads, cache_length, config.head_dim)
         self.layers: list[StepLayer] = []
         for layer in source.layers:
             assert isinstance(layer, DecoderLayer)
             self.layers.append(StepLayer(layer, cache_shape, precision))
             if consume:
                 layer.to(device="meta")
-        self.norm_gain, self.norm_eps = source.norm.weight.detach().to(self.dtype), source.norm.eps
-        positions = torch.arange(cache_length, device=self.norm_gain.device)
-        cos, sin = rotary_angles(positions, config.head_dim, config.rope_theta)
-        self.cos, self.sin = cos.to(self.dtype), sin.to(self.dtype)
+        self.norm = StepNorm(source.norm.weight.detach(), source.norm.eps, self.dtype)
+        positions = torch.arange(cache_length, device=source.norm.weight.device)
+        self.cos, self.sin = rotary_angles(positions, config.head_dim, config.rope_theta)
+        # Rotation is x * cos + (x with its halves swapped) * sin, the first half of sin being negative.
+        self.sin[:, : config.head_dim // 2].neg_()
 
     def prefill(self, x_TD: Tensor, slot: int) -> Tensor:
         """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps."""
@@ -161,4 +195,4 @@ class StepTransformer:
     def _run(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
         for layer in self.layers:
             x_BTD = layer(x_BTD, rotary, window)
-        return F.rms_norm(x_BTD, (x_BTD.shape[-1],), self.norm_gain, self.norm_eps)
+        return self.norm(x_BTD)

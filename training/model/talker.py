@@ -73,7 +73,7 @@ class Talker(nn.Module):
         """
         has_text = (rows.text_ids >= 0).unsqueeze(-1)
         has_codec = (rows.codec_ids >= 0).unsqueeze(-1)
-        embedded = self.embed_text(rows.text_ids.clamp(min=0)) * has_text
+        embedded: Tensor = self.embed_text(rows.text_ids.clamp(min=0)) * has_text
         embedded = embedded + self.model.codec_embedding(rows.codec_ids.clamp(min=0)) * has_codec
         codes = rows.with_first_codebook().clamp(min=0)
         embedded = embedded + self.code_predictor.sum_residual(codes) * rows.is_frame.unsqueeze(-1)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +35,12 @@ class StreamState:
         """The buffer of `layer`, which the layer reads and overwrites in place."""
         return self._carries[layer]
 
+    def clone(self) -> Self:
+        """A state that continues from here on its own, for several continuations of one beginning."""
+        cloned = copy.copy(self)
+        cloned._carries = {layer: carry.clone() for layer, carry in self._carries.items()}
+        return cloned
+
     def reset_row(self, row: int) -> None:
         """Make `row` a stream that has not started, leaving the other rows where they are.
 
@@ -52,6 +60,12 @@ class DecoderState(StreamState):
         super().__init__(network, batch_size)
         device = next(network.parameters()).device
         self.positions_B = torch.zeros(batch_size, dtype=torch.long, device=device)
+
+    def clone(self) -> Self:
+        """A state that continues from here on its own, for several continuations of one beginning."""
+        cloned = super().clone()
+        cloned.positions_B = self.positions_B.clone()
+        return cloned
 
     def reset_row(self, row: int) -> None:
         """Make `row` a stream that has not started. Raises IndexError when there is no such row."""

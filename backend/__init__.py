@@ -1,0 +1,1 @@
+"""What the product does: voices, datasets, runs, serving and the store behind them."""

@@ -1,0 +1,124 @@
+"""The process in which one recording is decoded: it may crash, hang or be killed, and nothing else is hurt.
+
+Started by `decoding.py` as `python -m backend.audio.decoder_process JOB`. The recording is standard input, opened
+by the app: no file name reaches this process. Samples leave as raw float32 on standard output, the outcome as the
+last line of standard error, one JSON object. Imports are few because every recording waits for them.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import operator
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from backend.audio.containers import sniff_container
+from backend.audio.decoder_protocol import DecodingJob, Refusal
+from backend.audio.mono_blocks import MonoBlocks
+
+_BYTES_PER_SAMPLE = 4
+# Beyond the exact number of samples: the resampler rounds up, the outcome needs a line.
+_OUTPUT_SLACK_BYTES = 1 << 20
+# An orphan (the app was killed) ends itself this long after the app would have ended it.
+_ORPHAN_GRACE_SECONDS = 5.0
+_OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def main() -> None:
+    """Decode standard input as the only argument says, and report."""
+    job = DecodingJob.from_json(sys.argv[1])
+    with open(0, "rb", buffering=0, closefd=False) as recording, open(1, "wb", buffering=0, closefd=False) as output:
+        _confine(job)
+        try:
+            outcome = _decode(recording, output, job)
+        except Refusal as refusal:
+            outcome = {"refused": refusal.reason, **refusal.facts}
+        except MemoryError:
+            outcome = {"refused": "no_memory"}
+    sys.stderr.write(f"\n{json.dumps(outcome)}\n")
+
+
+def _confine(job: DecodingJob) -> None:
+    """Give up what decoding does not need; called when everything is imported and open."""
+    limits = job.limits
+    most_output_bytes = int(limits.maximum_seconds * job.sample_rate) * _BYTES_PER_SAMPLE + _OUTPUT_SLACK_BYTES
+    if sys.platform == "linux":
+        # Elsewhere the address space tells nothing about what is used of it; the other limits have to do.
+        _lower(resource.RLIMIT_AS, _address_space_bytes() + limits.memory_bytes)
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, most_output_bytes)
+    # The soft limit ends it with SIGXCPU, which the app can tell from a kill for lack of memory.
+    _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
+    # From here on no file, socket or library can be opened, whatever a decoder is talked into.
+    _lower(resource.RLIMIT_NOFILE, 0)
+    signal.setitimer(signal.ITIMER_REAL, limits.wall_seconds + _ORPHAN_GRACE_SECONDS)
+
+
+def _lower(kind: int, soft: int, hard: int | None = None) -> None:
+    """Lower a limit of this process for good; where it is lower already it stays."""
+    _, current = resource.getrlimit(kind)
+    most = sys.maxsize if current == resource.RLIM_INFINITY else current
+    resource.setrlimit(kind, (min(soft, most), min(soft if hard is None else hard, most)))
+
+
+def _address_space_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as status:
+        return int(status.read().split()[0]) * resource.getpagesize()
+
+
+def _decode(recording: BinaryIO, output: BinaryIO, job: DecodingJob) -> dict[str, str | float]:
+    """Write the samples and describe the recording, by the names of `Recording`.
+
+    Raises:
+        Refusal: it is not accepted.
+        MemoryError: it needs more than the limit.
+    """
+    kind = sniff_container(recording)
+    if kind is None:
+        raise Refusal("unknown_container")
+    blocks = MonoBlocks(recording, kind, job.limits)
+    num_samples = 0
+    for block in _resample(blocks, job.sample_rate):
+        _write_all(output, block)
+        num_samples += len(block)
+    return {
+        "num_samples": num_samples,
+        "source_sample_rate": blocks.sample_rate,
+        "source_channels": blocks.channels,
+        "source_seconds": blocks.seconds,
+        "container": kind,
+        "codec": blocks.codec,
+    }
+
+
+def _resample(blocks: MonoBlocks, sample_rate: int) -> Iterator[NDArray[np.float32]]:
+    """Bring all blocks to one rate, each run of blocks of the same rate with a resampler of its own."""
+    for rate, run in itertools.groupby(blocks, key=operator.itemgetter(0)):
+        resampler = soxr.ResampleStream(rate, sample_rate, 1, dtype="float32", quality="HQ")
+        for _, block in run:
+            yield resampler.resample_chunk(block)
+        yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+
+
+def _write_all(output: BinaryIO, block: NDArray[np.float32]) -> None:
+    rest = memoryview(block.tobytes())
+    try:
+        while rest:
+            rest = rest[output.write(rest) :]
+    except OSError as error:
+        if error.errno in _OUT_OF_SPACE:
+            raise Refusal("no_space") from error
+        raise
+
+
+if __name__ == "__main__":
+    main()

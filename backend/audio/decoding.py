@@ -1,0 +1,239 @@
+"""A stranger's file to mono samples, at arm's length: the decoding happens in a process of its own.
+
+Decoders are large C programs fed with bytes from strangers. So each recording gets a fresh process that has
+limits for memory, CPU, time and output, no file but the recording, and no way to open another; it is killed
+whatever happens. A crash or a decompression bomb costs that process, and the person reads one line about it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, TypeAdapter
+from pydantic import ValidationError as AnswerError
+
+from backend.audio.decoder_protocol import DecodingJob, RefusalReason
+from backend.audio.limits import REFERENCE_DECODING, DecodingLimits
+from backend.audio.recording import Recording
+from backend.errors import (
+    DecoderFailed,
+    NotAudio,
+    RecordingDamaged,
+    RecordingError,
+    RecordingMissing,
+    RecordingTooLarge,
+    RecordingTooLong,
+    RecordingUnsupported,
+)
+
+_logger = logging.getLogger(__name__)
+
+_PROJECT_FOLDER = Path(__file__).resolve().parents[2]
+# The end of a traceback names the cause.
+_LONGEST_LOGGED_BYTES = 2_000
+# Some Pythons (conda, modules of a cluster) do not start without these; nothing else is handed on.
+_INHERITED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
+_OUT_OF_TIME_SIGNALS = (signal.SIGXCPU, signal.SIGALRM)
+
+_ShortText = Annotated[str, Field(max_length=40, pattern=r"^[\w.-]+$")]
+
+
+class _Decoded(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    num_samples: NonNegativeInt
+    source_sample_rate: PositiveInt
+    source_channels: PositiveInt
+    source_seconds: NonNegativeFloat
+    container: _ShortText
+    codec: _ShortText
+
+
+class _Refused(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    refused: RefusalReason
+    codec: _ShortText = "unknown"
+    number: NonNegativeFloat = 0.0
+    promised: NonNegativeFloat = 0.0
+
+
+_ANSWER: TypeAdapter[_Decoded | _Refused] = TypeAdapter(_Decoded | _Refused)
+
+
+def decode_recording(path: Path, *, sample_rate: int, limits: DecodingLimits = REFERENCE_DECODING) -> Recording:
+    """Decode the first audio track of the file at `path`, mixed to mono, at `sample_rate` Hz.
+
+    WAV, FLAC, MP3, OGG (Vorbis, Opus), MP4/M4A/3GP, Matroska/WebM and raw AAC are told apart by content; the
+    name does not matter. A file that ends before its header says so is refused, not decoded as far as it goes.
+
+    Raises:
+        RecordingError: with one line for the person who handed it in; see `backend.errors` for the kinds.
+    """
+    name = path.name
+    with _open_file(path, limits) as recording, _work_folder(name) as folder:
+        samples_path = folder / "samples"
+        with samples_path.open("wb") as samples:
+            exit_code, answer = _run_decoder(
+                DecodingJob(sample_rate=sample_rate, limits=limits), recording, samples, name
+            )
+        outcome = _read_answer(answer, exit_code, name)
+        if isinstance(outcome, _Refused):
+            raise _to_error(outcome, name, limits)
+        if samples_path.stat().st_size != outcome.num_samples * np.float32().itemsize:
+            raise DecoderFailed(name, cause="the decoder's answer contradicts itself")
+        return Recording(
+            samples=np.fromfile(samples_path, dtype=np.float32, count=outcome.num_samples),
+            sample_rate=sample_rate,
+            source_name=name,
+            **outcome.model_dump(exclude={"num_samples"}),
+        )
+
+
+@contextlib.contextmanager
+def _work_folder(name: str) -> Iterator[Path]:
+    """An empty folder for one decoding, gone afterwards."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="encore-decoder-")
+    except OSError as error:
+        raise DecoderFailed(name, cause=f"there is no room for temporary files ({error.strerror})") from error
+    with folder as created:
+        yield Path(created)
+
+
+@contextlib.contextmanager
+def _open_file(path: Path, limits: DecodingLimits) -> Iterator[int]:
+    """A descriptor of a regular file of acceptable size; this open file is decoded, whatever its name becomes."""
+    name = path.name
+    try:
+        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileNotFoundError:
+        raise RecordingMissing(name, problem="does not exist") from None
+    except OSError as error:
+        raise RecordingMissing(name, problem=f"cannot be opened ({error.strerror})") from error
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise RecordingMissing(name, problem="is a folder, not a file")
+        if not stat.S_ISREG(status.st_mode):
+            raise RecordingMissing(name, problem="is not a regular file")
+        if status.st_size == 0:
+            raise NotAudio(name, problem="is empty")
+        if status.st_size > limits.maximum_bytes:
+            raise RecordingTooLarge(name, num_bytes=status.st_size, maximum_bytes=limits.maximum_bytes)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _run_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str) -> tuple[int, bytes]:
+    """Run the decoder to its end or to the end of its time.
+
+    Returns its exit code (negative: the signal that ended it) and the last of what it said.
+    """
+    try:
+        process = subprocess.Popen(
+            # -P: the folder it runs in does not become a place to import from.
+            [sys.executable, "-P", "-m", "backend.audio.decoder_process", job.to_json()],
+            stdin=recording,
+            stdout=samples,
+            # Not a file: a full disk must not swallow the report that it is full.
+            stderr=subprocess.PIPE,
+            cwd=Path(samples.name).parent,
+            env=_decoder_environment(),
+            # A group of its own, so that killing it reaches whatever it may have started.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise DecoderFailed(name, cause=f"its process could not be started ({error.strerror})") from error
+    assert process.stderr is not None
+    with process.stderr:
+        try:
+            exit_code = process.wait(timeout=job.limits.wall_seconds)
+        except subprocess.TimeoutExpired:
+            raise DecoderFailed(name, cause=f"it took longer than {job.limits.wall_seconds:g} s") from None
+        finally:
+            # Also on Ctrl-C and when a job is cancelled.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        # All it said is in the pipe by now; what does not fit there has no place in an answer.
+        os.set_blocking(process.stderr.fileno(), False)
+        return exit_code, process.stderr.read() or b""
+
+
+def _decoder_environment() -> dict[str, str]:
+    """No secrets, no proxies, no settings: only what a Python needs to find the same packages as this one."""
+    import_path = [str(_PROJECT_FOLDER), *(entry for entry in sys.path if os.path.isabs(entry))]
+    inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    # One thread: decoding has no use for more, and each would take address space from the limit.
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return {"PYTHONPATH": os.pathsep.join(import_path), "PYTHONUTF8": "1", **threads, **inherited}
+
+
+def _read_answer(answer: bytes, exit_code: int, name: str) -> _Decoded | _Refused:
+    """The decoder's last line, checked: after a successful attack it could say anything.
+
+    Raises:
+        DecoderFailed: it ended without an answer.
+    """
+    if exit_code == 0:
+        with contextlib.suppress(AnswerError):
+            return _ANSWER.validate_json(answer.strip().rpartition(b"\n")[2])
+    last_words = answer[-_LONGEST_LOGGED_BYTES:].decode(errors="replace").strip()
+    _logger.warning("decoder of %r ended with %d: %s", name, exit_code, last_words)
+    raise DecoderFailed(name, cause=_explain_exit(exit_code))
+
+
+def _explain_exit(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"the decoder stopped without an answer (exit code {exit_code})"
+    if -exit_code in _OUT_OF_TIME_SIGNALS:
+        return "it took too much computing time"
+    if -exit_code == signal.SIGKILL:
+        return "the decoder was killed, probably for lack of memory"
+    return f"the decoder crashed (signal {-exit_code})"
+
+
+def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> RecordingError:
+    """Put a refusal into words."""
+    number = outcome.number
+    match outcome.refused:
+        case "unknown_container":
+            return NotAudio(name)
+        case "no_audio_track":
+            return NotAudio(name, problem="holds no sound")
+        case "codec":
+            return RecordingUnsupported(name, problem=f"uses the codec {outcome.codec}, which is not decoded here")
+        case "channels":
+            # FFmpeg counts beyond 512 channels as none.
+            count = f"{number:.0f}" if number else "too many"
+            return RecordingUnsupported(name, problem=f"has {count} channels, more than {limits.maximum_channels}")
+        case "sample_rate":
+            return RecordingUnsupported(name, problem=f"has a sample rate of {number:.0f} Hz")
+        case "too_long":
+            return RecordingTooLong(name, maximum_seconds=limits.maximum_seconds)
+        case "ends_early":
+            return RecordingDamaged(
+                name, problem=f"it ends after {number:.1f} s of the {outcome.promised:.1f} s it should have"
+            )
+        case "unreadable" | "undecodable":
+            return RecordingDamaged(name, problem="parts of it are missing or unreadable")
+        case "not_finite":
+            return RecordingDamaged(name, problem="some samples are not numbers (NaN or infinite)")
+        case "no_memory":
+            return DecoderFailed(name, cause=f"it needs more than {limits.memory_bytes / 1e6:g} MB of memory")
+        case "no_space":
+            return DecoderFailed(name, cause="the disk for temporary files is full")

@@ -1,0 +1,195 @@
+"""The product's one exception tree: catch a branch here, show `str(error)` as it is.
+
+EncoreError
+├── ModelError
+│   ├── ConfigError
+│   ├── CheckpointError
+│   ├── DownloadError
+│   │   └── DownloadCancelled
+│   └── PromptError
+├── RecordingError
+│   ├── RecordingMissing
+│   ├── RecordingTooLarge
+│   ├── NotAudio
+│   ├── RecordingUnsupported
+│   ├── RecordingDamaged
+│   ├── RecordingTooShort
+│   ├── RecordingTooLong
+│   ├── RecordingSilent
+│   └── DecoderFailed
+├── AudioNotWritten
+├── OutputRefused
+└── SettingsError
+
+Every message is one line that says what happened and what to do. Constructors take the facts and write the
+message, so that it reads the same wherever the error is raised.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from training.model.errors import (
+    CheckpointError,
+    ConfigError,
+    DownloadCancelled,
+    DownloadError,
+    EncoreError,
+    ModelError,
+    PromptError,
+)
+
+__all__ = [
+    "AudioNotWritten",
+    "CheckpointError",
+    "ConfigError",
+    "DecoderFailed",
+    "DownloadCancelled",
+    "DownloadError",
+    "EncoreError",
+    "ModelError",
+    "NotAudio",
+    "OutputRefused",
+    "PromptError",
+    "RecordingDamaged",
+    "RecordingError",
+    "RecordingMissing",
+    "RecordingSilent",
+    "RecordingTooLarge",
+    "RecordingTooLong",
+    "RecordingTooShort",
+    "RecordingUnsupported",
+    "SettingsError",
+]
+
+_LONGEST_NAME = 80
+_BYTES_PER_MB = 1e6
+
+
+class RecordingError(EncoreError):
+    """A recording cannot be used as it is; `recording_name` says which."""
+
+    def __init__(self, name: str, message: str) -> None:
+        self.recording_name = name
+        super().__init__(f"{_printable(name)} {message}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel between processes by pickle, which would call the constructor with the message.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+class RecordingMissing(RecordingError):
+    """There is no file to read: not there, a folder, not readable."""
+
+    def __init__(self, name: str, *, problem: str) -> None:
+        super().__init__(name, f"{problem}. Choose a recording that is on this computer.")
+
+
+class RecordingTooLarge(RecordingError):
+    """The file itself is larger than anything that is worth decoding."""
+
+    def __init__(self, name: str, *, num_bytes: int, maximum_bytes: int) -> None:
+        size_mb = _round_up(num_bytes / _BYTES_PER_MB)
+        super().__init__(
+            name,
+            f"has {size_mb} MB; at most {maximum_bytes / _BYTES_PER_MB:g} MB are accepted. "
+            "Cut out a shorter part or save it as FLAC.",
+        )
+
+
+class NotAudio(RecordingError):
+    """The content is no recording, whatever the file is called."""
+
+    def __init__(self, name: str, *, problem: str = "is not a kind of audio file that is known here") -> None:
+        super().__init__(name, f"{problem}. Use WAV, FLAC, MP3, OGG, M4A, MP4, WebM or AAC.")
+
+
+class RecordingUnsupported(RecordingError):
+    """It is audio, but of a form that is not decoded here: an exotic codec, rate or number of channels."""
+
+    def __init__(self, name: str, *, problem: str) -> None:
+        super().__init__(name, f"{problem}. Save it as 16-bit WAV, mono or stereo.")
+
+
+class RecordingDamaged(RecordingError):
+    """It is audio, but parts are missing or are no numbers."""
+
+    def __init__(self, name: str, *, problem: str) -> None:
+        super().__init__(name, f"is damaged: {problem}. Copy it again from where it came from, or record a new take.")
+
+
+class RecordingTooShort(RecordingError):
+    """Too little of a voice to imitate."""
+
+    def __init__(self, name: str, *, seconds: float, minimum_seconds: float) -> None:
+        # Rounded down: 0.96 s must not read as the 1.0 s it falls short of.
+        shown = f"{math.floor(seconds * 10) / 10:.1f}"
+        super().__init__(name, f"lasts {shown} s; cloning needs {minimum_seconds:.1f} s or more. Record a longer take.")
+
+
+class RecordingTooLong(RecordingError):
+    """More sound than is accepted at once; `seconds` is None where decoding stopped at the limit."""
+
+    def __init__(self, name: str, *, maximum_seconds: float, seconds: float | None = None) -> None:
+        length = "longer than that" if seconds is None else f"{_round_up(seconds)} s"
+        super().__init__(
+            name, f"is too long: at most {maximum_seconds:g} s are accepted, it is {length}. Cut out a shorter part."
+        )
+
+
+class RecordingSilent(RecordingError):
+    """There is no voice in it: nothing, or nothing but noise far below speech."""
+
+    def __init__(self, name: str, *, measure: str, level_dbfs: float, minimum_dbfs: float) -> None:
+        level = "digital silence" if math.isinf(level_dbfs) else f"{level_dbfs:.0f} dBFS"
+        super().__init__(
+            name,
+            f"is silent: its {measure} is {level}, and speech has {minimum_dbfs:.0f} dBFS or more. "
+            "Check the microphone and record again.",
+        )
+
+
+class DecoderFailed(RecordingError):
+    """Decoding ended without an answer: crashed, out of memory, out of time."""
+
+    def __init__(self, name: str, *, cause: str) -> None:
+        super().__init__(name, f"could not be decoded: {cause}. Save it as 16-bit WAV and try again.")
+
+
+class AudioNotWritten(EncoreError):
+    """Sound could not be stored; nothing was left behind under the wanted name."""
+
+    def __init__(self, name: str, *, problem: str) -> None:
+        super().__init__(f"{_printable(name)} was not written: {problem}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+class OutputRefused(EncoreError):
+    """The place named for a result cannot take it; found out before the work, not after."""
+
+
+class SettingsError(EncoreError):
+    """An environment variable or option has a value that is not allowed."""
+
+
+def _restore(kind: type[EncoreError], args: tuple[Any, ...], state: dict[str, Any]) -> EncoreError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+def _printable(name: str) -> str:
+    """A file name as part of a one-line message: no control characters, no broken bytes, not endless."""
+    shown = "".join(character if character.isprintable() else "?" for character in name) or "(no name)"
+    if len(shown) > _LONGEST_NAME:
+        half = _LONGEST_NAME // 2
+        shown = f"{shown[:half]}…{shown[-half:]}"
+    return shown
+
+
+def _round_up(value: float) -> str:
+    """One decimal, rounded up, so that what exceeds a limit also reads as more than the limit."""
+    return f"{math.ceil(value * 10) / 10:.1f}"

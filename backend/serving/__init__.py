@@ -1,0 +1,1 @@
+"""From a text to speech: sentences, takes, and how they are joined."""

@@ -1,0 +1,79 @@
+"""What a person can set: defaults, and the environment variables that change them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from backend.errors import SettingsError
+from training.model.voice_model import PrecisionChoice
+
+PREFIX = "ENCORE_"
+
+
+class Settings(BaseModel):
+    """Read once at the start; the command line overrides single fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(default="mini", description="mini, a checkpoint folder, or a hub id")
+    precision: PrecisionChoice = "auto"
+    device: str = "auto"
+    host: str = "127.0.0.1"
+    port: int = Field(default=7860, ge=1, le=65535)
+    auth: SecretStr | None = Field(default=None, description="user:password that the page asks for")
+    home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read `ENCORE_MODEL`, `ENCORE_PORT` and so on; names that are no setting are left alone.
+
+        Raises:
+            SettingsError: a value that is not allowed.
+        """
+        environment = os.environ if environment is None else environment
+        given = {
+            name: environment[PREFIX + name.upper()]
+            for name in cls.model_fields
+            if PREFIX + name.upper() in environment
+        }
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise SettingsError(f"{name} is {first['input']!r}: {first['msg']}. Correct it or unset it.") from error
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether `host` lets other machines in."""
+        if self.host == "localhost":
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return True
+
+    def credentials(self) -> tuple[str, str] | None:
+        """User and password that the page asks for; None where only this machine can reach it and none were set.
+
+        Raises:
+            SettingsError: `auth` has another form, or is missing where other machines can reach the page.
+        """
+        if self.auth is None:
+            if self.is_exposed:
+                raise SettingsError(
+                    f"On {self.host} other machines could use Encore and hear every voice in it. "
+                    f"Set {PREFIX}AUTH=user:password, or listen on 127.0.0.1."
+                )
+            return None
+        user, _, password = self.auth.get_secret_value().partition(":")
+        if not user or not password:
+            raise SettingsError(f"{PREFIX}AUTH is not of the form user:password. Correct it or unset it.")
+        return user, password

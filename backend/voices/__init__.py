@@ -1,0 +1,1 @@
+"""Voices: what a recording becomes so that a model can speak with it."""

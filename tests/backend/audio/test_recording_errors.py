@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backend.errors
+from backend.errors import (
+    AudioNotWritten,
+    DecoderFailed,
+    EncoreError,
+    NotAudio,
+    RecordingDamaged,
+    RecordingError,
+    RecordingMissing,
+    RecordingSilent,
+    RecordingTooLarge,
+    RecordingTooLong,
+    RecordingTooShort,
+    RecordingUnsupported,
+)
+
+
+def errors_about(name: str) -> list[EncoreError]:
+    return [
+        RecordingMissing(name, problem="does not exist"),
+        RecordingTooLarge(name, num_bytes=300_000_000, maximum_bytes=256_000_000),
+        NotAudio(name),
+        RecordingUnsupported(name, problem="has 9 channels"),
+        RecordingDamaged(name, problem="parts are missing"),
+        RecordingTooShort(name, seconds=0.84, minimum_seconds=1.0),
+        RecordingTooLong(name, maximum_seconds=300.0),
+        RecordingTooLong(name, seconds=301.0, maximum_seconds=300.0),
+        RecordingSilent(name, measure="peak", level_dbfs=-72.4, minimum_dbfs=-60.0),
+        RecordingSilent(name, measure="peak", level_dbfs=float("-inf"), minimum_dbfs=-60.0),
+        DecoderFailed(name, cause="the decoder crashed"),
+        AudioNotWritten(name, problem="the disk is full; free some space and try again"),
+    ]
+
+
+def kinds_below(kind: type[EncoreError]) -> Iterator[type[EncoreError]]:
+    for child in vars(backend.errors).values():
+        if isinstance(child, type) and kind in child.__bases__:
+            yield child
+
+
+def draw_tree(kind: type[EncoreError], indent: str = "") -> Iterator[str]:
+    """The class tree as lines, each `indent` + branch + name."""
+    children = list(kinds_below(kind))
+    for child in children:
+        is_last = child is children[-1]
+        yield f"{indent}{'└' if is_last else '├'}── {child.__name__}"
+        yield from draw_tree(child, indent + ("    " if is_last else "│   "))
+
+
+def test_the_drawing_is_the_tree() -> None:
+    drawn = re.findall(r"^[│ ]*[├└]── \w+$", str(backend.errors.__doc__), re.MULTILINE)
+    # Siblings may be drawn in the order that reads best; their lines differ in nothing else.
+    assert sorted(line.replace("└", "├") for line in drawn) == sorted(
+        line.replace("└", "├") for line in draw_tree(EncoreError)
+    )
+    assert set(backend.errors.__all__) == {line.split()[-1] for line in drawn} | {"EncoreError"}
+
+
+@given(st.text(max_size=300))
+def test_a_message_is_one_line_whatever_the_name(name: str) -> None:
+    for error in errors_about(name):
+        message = str(error)
+        assert message.isprintable()
+        assert message.endswith(".")
+        assert len(message) < 300
+
+
+@given(st.text(max_size=20))
+def test_an_error_survives_the_way_between_processes(name: str) -> None:
+    for error in errors_about(name):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+@given(st.floats(0.0, 0.999))
+def test_what_is_too_short_never_reads_as_long_enough(seconds: float) -> None:
+    shown = re.search(r"lasts (\S+) s", str(RecordingTooShort("take.wav", seconds=seconds, minimum_seconds=1.0)))
+    assert shown is not None
+    assert float(shown[1]) < 1.0
+
+
+@given(st.floats(300.001, 1e5))
+def test_what_is_too_long_never_reads_as_short_enough(seconds: float) -> None:
+    shown = re.search(r"it is (\S+) s", str(RecordingTooLong("take.wav", seconds=seconds, maximum_seconds=300.0)))
+    assert shown is not None
+    assert float(shown[1]) > 300.0
+
+
+def test_the_message_names_the_file_and_the_way_out() -> None:
+    error = RecordingTooShort("take3.wav", seconds=0.84, minimum_seconds=1.0)
+    assert str(error) == "take3.wav lasts 0.8 s; cloning needs 1.0 s or more. Record a longer take."
+    assert error.recording_name == "take3.wav"
+    with pytest.raises(RecordingError):
+        raise error

@@ -1,0 +1,194 @@
+"""The command line as a person uses it: good input gives a file, bad input one line and status 2."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import app
+from tests.golden import GOLDEN_CHECKPOINT
+
+RATE = 24_000
+
+
+def tone(seconds, rate=RATE, level=0.3):
+    time = np.arange(round(seconds * rate)) / rate
+    return level * np.sin(2 * np.pi * 150 * time) * np.abs(np.sin(4 * time))
+
+
+@pytest.fixture
+def reference(tmp_path):
+    path = tmp_path / "reference.wav"
+    soundfile.write(path, tone(1.5), RATE)
+    return path
+
+
+def clone(tmp_path, reference, *more, text="Hm.", model=GOLDEN_CHECKPOINT):
+    output = tmp_path / "out.wav"
+    arguments = ["--model", model, "--reference", reference, "--text", text, "--output", output, "--seed", "1", *more]
+    return app.main(["clone", *map(str, arguments)]), output
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("--stream",), ("--transcript", "Hello."), ("--language", "English", "--precision", "int8")]
+)
+def test_clone_writes_a_take_and_says_how_it_went(tmp_path, reference, capsys, more):
+    status, output = clone(tmp_path, reference, *more)
+    assert status == 0
+    with wave.open(str(output)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (RATE, 1, 2)
+        assert file.getnframes() > 0
+        assert np.frombuffer(file.readframes(file.getnframes()), dtype=np.int16).std() > 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("real-time factor", "first audio after", "finished:"))
+
+
+def test_the_same_seed_gives_the_same_file(tmp_path, reference):
+    _, output = clone(tmp_path, reference)
+    first = output.read_bytes()
+    clone(tmp_path, reference)
+    assert output.read_bytes() == first
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(8_000, 1), (44_100, 2), (96_000, 1)])
+def test_any_rate_and_stereo_are_fine(tmp_path, rate, channels):
+    path = tmp_path / "stereo.wav"
+    soundfile.write(path, np.stack([tone(1.5, rate)] * channels, axis=1), rate)
+    assert clone(tmp_path, path)[0] == 0
+
+
+def refused(tmp_path, capsys, reference, *more, **options):
+    """Status 2, one line, nothing left behind; returns the line."""
+    before = sorted(tmp_path.iterdir())
+    status, output = clone(tmp_path, reference, *more, **options)
+    error = capsys.readouterr().err
+    assert status == 2
+    assert not output.exists()
+    assert sorted(tmp_path.iterdir()) == before
+    assert error.startswith("encore: ")
+    assert len(error.splitlines()) == 1
+    assert "Traceback" not in error
+    return error
+
+
+def write_float_wav(path, samples):
+    """A 32-bit float WAV, whatever the samples are; soundfile would refuse some."""
+    data = np.asarray(samples, dtype="<f4").tobytes()
+    header = (
+        b"RIFF"
+        + struct.pack("<I", 36 + len(data))
+        + b"WAVEfmt "
+        + struct.pack("<IHHIIHH", 16, 3, 1, RATE, RATE * 4, 4, 32)
+    )
+    path.write_bytes(header + b"data" + struct.pack("<I", len(data)) + data)
+
+
+def bad_references(folder):
+    yield "missing.wav", "choose", lambda path: None
+    yield "text.wav", "audio", lambda path: path.write_text("I am a text.")
+    yield "empty.wav", "", lambda path: path.write_bytes(b"")
+    yield "silence.wav", "silent", lambda path: soundfile.write(path, np.zeros(2 * RATE), RATE)
+    yield "short.wav", "1.0 s", lambda path: soundfile.write(path, tone(0.6), RATE)
+    yield "long.flac", "300", lambda path: soundfile.write(path, tone(301), RATE)
+    yield "nan.wav", "", lambda path: write_float_wav(path, np.where(np.arange(RATE * 2) % 5 == 0, np.nan, 0.1))
+    yield "folder.wav", "", lambda path: path.mkdir()
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in bad_references(None)])
+def test_a_bad_reference_is_one_line(tmp_path, capsys, name):
+    word, make = next((word, make) for found, word, make in bad_references(tmp_path) if found == name)
+    path = tmp_path / name
+    make(path)
+    assert word.lower() in refused(tmp_path, capsys, path).lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "word"),
+    [
+        ("", (), "text"),
+        (" \n ", (), "text"),
+        ("Hello.", ("--language", "Klingon"), "English"),
+        ("Hello.", ("--device", "abacus"), "device"),
+    ],
+)
+def test_a_bad_request_is_one_line(tmp_path, capsys, reference, text, more, word):
+    assert word.lower() in refused(tmp_path, capsys, reference, *more, text=text).lower()
+
+
+def empty_folder(folder):
+    folder.mkdir()
+    return folder
+
+
+def pickle_folder(folder):
+    shutil.copytree(GOLDEN_CHECKPOINT, folder)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    return folder
+
+
+def truncated_folder(folder):
+    shutil.copytree(GOLDEN_CHECKPOINT, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [(empty_folder, "config.json"), (pickle_folder, "safetensors"), (truncated_folder, "model.safetensors")],
+)
+def test_a_bad_model_is_one_line(tmp_path, capsys, reference, make, word):
+    assert word in refused(tmp_path, capsys, reference, model=make(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(("output", "word"), [("no/such/folder/a.wav", "folder"), ("take.mp3", "WAV"), (".", "folder")])
+def test_a_bad_output_is_refused_before_any_work(tmp_path, capsys, reference, output, word):
+    status = app.main(
+        [
+            "clone",
+            "--model",
+            "nowhere",
+            "--reference",
+            str(reference),
+            "--text",
+            "x",
+            "--output",
+            str(tmp_path / output),
+        ]
+    )
+    assert status == 2
+    assert word in capsys.readouterr().err
+
+
+def test_ten_thousand_characters_are_spoken_in_order(tmp_path, reference, capsys, monkeypatch):
+    monkeypatch.setattr("training.model.take.frame_cap", lambda *args, **kwargs: 2)
+    sentence = "One more sentence of the long, long text. "
+    status, _ = clone(tmp_path, reference, text=sentence * (10_000 // len(sentence)))
+    assert status == 0
+    assert " piece(s)" in (printed := capsys.readouterr().out)
+    assert int(printed.split(" piece(s)")[0].split()[-1]) >= 10_000 // 240
+
+
+@pytest.mark.parametrize(
+    "arguments", [["clone"], ["clone", "--seed", "-1"], ["nonsense"], ["clone", "--precision", "fp64"]]
+)
+def test_bad_options_have_status_two(arguments, capsys):
+    with pytest.raises(SystemExit) as left:
+        app.main(arguments)
+    assert left.value.code == 2
+
+
+def test_a_bad_environment_variable_is_named(monkeypatch, capsys):
+    monkeypatch.setenv("ENCORE_PRECISION", "fp64")
+    assert app.main(["clone"]) == 2
+    assert "ENCORE_PRECISION" in capsys.readouterr().err
+
+
+def test_app_stays_small():
+    assert len(Path(app.__file__).read_text(encoding="utf-8").splitlines()) <= 80

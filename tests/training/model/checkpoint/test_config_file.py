@@ -1,0 +1,92 @@
+"""Configurations that are written read back the same, with what other programs need."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.golden import CONTRACT, GOLDEN_CHECKPOINT
+from training.model.checkpoint.config_file import model_config_to_json, speech_tokenizer_config_to_json
+from training.model.checkpoint.reading import read_config, read_speech_tokenizer_config
+from training.model.config import ModelConfig, SpeechTokenizerConfig
+
+MODEL = read_config(GOLDEN_CHECKPOINT)
+CODEC = read_speech_tokenizer_config(GOLDEN_CHECKPOINT)
+
+
+def numbers_of(config: Any) -> list[str]:
+    return [spec.name for spec in dataclasses.fields(config) if type(getattr(config, spec.name)) in (int, float)]
+
+
+@given(st.data(), st.booleans())
+def test_whatever_changes_in_a_model_is_written(data: st.DataObject, from_file: bool) -> None:
+    config = dataclasses.replace(MODEL, raw=MODEL.raw if from_file else {})
+    section = data.draw(st.sampled_from(["talker", "code_predictor", "speaker_encoder"]))
+    # Groups and codebooks have to agree with one another.
+    names = set(numbers_of(getattr(config, section))) - {
+        "num_key_value_heads",
+        "num_attention_heads",
+        "num_code_groups",
+    }
+    changes = {name: data.draw(st.integers(1, 10**6)) for name in data.draw(st.sets(st.sampled_from(sorted(names))))}
+    changed = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **changes)})
+
+    assert ModelConfig.from_json(model_config_to_json(changed, torch.bfloat16)) == changed
+
+
+@given(st.data(), st.booleans())
+def test_whatever_changes_in_a_speech_tokenizer_is_written(data: st.DataObject, from_file: bool) -> None:
+    config = dataclasses.replace(CODEC, raw=CODEC.raw if from_file else {})
+    section = data.draw(st.sampled_from(["encoder", "decoder"]))
+    names = numbers_of(getattr(config, section))
+    changes = {name: data.draw(st.integers(1, 10**6)) for name in data.draw(st.sets(st.sampled_from(names)))}
+    changed = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **changes)})
+
+    assert SpeechTokenizerConfig.from_json(speech_tokenizer_config_to_json(changed)) == changed
+
+
+def test_what_others_wrote_survives_and_only_changes_are_written() -> None:
+    talker = dataclasses.replace(MODEL.talker, spk_id={"anna": 1024}, spk_is_dialect={"anna": False})
+    changed = dataclasses.replace(MODEL, talker=talker, tts_model_type="custom_voice")
+
+    written = model_config_to_json(changed, torch.float32)
+
+    expected = dict(MODEL.raw) | {"tts_model_type": "custom_voice"}
+    expected["talker_config"] = MODEL.raw["talker_config"] | {
+        "spk_id": {"anna": 1024},
+        "spk_is_dialect": {"anna": False},
+    }
+    assert written == expected
+    assert MODEL.raw["talker_config"]["spk_id"] == {}
+
+
+@pytest.mark.parametrize("size", ["0.6b-base", "1.7b-base"])
+def test_a_published_config_gains_nothing_but_the_dtype(size: str) -> None:
+    published = json.loads((CONTRACT / f"{size}.json").read_text())["config"]
+    written = model_config_to_json(ModelConfig.from_json(published), torch.bfloat16)
+    assert written == published | {"dtype": "bfloat16"}
+
+
+def test_a_size_the_file_left_out_is_written_when_it_no_longer_follows() -> None:
+    talker_raw = {name: value for name, value in MODEL.raw["talker_config"].items() if name != "head_dim"}
+    talker_raw["hidden_size"] = 64
+    config = ModelConfig.from_json({**MODEL.raw, "talker_config": talker_raw})
+    assert config.talker.head_dim == 16
+
+    changed = dataclasses.replace(config, talker=dataclasses.replace(config.talker, hidden_size=128))
+
+    assert ModelConfig.from_json(model_config_to_json(changed, torch.float32)).talker.head_dim == 16
+
+
+@pytest.mark.parametrize(("head_dim", "sections"), [(128, [24, 20, 20]), (16, [4, 2, 2]), (64, [12, 10, 10])])
+def test_a_new_model_divides_its_rotary_axes_as_the_published_ones(head_dim: int, sections: list[int]) -> None:
+    talker = dataclasses.replace(MODEL.talker, head_dim=head_dim)
+    written = model_config_to_json(dataclasses.replace(MODEL, talker=talker, raw={}), torch.float32)
+    assert written["talker_config"]["rope_scaling"]["mrope_section"] == sections
+    assert written["dtype"] == "float32"

@@ -1,0 +1,138 @@
+"""A folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from training.model.errors import CheckpointError
+
+# A writer on another machine cannot be asked whether it lives; no checkpoint takes a day to write.
+_ABANDONED_AFTER_SECONDS = 24 * 3600
+# From Linux' fcntl.h and fs.h; Python has no name for them.
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+@contextmanager
+def create_folder(destination: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Give an empty folder to fill, which becomes `destination` when the block ends without an error.
+
+    It lies beside `destination`, reaches the disk before it takes its name, and is removed on errors. What a killed
+    process leaves behind starts with a dot and the destination's name, and is swept by the next call.
+
+    Raises:
+        CheckpointError: `destination` exists and is not to be replaced, or is a file.
+        OSError: as the disk says; `destination` is untouched.
+    """
+    destination = destination.resolve()
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(destination)
+    _refuse_existing(destination, replace=replace)
+    temporary = _name_beside(destination, "saving")
+    temporary.mkdir()
+    try:
+        yield temporary
+        _sync_tree(temporary)
+        _refuse_existing(destination, replace=replace)
+        if not destination.exists():
+            temporary.rename(destination)
+        elif not exchange_folders(temporary, destination):
+            replace_in_two_steps(temporary, destination)
+        _sync(destination.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def exchange_folders(one: Path, other: Path) -> bool:
+    """Swap two folders in one step; False where the system or the file system cannot (only Linux can)."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
+
+
+def replace_in_two_steps(new: Path, destination: Path) -> None:
+    """Put `new` in the place of `destination`, which is missing for a moment; `_sweep` heals a kill just then."""
+    aside = _name_beside(destination, "replaced")
+    destination.rename(aside)
+    try:
+        new.rename(destination)
+    except OSError:
+        aside.rename(destination)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _refuse_existing(destination: Path, *, replace: bool) -> None:
+    if destination.exists() and not (replace and destination.is_dir()):
+        kind = "folder" if destination.is_dir() else "file"
+        raise CheckpointError(f"The {kind} {destination} exists already. Remove it or choose another name.")
+
+
+def _name_beside(destination: Path, purpose: str) -> Path:
+    host = re.sub(r"[^\w-]", "_", socket.gethostname())
+    return destination.with_name(f".{destination.name}.{purpose}.{host}.{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def _sweep(destination: Path) -> None:
+    """Remove what killed writers left beside `destination`, and put back what one had just moved aside."""
+    pattern = re.compile(rf"\.{re.escape(destination.name)}\.(saving|replaced)\.([\w-]+)\.(\d+)\.[0-9a-f]{{8}}")
+    here = _name_beside(destination, "saving").name.split(".")[-3]
+    for leftover in sorted(destination.parent.iterdir()):
+        match = pattern.fullmatch(leftover.name)
+        if match is None or not _is_abandoned(leftover, int(match[3]), on_this_host=match[2] == here):
+            continue
+        if match[1] == "replaced" and not destination.exists():
+            leftover.rename(destination)
+        else:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _is_abandoned(leftover: Path, process_id: int, *, on_this_host: bool) -> bool:
+    if on_this_host and os.name == "posix":
+        try:
+            os.kill(process_id, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+    try:
+        return time.time() - leftover.stat().st_mtime > _ABANDONED_AFTER_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _sync_tree(folder: Path) -> None:
+    """Force every file and folder to the disk, so that a power cut cannot leave empty files under the final name."""
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            _sync(Path(parent, name))
+        _sync(Path(parent))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems sync no folders; their files have been synced by then.
+        if error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,54 @@
+"""Which tensors of a checkpoint folder belong to which of our networks, and under which names.
+
+Our networks use the names of the public files, so today the table holds two prefixes and no renames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """Where one network's weights are in a checkpoint folder.
+
+    `folder` is relative to the checkpoint, and empty for the checkpoint itself. A tensor of the network is called
+    `prefix` + its name there, unless `renames` maps the file's whole name to another name of ours. A file's tensor
+    that is in no network is an error, unless its whole name is in `ignored`.
+    """
+
+    folder: str
+    prefix: str
+    renames: Mapping[str, str] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+
+    def name_in_network(self, name_in_file: str) -> str | None:
+        """What the network calls the file's tensor; None when it belongs to another network or is ignored."""
+        if name_in_file in self.ignored:
+            return None
+        if name_in_file in self.renames:
+            return self.renames[name_in_file]
+        return name_in_file.removeprefix(self.prefix) if name_in_file.startswith(self.prefix) else None
+
+
+COMPONENTS: Mapping[str, Component] = MappingProxyType(
+    {
+        "talker": Component(folder="", prefix="talker."),
+        "speaker_encoder": Component(folder="", prefix="speaker_encoder."),
+        "speech_tokenizer": Component(folder=SPEECH_TOKENIZER_FOLDER, prefix=""),
+    }
+)
+
+
+# A codebook is stored as a running sum of vectors and a running count, and used as their quotient. Rounding both to
+# bfloat16 moves the entries enough to change which one is nearest.
+_CODEBOOK_STATISTICS = ("cluster_usage", "embedding_sum", "embed_sum", "initialized")
+
+
+def is_codebook_statistic(name: str) -> bool:
+    """Tell the codebooks' sums and counts, which stay float32 whatever the network's dtype, from weights."""
+    return name.rpartition(".")[2] in _CODEBOOK_STATISTICS

@@ -1,0 +1,228 @@
+"""Finds and reads the parts of a checkpoint folder, strictly, and says in one line what is wrong with a bad one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER, Component, is_codebook_statistic
+from training.model.checkpoint.stored_tensors import compare_tensors, locate_tensors, open_safetensors
+from training.model.config import ModelConfig, SpeechTokenizerConfig
+from training.model.errors import CheckpointError, ConfigError
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+EXPECTED_FILES = (
+    "config.json, model.safetensors (or shards with model.safetensors.index.json), vocab.json, merges.txt, "
+    "tokenizer_config.json, and a folder speech_tokenizer with its own config.json and model.safetensors"
+)
+
+_PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl"})
+# The published indexes are far below a megabyte; a file from a stranger must not fill the memory.
+_MAX_JSON_BYTES = 64 * 2**20
+
+
+def read_config(folder: Path) -> ModelConfig:
+    """Read what `config.json` says about the talker, the code predictor and the speaker encoder.
+
+    Raises:
+        CheckpointError: `folder` is no checkpoint folder, or the file cannot be read.
+        ConfigError: the file is not JSON, or describes another network.
+    """
+    names = _list_folder(folder)
+    if CONFIG_FILE not in names:
+        raise CheckpointError(f"{folder} is no checkpoint: it has no config.json. Expected are {EXPECTED_FILES}.")
+    raw = _read_config_object(folder / CONFIG_FILE)
+    try:
+        return ModelConfig.from_json(raw)
+    except ConfigError as error:
+        raise ConfigError(f"In {folder}: {error}") from error
+
+
+def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
+    """Read `speech_tokenizer/config.json` of the checkpoint in `folder`.
+
+    Raises:
+        CheckpointError: `folder` has no speech tokenizer, or the file cannot be read.
+        ConfigError: the file is not JSON, or describes another codec.
+    """
+    config_file = _require_speech_tokenizer(folder) / CONFIG_FILE
+    try:
+        return SpeechTokenizerConfig.from_json(_read_config_object(config_file))
+    except ConfigError as error:
+        raise ConfigError(f"In {folder}: {error}") from error
+
+
+def find_weights(folder: Path) -> list[Path]:
+    """List the safetensors files that hold the weights of `folder`: one, or the shards its index names.
+
+    Pass `checkpoint / "speech_tokenizer"` for the speech tokenizer's. Of a folder with both a single file and an
+    index the single file is taken, as transformers does.
+
+    Raises:
+        CheckpointError: no folder, no weights, only pickled weights, or an index that is broken, names a missing
+            shard, or leads out of the folder.
+    """
+    names = _list_folder(folder)
+    if WEIGHTS_FILE in names:
+        return [_require_file(folder / WEIGHTS_FILE)]
+    if INDEX_FILE in names:
+        return _read_shard_list(folder / INDEX_FILE)
+    pickles = sorted(name for name in names if PurePosixPath(name).suffix in _PICKLE_SUFFIXES)
+    if pickles:
+        raise CheckpointError(
+            f"{folder} has its weights only as pickle ({pickles[0]}). Opening a pickle can run whatever code its "
+            "author put in it, so it is not opened here. Get the model as safetensors, or convert it with safetensors' "
+            "save_file on a machine where you trust the file."
+        )
+    raise CheckpointError(f"{folder} has no weights: {WEIGHTS_FILE} is missing. Expected are {EXPECTED_FILES}.")
+
+
+def load_weights(
+    network: nn.Module,
+    files: Sequence[Path],
+    prefix: str,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    keep_float32: Callable[[str], bool] = is_codebook_statistic,
+) -> None:
+    """Load the tensors called `prefix` + a name of `network` from safetensors files, one tensor at a time.
+
+    Parameters and persistent buffers are replaced, so `network` may have been built on the meta device, and they own
+    their memory: the files may be deleted afterwards. Floating-point ones become `dtype`, or float32 where
+    `keep_float32` says so of their name in `network`; others keep the dtype they have in `network`. Buffers that are
+    not saved (rotary tables) are left alone; a network built on the meta device must make its own afterwards.
+
+    Tensors under other prefixes are not read, but have to belong to a component in `names.COMPONENTS`.
+
+    Raises:
+        CheckpointError: missing, unknown and misshapen tensors, all in one message and before anything is replaced;
+            a file that is damaged; values that are NaN or infinite (after which `network` is half loaded).
+    """
+    assert dtype.is_floating_point, dtype
+    listed = [component for component in COMPONENTS.values() if component.prefix == prefix]
+    component = listed[0] if listed else Component(folder="", prefix=prefix)
+    neighbours = [other for other in COMPONENTS.values() if other.folder == component.folder]
+    with ExitStack() as stack:
+        open_files = [(path, stack.enter_context(open_safetensors(path))) for path in files]
+        stored, strays = locate_tensors(open_files, component, neighbours)
+        targets = network.state_dict(keep_vars=True)
+        mismatch = compare_tensors(stored, targets, prefix)
+        mismatch.unknown += strays
+        mismatch.raise_if_any(files[0])
+        for name, target in targets.items():
+            wanted = torch.float32 if keep_float32(name) else dtype
+            values = stored[name].read(wanted if target.is_floating_point() else target.dtype)
+            _replace(network, name, target, values.to(device))
+
+
+def _replace(network: nn.Module, name: str, target: Tensor, values: Tensor) -> None:
+    owner_name, _, attribute = name.rpartition(".")
+    if isinstance(target, nn.Parameter):
+        values = nn.Parameter(values, requires_grad=target.requires_grad)
+    setattr(network.get_submodule(owner_name), attribute, values)
+
+
+def _list_folder(folder: Path) -> set[str]:
+    """Name what is in `folder`, or explain why it cannot be a checkpoint."""
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except FileNotFoundError as error:
+        raise CheckpointError(f"There is no folder {folder}.") from error
+    except NotADirectoryError as error:
+        raise CheckpointError(
+            f"{folder} is a file; a checkpoint is a folder. Expected in it are {EXPECTED_FILES}."
+        ) from error
+    except OSError as error:
+        raise CheckpointError(f"The folder {folder} cannot be read: {error.strerror}.") from error
+    if not names:
+        raise CheckpointError(f"The folder {folder} is empty. Expected in it are {EXPECTED_FILES}.")
+    return names
+
+
+def _require_speech_tokenizer(folder: Path) -> Path:
+    if SPEECH_TOKENIZER_FOLDER not in _list_folder(folder):
+        raise CheckpointError(
+            f"{folder} has no speech tokenizer: the folder speech_tokenizer with config.json and model.safetensors is "
+            "missing. Copy it from the model that this checkpoint was made from."
+        )
+    speech_tokenizer = folder / SPEECH_TOKENIZER_FOLDER
+    if CONFIG_FILE not in _list_folder(speech_tokenizer):
+        raise CheckpointError(f"{speech_tokenizer} has no config.json.")
+    return speech_tokenizer
+
+
+def _require_file(path: Path) -> Path:
+    """Refuse folders, and links to what is gone (a pruned download cache leaves such)."""
+    if not path.is_file():
+        raise CheckpointError(f"{path} is not a file, or a link to a file that is gone. Get the model again.")
+    return path
+
+
+def _read_shard_list(index_file: Path) -> list[Path]:
+    try:
+        index = _read_json_object(index_file)
+    except ValueError as error:
+        raise CheckpointError(f"{index_file} is not valid: {error}") from error
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, Mapping) or not weight_map:
+        raise CheckpointError(f"{index_file} lists no weights: weight_map is missing or empty.")
+    shards = [_resolve_shard(index_file, name) for name in sorted(set(map(str, weight_map.values())))]
+    missing = [shard.name for shard in shards if not shard.is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{index_file.parent} lacks {len(missing)} of its {len(shards)} weight files, first {missing[0]}. "
+            "Get the model again."
+        )
+    return shards
+
+
+def _resolve_shard(index_file: Path, name: str) -> Path:
+    """Turn a name from the index into a path, never one outside the folder and never a pickle."""
+    relative = PurePosixPath(name)
+    leads_out = relative.is_absolute() or ".." in relative.parts or "\\" in name or "\0" in name
+    if leads_out or relative.suffix != ".safetensors":
+        raise CheckpointError(f"{index_file} names {name!r}, which is not a safetensors file inside the folder.")
+    return index_file.parent / relative
+
+
+def _read_config_object(path: Path) -> dict[str, Any]:
+    try:
+        return _read_json_object(path)
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid: {error}") from error
+
+
+def _read_json_object(path: Path) -> dict[str, Any]:
+    """Parse a file that must hold one JSON object.
+
+    Raises:
+        ValueError: it does not; the message fits behind the file's name.
+        CheckpointError: the file cannot be read.
+    """
+    try:
+        with _require_file(path).open("rb") as file:
+            content = file.read(_MAX_JSON_BYTES + 1)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
+    if len(content) > _MAX_JSON_BYTES:
+        raise ValueError(f"it is larger than {_MAX_JSON_BYTES // 2**20} MiB.")
+    try:
+        parsed = json.loads(content)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8 text.") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error.msg}, line {error.lineno}).") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply.") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("it must hold one JSON object.")
+    return parsed

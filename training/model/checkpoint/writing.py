@@ -1,0 +1,200 @@
+"""Writes checkpoint folders that this program and the reference package can load."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from training.model.checkpoint.atomic_folder import create_folder
+from training.model.checkpoint.config_file import model_config_to_json, speech_tokenizer_config_to_json
+from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, find_weights
+from training.model.config import ModelConfig, SpeechTokenizerConfig
+from training.model.errors import CheckpointError
+
+# A shard is converted and held in memory as a whole while it is written. The public 0.6B model still is one file.
+MAX_SHARD_BYTES = 2_000_000_000
+
+GENERATION_CONFIG_FILE = "generation_config.json"
+PREPROCESSOR_CONFIG_FILE = "preprocessor_config.json"
+_VOCABULARY_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
+_OPTIONAL_FILES = ("tokenizer.json", "special_tokens_map.json", "added_tokens.json", PREPROCESSOR_CONFIG_FILE)
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def save_checkpoint(
+    folder: Path,
+    *,
+    config: ModelConfig,
+    state: Mapping[str, Tensor],
+    speech_tokenizer: Path | tuple[SpeechTokenizerConfig, Mapping[str, Tensor]],
+    text_tokenizer: Path,
+    generation_config: Mapping[str, Any] | None = None,
+    dtype: torch.dtype = torch.bfloat16,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+    replace: bool = False,
+) -> None:
+    """Write a whole checkpoint folder, or nothing.
+
+    Args:
+        folder: where; its parent is made if needed. An existing checkpoint there is kept unless `replace`.
+        config: written as it was read, with what changed since.
+        state: the weights by the file's names (`talker.…`, `speaker_encoder.…`), on any device.
+        speech_tokenizer: a `speech_tokenizer` folder to copy, or a configuration and weights (stored as float32).
+        text_tokenizer: the folder to copy the text tokenizer's files from, usually the base model's.
+        generation_config: sampling defaults; those in the `text_tokenizer` folder when None.
+        dtype: of the floating-point weights in `state` when stored.
+        max_shard_bytes: weights beyond this are split over several files.
+        replace: put the new folder in place of an existing checkpoint, in one step.
+
+    Raises:
+        CheckpointError: the folder exists, a source file is missing, a weight is NaN or infinite or nobody's, or the
+            disk is full or fails. The destination is then as it was.
+        ConfigError: no network could be built from `config`.
+    """
+    if replace and folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG_FILE).is_file():
+        raise CheckpointError(f"{folder} is not replaced: it is no checkpoint, and may hold something else.")
+    _check_names(state)
+    sources = _find_text_tokenizer(text_tokenizer, with_generation_config=generation_config is None)
+    try:
+        with create_folder(folder, replace=replace) as new:
+            _write_json(new / CONFIG_FILE, model_config_to_json(config, dtype))
+            for source in sources:
+                shutil.copyfile(source, new / source.name)
+            if generation_config is not None:
+                _write_json(new / GENERATION_CONFIG_FILE, generation_config)
+            _write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
+            write_weights(new, state, dtype=dtype, max_shard_bytes=max_shard_bytes)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(_explain(error, folder)) from error
+
+
+def write_weights(folder: Path, state: Mapping[str, Tensor], *, dtype: torch.dtype, max_shard_bytes: int) -> None:
+    """Write `model.safetensors`, or shards and their index, into an existing folder; not atomic by itself.
+
+    Raises:
+        CheckpointError: a weight is NaN or infinite, as it would be stored.
+        OSError, SafetensorError: the disk is full or fails.
+    """
+    num_bytes = {name: tensor.numel() * _stored_dtype(tensor, dtype).itemsize for name, tensor in state.items()}
+    shards = plan_shards(num_bytes, max_shard_bytes)
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(shards, start=1):
+        file = WEIGHTS_FILE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        tensors = {name: _to_stored(name, state[name], dtype) for name in names}
+        # transformers refuses files without this entry.
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(names, file)
+    if len(shards) > 1:
+        index = {"metadata": {"total_size": sum(num_bytes.values())}, "weight_map": weight_map}
+        _write_json(folder / INDEX_FILE, index)
+
+
+def plan_shards(num_bytes: Mapping[str, int], max_shard_bytes: int) -> list[list[str]]:
+    """Split tensors over files in order, each within the limit unless a single tensor is beyond it."""
+    shards: list[list[str]] = [[]]
+    filled = 0
+    for name, size in num_bytes.items():
+        if shards[-1] and filled + size > max_shard_bytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append(name)
+        filled += size
+    return shards
+
+
+def _check_names(state: Mapping[str, Tensor]) -> None:
+    prefixes = tuple(component.prefix for component in COMPONENTS.values() if not component.folder)
+    strays = [name for name in state if not name.startswith(prefixes)]
+    if strays or not state:
+        raise CheckpointError(
+            f"There is no place in a checkpoint for {strays[0] if strays else 'a model without weights'}: "
+            f"names of weights start with {' or '.join(prefixes)}."
+        )
+
+
+def _find_text_tokenizer(folder: Path, *, with_generation_config: bool) -> list[Path]:
+    """List the files to copy beside the weights."""
+    required = [*_VOCABULARY_FILES, *([GENERATION_CONFIG_FILE] if with_generation_config else [])]
+    missing = [name for name in required if not (folder / name).is_file()]
+    if missing:
+        raise CheckpointError(f"{folder} lacks {', '.join(missing)}, which every checkpoint needs a copy of.")
+    return [folder / name for name in (*required, *_OPTIONAL_FILES) if (folder / name).is_file()]
+
+
+def _write_speech_tokenizer(
+    folder: Path, source: Path | tuple[SpeechTokenizerConfig, Mapping[str, Tensor]], max_shard_bytes: int
+) -> None:
+    folder.mkdir()
+    if isinstance(source, Path):
+        _copy_speech_tokenizer(source, folder)
+        return
+    config, state = source
+    _write_json(folder / CONFIG_FILE, speech_tokenizer_config_to_json(config))
+    _write_json(folder / PREPROCESSOR_CONFIG_FILE, _preprocessor_config(config))
+    write_weights(folder, state, dtype=torch.float32, max_shard_bytes=max_shard_bytes)
+
+
+def _copy_speech_tokenizer(source: Path, folder: Path) -> None:
+    weights = find_weights(source)
+    missing = [name for name in (CONFIG_FILE, PREPROCESSOR_CONFIG_FILE) if not (source / name).is_file()]
+    if missing:
+        raise CheckpointError(f"{source} lacks {', '.join(missing)} and is no whole speech tokenizer.")
+    is_sharded = weights != [source / WEIGHTS_FILE]
+    for path in (source / CONFIG_FILE, source / PREPROCESSOR_CONFIG_FILE, *weights):
+        target = folder / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    if is_sharded:
+        shutil.copyfile(source / INDEX_FILE, folder / INDEX_FILE)
+
+
+def _preprocessor_config(config: SpeechTokenizerConfig) -> dict[str, Any]:
+    """What the reference package makes its feature extractor from; ours needs only the configuration."""
+    return {
+        "feature_extractor_type": "EncodecFeatureExtractor",
+        "feature_size": 1,
+        "sampling_rate": config.input_sample_rate,
+        "padding_side": "right",
+        "padding_value": 0.0,
+        "return_attention_mask": True,
+    }
+
+
+def _stored_dtype(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:
+    return dtype if tensor.is_floating_point() else tensor.dtype
+
+
+def _to_stored(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Copy a tensor for storage; safetensors takes neither strided tensors nor tensors that share memory."""
+    stored = tensor.detach().to(device="cpu", dtype=_stored_dtype(tensor, dtype), copy=True).contiguous()
+    if stored.is_floating_point() and stored.numel() and not bool(torch.stack(torch.aminmax(stored)).isfinite().all()):
+        raise CheckpointError(
+            f"{name} holds NaN or infinite values as {dtype}, so the checkpoint is not saved: training diverged. "
+            "Go back to an earlier checkpoint and lower the learning rate."
+        )
+    return stored
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _explain(error: OSError | SafetensorError, folder: Path) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    # safetensors hands the system's number on in its text only.
+    if number is None and (found := re.search(r"os error (\d+)", str(error))):
+        number = int(found[1])
+    if number in _NO_ROOM:
+        return f"There is no room left on the disk for {folder}, so nothing was saved there. Free some space and retry."
+    return f"{folder} could not be saved: {error}."

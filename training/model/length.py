@@ -1,0 +1,63 @@
+"""How long a text can possibly take to say: the cap that stops a runaway take.
+
+A model that misses its end of speech babbles or hums until it is stopped. Too tight a cap cuts slow
+speakers off, so the cap is about three times the pace of ordinary speech in each script.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+FIXED_FRAMES = 25
+"""Two seconds for silence at both ends and for very short texts."""
+
+FRAMES_PER_LETTER = 2.7
+"""Alphabets: speech runs at 12 to 15 letters a second, about 0.9 frames each."""
+
+FRAMES_PER_DIGIT = 12.0
+"""A digit stands for a word or more ("1,777,777" is read out in full)."""
+
+FRAMES_PER_IDEOGRAPH = 9.0
+"""Chinese characters and kanji: four to five a second."""
+
+FRAMES_PER_SYLLABLE = 7.0
+"""Hangul blocks and kana: a syllable each, five to eight a second."""
+
+FRAMES_PER_MARK = 6.0
+"""Punctuation may be a pause, symbols ("%", "€") are words."""
+
+SLOW_LANGUAGES = {"german": 1.2, "russian": 1.2, "italian": 1.1, "portuguese": 1.1}
+"""Languages whose words are longer in the mouth than on paper, or that are spoken more slowly letter by letter."""
+
+
+def frame_cap(text: str, language: str = "auto", *, longest: int = 2048) -> int:
+    """Largest number of 80 ms frames a text may take.
+
+    Args:
+        text: what is to be spoken.
+        language: name of the language, or `auto`.
+        longest: cap of the checkpoint, from its generation settings.
+
+    Returns:
+        At least FIXED_FRAMES, at most `longest`.
+    """
+    frames = sum(_frames_of(character) for character in text) * SLOW_LANGUAGES.get(language.lower(), 1.0)
+    return min(FIXED_FRAMES + math.ceil(frames), longest)
+
+
+def _frames_of(character: str) -> float:
+    if character.isspace():
+        return FRAMES_PER_LETTER
+    category = unicodedata.category(character)
+    if category.startswith("N"):
+        return FRAMES_PER_DIGIT
+    if category == "Lo":
+        name = unicodedata.name(character, "")
+        if name.startswith("CJK"):
+            return FRAMES_PER_IDEOGRAPH
+        if name.startswith(("HANGUL", "HIRAGANA", "KATAKANA")):
+            return FRAMES_PER_SYLLABLE
+    if category.startswith(("P", "S")):
+        return FRAMES_PER_MARK
+    return FRAMES_PER_LETTER

@@ -1,0 +1,297 @@
+# Shape letters: S sample, F codec frame, Q codebook, D talker width.
+"""A take: one text spoken once, frame by frame, as an iterator of audio chunks."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.model.errors import PromptError
+from training.model.frame_loop import FinishReason, FrameLoop, FrameRequest
+from training.model.length import frame_cap
+from training.model.prompt import Prompt, PromptHead, in_context_prompt, x_vector_prompt
+from training.model.sampling import Sampling
+from training.model.speech_tokenizer.streaming import DecoderState
+from training.model.voice_model import VoiceModel
+
+CHUNK_FRAMES = (1, 2, 4, 8, 12)
+"""Frames per audio chunk; the last repeats. The first is out after one frame, later ones cost less per frame."""
+
+UNHEARD_CHUNK_FRAMES = (1, 16)
+"""The same when nobody is listening yet: as few calls as memory allows after the first."""
+
+REFERENCE_CHUNK_FRAMES = 64
+"""Frames per call while the decoder is taken through a reference; bounds memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoicePrompt:
+    """What makes a take sound like somebody.
+
+    Attributes:
+        speaker: speaker embedding (D,); None for a speaker the checkpoint knows by name, or for none.
+        reference_codes: codes (F, Q) of a recording to continue, for in-context cloning.
+        reference_text: what that recording says; both or neither.
+        speaker_name: a `custom_voice` checkpoint's speaker.
+    """
+
+    speaker: Tensor | None = None
+    reference_codes: Tensor | None = None
+    reference_text: str | None = None
+    speaker_name: str | None = None
+
+    @property
+    def is_in_context(self) -> bool:
+        """Whether takes continue a recording rather than follow an embedding alone."""
+        return self.reference_codes is not None and bool(self.reference_text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeRequest:
+    """What to say and how.
+
+    Attributes:
+        text: one sentence or a few; longer texts are split by the caller.
+        voice: who speaks.
+        language: `auto` or one of the checkpoint's languages.
+        seed: decides the take; None draws one, and allows a second try when the first runs away.
+        sampling: None for the checkpoint's own.
+        instruction: how to say it, for checkpoints that follow instructions.
+        streaming_text: run the text beside the frames instead of reading all of it first.
+        max_frames: cap on frames; None derives it from the text.
+    """
+
+    text: str
+    voice: VoicePrompt
+    language: str = "auto"
+    seed: int | None = None
+    sampling: Sampling | None = None
+    instruction: str = ""
+    streaming_text: bool = False
+    max_frames: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Take:
+    """A finished take.
+
+    Attributes:
+        waveform: float32 samples (S,) in [-1, 1].
+        codes: (F, Q).
+        sample_rate: in Hz.
+        seed: the seed it was made with.
+        finish_reason: why it ended.
+        seconds_to_first_audio: from the request to the first chunk.
+        wall_seconds: from the request to the last chunk.
+    """
+
+    waveform: NDArray[np.float32]
+    codes: Tensor
+    sample_rate: int
+    seed: int
+    finish_reason: FinishReason
+    seconds_to_first_audio: float
+    wall_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the audio."""
+        return len(self.waveform) / self.sample_rate
+
+    @property
+    def real_time_factor(self) -> float:
+        """Wall time per second of audio; below 1 is faster than listening."""
+        return self.wall_seconds / self.seconds if self.seconds else float("inf")
+
+
+def build_prompt(model: VoiceModel, request: TakeRequest) -> Prompt:
+    """Lay a request out for the talker. Raises PromptError when it cannot be."""
+    voice, tokenizer = request.voice, model.text_tokenizer
+    head = PromptHead(
+        role_ids=tokenizer.role_ids,
+        language=request.language,
+        speaker=voice.speaker_name,
+        has_speaker=voice.speaker is not None,
+        instruction_ids=tokenizer.encode_instruction(request.instruction),
+    )
+    text_ids = tokenizer.encode_text(request.text)
+    if voice.is_in_context:
+        assert voice.reference_codes is not None
+        assert voice.reference_text is not None
+        return in_context_prompt(
+            model.config,
+            head,
+            text_ids,
+            reference_text_ids=tokenizer.encode_text(voice.reference_text),
+            reference_codes_FQ=voice.reference_codes,
+            streaming_text=request.streaming_text,
+        )
+    return x_vector_prompt(model.config, head, text_ids, streaming_text=request.streaming_text)
+
+
+@dataclass
+class TakeStream:
+    """Iterates over the audio chunks of one take; its fields are final once it is exhausted.
+
+    Closing it early, or `cancelled` turning true, frees the slot before the next frame.
+    """
+
+    seed: int
+    sample_rate: int
+    chunks: Iterator[NDArray[np.float32]]
+    codes: list[Tensor] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return self.chunks
+
+
+class Synthesizer:
+    """Speaks one take at a time with a loaded checkpoint."""
+
+    def __init__(self, model: VoiceModel, *, cache_length: int = 4096, consume: bool = True) -> None:
+        """Pack the model for decoding; `consume` empties the talker's layers, see `FrameLoop`."""
+        self.model = model
+        self.loop = FrameLoop(
+            model.talker, model.config, precision=model.precision, cache_length=cache_length, consume=consume
+        )
+        self._after_reference: tuple[Tensor, DecoderState] | None = None
+
+    def speak(self, request: TakeRequest, cancelled: Callable[[], bool] | None = None) -> Take:
+        """Speak a whole take.
+
+        A take that hits a cap derived from the text has run away (about one in 200 with the public
+        checkpoints); if no seed was asked for it is tried once more with another.
+
+        Raises:
+            PromptError: the text cannot be spoken by this checkpoint.
+        """
+        started = time.perf_counter()
+        take = self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
+        may_retry = request.seed is None and request.max_frames is None
+        if take.finish_reason is FinishReason.LENGTH and may_retry:
+            second = self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
+            # A second runaway is no better than the first; its finish reason tells the caller.
+            return second if second.finish_reason is not FinishReason.CANCELLED else take
+        return take
+
+    def stream(
+        self,
+        request: TakeRequest,
+        cancelled: Callable[[], bool] | None = None,
+        chunk_frames: Sequence[int] = CHUNK_FRAMES,
+    ) -> TakeStream:
+        """Start a take and return its chunks as they are made.
+
+        The first chunk holds one frame (80 ms), later ones grow. What has been heard cannot be taken back, so a
+        stream is never retried.
+
+        Raises:
+            PromptError: before the first chunk, when the text cannot be spoken.
+        """
+        frame_request = self._frame_request(request)
+        result = TakeStream(seed=frame_request.seed, sample_rate=self.model.sample_rate, chunks=iter(()))
+        result.chunks = self._run(frame_request, request.voice, result, cancelled, chunk_frames)
+        return result
+
+    def check(self, request: TakeRequest) -> None:
+        """Find out whether a request can be spoken, without speaking it. Raises PromptError if not."""
+        self._frame_request(request)
+
+    def _frame_request(self, request: TakeRequest) -> FrameRequest:
+        model = self.model
+        prompt = build_prompt(model, request)
+        cap = request.max_frames or frame_cap(request.text, request.language, longest=model.longest_take_frames)
+        if self.loop.cache_length - len(prompt.rows) < cap:
+            raise PromptError(
+                f"The text and reference fill {len(prompt.rows)} of {self.loop.cache_length} steps and leave too "
+                "little room to speak. Use a shorter text or a shorter reference."
+            )
+        return FrameRequest(
+            prompt=prompt,
+            speaker=request.voice.speaker,
+            sampling=request.sampling or model.default_sampling,
+            seed=secrets.randbits(31) if request.seed is None else request.seed,
+            max_frames=cap,
+        )
+
+    def _run(
+        self,
+        request: FrameRequest,
+        voice: VoicePrompt,
+        result: TakeStream,
+        cancelled: Callable[[], bool] | None,
+        chunk_frames: Sequence[int],
+    ) -> Iterator[NDArray[np.float32]]:
+        self.loop.join(0, request)
+        waiting: list[Tensor] = []
+        num_chunks = 0
+        try:
+            decoder = self._decoder_state(voice)
+            while result.finish_reason is None:
+                if cancelled is not None and cancelled():
+                    result.finish_reason = FinishReason.CANCELLED
+                    break
+                step = self.loop.step()
+                result.finish_reason = step.finished.get(0)
+                if step.spoke:
+                    waiting.append(step.codes_BQ)
+                    result.codes.append(step.codes_BQ[0])
+                if len(waiting) == chunk_frames[min(num_chunks, len(chunk_frames) - 1)]:
+                    yield self._decode(waiting, decoder)
+                    waiting, num_chunks = [], num_chunks + 1
+            if waiting:
+                yield self._decode(waiting, decoder)
+        finally:
+            if 0 not in self.loop.free_slots:
+                self.loop.leave(0)
+                result.finish_reason = result.finish_reason or FinishReason.CANCELLED
+
+    @torch.inference_mode()
+    def _decoder_state(self, voice: VoicePrompt) -> DecoderState:
+        """A decoder that has just spoken the reference, so that the take continues it without a seam.
+
+        The reference's own audio is dropped frame for frame: nothing is cut by proportion. Kept for the next
+        take of the same voice.
+        """
+        codec = self.model.speech_tokenizer
+        if not voice.is_in_context:
+            return codec.start_stream(1)
+        assert voice.reference_codes is not None
+        if self._after_reference is None or self._after_reference[0] is not voice.reference_codes:
+            state = codec.start_stream(1)
+            codes_BFQ = voice.reference_codes.to(self.model.device).unsqueeze(0)
+            for part in codes_BFQ.split(REFERENCE_CHUNK_FRAMES, dim=1):
+                codec.decode_step(part, state)
+            self._after_reference = (voice.reference_codes, state)
+        return self._after_reference[1].clone()
+
+    @torch.inference_mode()
+    def _decode(self, frames: list[Tensor], state: DecoderState) -> NDArray[np.float32]:
+        waveform_BS = self.model.speech_tokenizer.decode_step(torch.stack(frames, dim=1), state)
+        chunk: NDArray[np.float32] = waveform_BS[0].float().cpu().numpy()
+        return chunk
+
+    def _collect(self, stream: TakeStream, started: float) -> Take:
+        chunks, first = [], 0.0
+        for chunk in stream:
+            first = first or time.perf_counter() - started
+            chunks.append(chunk)
+        assert stream.finish_reason is not None
+        num_codebooks = self.model.config.talker.num_code_groups
+        return Take(
+            waveform=np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.float32),
+            codes=torch.stack(stream.codes) if stream.codes else torch.zeros(0, num_codebooks, dtype=torch.long),
+            sample_rate=stream.sample_rate,
+            seed=stream.seed,
+            finish_reason=stream.finish_reason,
+            seconds_to_first_audio=first,
+            wall_seconds=time.perf_counter() - started,
+        )

@@ -1,0 +1,183 @@
+# Shape letters: S sample, F codec frame, Q codebook, D talker width.
+"""A loaded checkpoint: everything needed to listen to a reference and to speak."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
+from training.model.config import ModelConfig
+from training.model.errors import CheckpointError, ModelError, PromptError
+from training.model.linear import Precision
+from training.model.mel import log_mel
+from training.model.sampling import Sampling
+from training.model.speaker_encoder import SpeakerEncoder
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.talker import Talker
+from training.model.text_tokenizer import TextTokenizer
+
+PrecisionChoice = Literal["auto", "fp32", "bf16", "int8"]
+
+SMALL_TALKER_PARAMETERS = 50_000_000
+"""Below this the weights stay in the processor's cache, and halving them gains nothing."""
+
+LONGEST_TAKE_FRAMES = 2048
+"""163.84 s; the public checkpoints' own limit, used where a checkpoint names none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoiceModel:
+    """Networks and text tokenizer of one checkpoint folder.
+
+    Reference audio is analysed in float32 whatever the precision: it is done once per voice, and codes
+    should not depend on a speed setting. The precision is that of talker, code predictor and decoder.
+    """
+
+    folder: Path
+    config: ModelConfig
+    talker: Talker
+    speaker_encoder: SpeakerEncoder | None
+    speech_tokenizer: SpeechTokenizer
+    text_tokenizer: TextTokenizer
+    default_sampling: Sampling
+    longest_take_frames: int
+    precision: Precision
+    device: torch.device
+
+    @classmethod
+    def load(cls, folder: Path, *, precision: PrecisionChoice = "auto", device: str = "auto") -> VoiceModel:
+        """Load a checkpoint folder, strictly.
+
+        Raises:
+            ConfigError, CheckpointError: the folder is no Qwen3-TTS checkpoint, or a broken one.
+            ModelError: the precision cannot run on the device.
+        """
+        chosen_device = choose_device(device)
+        config = read_config(folder)
+        tokenizer_config = read_speech_tokenizer_config(folder)
+        with torch.device("meta"):
+            talker = Talker(config.talker, config.code_predictor)
+            speaker_encoder = SpeakerEncoder(config.speaker_encoder) if config.has_speaker_encoder else None
+            speech_tokenizer = SpeechTokenizer(tokenizer_config)
+        chosen = choose_precision(precision, chosen_device, sum(p.numel() for p in talker.model.layers.parameters()))
+        # Published weights are bfloat16, so int8 loses nothing by starting from it.
+        dtype = torch.float32 if chosen == "fp32" else torch.bfloat16
+        weights = find_weights(folder)
+        load_weights(talker, weights, "talker.", dtype=dtype, device=chosen_device)
+        if speaker_encoder is not None:
+            load_weights(speaker_encoder, weights, "speaker_encoder.", dtype=torch.float32, device=chosen_device)
+        tokenizer_weights = find_weights(folder / "speech_tokenizer")
+        load_weights(speech_tokenizer, tokenizer_weights, "", dtype=torch.float32, device=chosen_device)
+        if chosen != "fp32" and supports_bf16(chosen_device):
+            speech_tokenizer.use_decoder_dtype(torch.bfloat16)
+        generation = _read_generation_config(folder)
+        return cls(
+            folder=folder,
+            config=config,
+            talker=talker.eval(),
+            speaker_encoder=speaker_encoder.eval() if speaker_encoder is not None else None,
+            speech_tokenizer=speech_tokenizer.eval(),
+            text_tokenizer=TextTokenizer.from_folder(folder),
+            default_sampling=Sampling.from_generation_config(generation),
+            longest_take_frames=int(generation.get("max_new_tokens", LONGEST_TAKE_FRAMES)),
+            precision=chosen,
+            device=chosen_device,
+        )
+
+    @property
+    def sample_rate(self) -> int:
+        """Of what it speaks, in Hz."""
+        return self.speech_tokenizer.config.output_sample_rate
+
+    @property
+    def tokenizer_sample_rate(self) -> int:
+        """Of the waveforms `encode` takes, in Hz."""
+        return self.speech_tokenizer.config.input_sample_rate
+
+    @property
+    def speaker_sample_rate(self) -> int:
+        """Of the waveforms `embed_speaker` takes, in Hz."""
+        return self.config.speaker_encoder.sample_rate
+
+    @torch.inference_mode()
+    def embed_speaker(self, waveform_S: Tensor) -> Tensor:
+        """Speaker embedding (D,) of a recording at `speaker_sample_rate`.
+
+        Raises:
+            PromptError: the checkpoint has no speaker encoder.
+        """
+        if self.speaker_encoder is None:
+            kind = self.config.tts_model_type
+            raise PromptError(
+                f"A {kind} checkpoint has no speaker encoder and cannot clone a recording. Load a Base checkpoint."
+            )
+        mel = log_mel(
+            waveform_S.to(self.device).unsqueeze(0), self.speaker_sample_rate, self.config.speaker_encoder.mel_dim
+        )
+        embedding: Tensor = self.speaker_encoder(mel)[0]
+        return embedding
+
+    @torch.inference_mode()
+    def encode(self, waveform_S: Tensor) -> Tensor:
+        """Codes (F, Q) of a recording at `tokenizer_sample_rate`."""
+        return self.speech_tokenizer.encode([waveform_S.to(self.device)])[0]
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU.
+
+    Raises:
+        ModelError: an unknown device, or CUDA asked for where there is none.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ModelError(f"There is no device {name!r}. Use auto, cpu or cuda.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError("No CUDA device was found. Use --device cpu, or check the driver with nvidia-smi.")
+    return device
+
+
+def choose_precision(choice: PrecisionChoice, device: torch.device, num_parameters: int) -> Precision:
+    """What `auto` means on a device, and whether anything else can run there.
+
+    Raises:
+        ModelError: int8 away from an x86 CPU, or bf16 on a CPU that would emulate it.
+    """
+    if choice == "auto":
+        small = num_parameters < SMALL_TALKER_PARAMETERS and device.type == "cpu"
+        return "bf16" if supports_bf16(device) and not small else "fp32"
+    if choice == "int8" and (device.type != "cpu" or torch.backends.quantized.engine not in ("x86", "fbgemm")):
+        raise ModelError("int8 runs on x86 CPUs only. Use --precision bf16 or fp32.")
+    if choice == "bf16" and not supports_bf16(device):
+        raise ModelError(f"bf16 is not supported by this {device.type}. Use --precision fp32 or int8.")
+    return choice
+
+
+def supports_bf16(device: torch.device) -> bool:
+    """Whether bfloat16 runs on the device at a profit."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    if device.type == "cpu":
+        # Emulated bfloat16 (AVX2, plain AVX-512) is slower than float32.
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return False
+
+
+def _read_generation_config(folder: Path) -> dict[str, Any]:
+    path = folder / "generation_config.json"
+    if not path.is_file():
+        return {}
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON: {error}.") from error
+    return raw if isinstance(raw, dict) else {}
