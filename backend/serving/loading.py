@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from backend.errors import EncoreError, ModelError
-from training.model.errors import DownloadCancelled
 from training.model.hub import DownloadProgress
 
 _logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ class LoadingState:
         progress: of the download; None while there is nothing to download, or not yet.
         bytes_at_start: what an earlier, interrupted download had left.
         download_seconds: since the download began.
-        problem: what the person has to know if it failed; empty after success and after a cancellation.
+        problem: why there is no model at its end, in words for the person; empty after success.
     """
 
     name: str
@@ -83,8 +82,6 @@ class ModelLoading:
         problem = "It could not be loaded because of a fault in Encore. The log has the details."
         try:
             work(self._follow, self._cancelled.is_set)
-            problem = ""
-        except DownloadCancelled:
             problem = ""
         except EncoreError as error:
             problem = str(error)

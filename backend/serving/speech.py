@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,8 +157,8 @@ def _stream_piece(
     first = True
     # Closed when a listener leaves in the middle: the stream and its chunks refer to each other, so its slot would
     # stay taken until the garbage collector comes by.
-    with closing(cast("Generator[NDArray[np.float32]]", stream.chunks)) as chunks:
-        for chunk in chunks:
+    with closing(stream):
+        for chunk in stream:
             yield _fade(chunk, speech.sample_rate, fade_in=first)
             first = False
     assert stream.finish_reason is not None

@@ -124,9 +124,12 @@ class _SmallInt8Linear:
         self.bias = bias_O.float() if bias_O is not None else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        x_NI = x.to(torch.bfloat16).reshape(-1, x.shape[-1])
-        out_NO = torch._weight_int8pack_mm(x_NI, self.weight, self.scale).float()
-        out = out_NO.view(*x.shape[:-1], -1)
+        x_NI = x.to(torch.bfloat16)
+        if x.ndim != 2:
+            x_NI = x_NI.reshape(-1, x.shape[-1])
+        out = torch._weight_int8pack_mm(x_NI, self.weight, self.scale).float()
+        if x.ndim != 2:
+            out = out.view(*x.shape[:-1], -1)
         return out if self.bias is None else out + self.bias
 
 

@@ -38,8 +38,9 @@ _FADE_SECONDS = 0.01
 _PARTIAL_SYLLABLE_FRAMES = 15
 # 200 ms that do not begin with a frame hold 19 whole ones. The closure within "p" or "k" has 15 at most.
 _PAUSE_FRAMES = 19
-# A cut-off sound that leaves less than this is perhaps not the end of the speech but most of it.
-_LEAST_SPEECH_FRAMES = 100
+# A cut-off sound that leaves less than a second is perhaps not the end of the speech but most of it. Two frames
+# more than a second, because the first and the last may hold only a little speech each.
+_LEAST_SPEECH_FRAMES = 102
 
 
 def prepare_reference(samples: NDArray[np.floating[Any]], sample_rate: int) -> NDArray[np.float32]:

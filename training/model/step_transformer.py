@@ -1,4 +1,4 @@
-# Shape letters: B slot, T step, D width, H query head, K key/value head, G H per K, E head width, C cache length.
+# Shape letters: B slot, T step, N slot x step, D width, H query head, K key head, G H per K, E head width, C cache.
 """A transformer stack for decoding: packed weights, a preallocated key/value cache, one step at a time.
 
 Built from a `Transformer` and equal to it. Each slot of the cache holds one sequence from position 0 on;
@@ -25,6 +25,7 @@ class Window:
     """Where a call writes to the cache and what it may look at.
 
     Attributes:
+        steps: steps per row.
         slots: rows of the cache the batch axis maps to; None for all of them.
         start: first position written, the same for all rows; None to write one step per row at `positions_B`.
         positions_B: position per row, when `start` is None.
@@ -33,6 +34,7 @@ class Window:
         causal: the call starts at position 0 and looks only at itself, each step at those before it.
     """
 
+    steps: int
     span: int
     start: int | None = None
     positions_B: Tensor | None = None
@@ -44,8 +46,8 @@ class Window:
 class StepNorm:
     """RMS norm of the last axis by the quickest route on its device.
 
-    Elsewhere `F.rms_norm` is one kernel. On CPU it runs as ten operations, and at one step per call an
-    operation costs more to start than to do; four do the same: x / hypot(|x|, sqrt(W * eps)) * (gain * sqrt(W)).
+    On CUDA `F.rms_norm` is one kernel. On CPU it is ten operations, and at one step per call an operation costs
+    more to start than to do; four do the same: x / hypot(|x|, sqrt(W * eps)) * (gain * sqrt(W)).
     """
 
     def __init__(self, gain: Tensor, eps: float, dtype: torch.dtype) -> None:
@@ -53,13 +55,14 @@ class StepNorm:
         self.width, self.eps, self.dtype = gain.shape[-1], eps, dtype
         self.is_on_cpu = gain.device.type == "cpu"
         self.gain = gain.float() * math.sqrt(self.width) if self.is_on_cpu else gain.to(dtype)
-        self.floor = torch.tensor(math.sqrt(eps * self.width))
+        self.floor = torch.tensor(math.sqrt(eps * self.width), device=gain.device)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalise; the result has the dtype given at the start."""
         if self.is_on_cpu:
             length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-            return (x / torch.hypot(length, self.floor)).mul_(self.gain).to(self.dtype)
+            normed = (x / torch.hypot(length, self.floor)).mul_(self.gain)
+            return normed if self.dtype is torch.float32 else normed.to(self.dtype)
         if self.gain.ndim == 1:
             return F.rms_norm(x, (self.width,), self.gain, self.eps)
         return (F.rms_norm(x, (self.width,), None, self.eps) * self.gain).to(self.dtype)
@@ -88,16 +91,16 @@ class StepLayer:
         self.head_norm = StepNorm(torch.cat((gain_HE, gain_KE)).unsqueeze(1), eps, torch.float32)
         self.cache = torch.zeros(cache_shape, dtype=dtype, device=attention.q_proj.weight.device)
 
-    def __call__(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
+    def __call__(self, x_ND: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
         """Run the layer; keys and values of these steps are added to the cache."""
-        batch, steps, _ = x_BTD.shape
         # Queries, keys and values stand side by side as heads, so that one operation serves all it applies to.
-        heads_BHTE = self.qkv(self.attention_norm(x_BTD)).view(batch, steps, -1, self.head_dim).transpose(1, 2)
-        self._rotate(heads_BHTE.narrow(1, 0, self.num_heads + self.num_kv_heads), rotary)
-        attended = self._attend(heads_BHTE, window).reshape(batch, steps, -1)
-        x_BTD = self.out(attended).add_(x_BTD)
-        gate, up = self.gate_up(self.mlp_norm(x_BTD)).chunk(2, dim=-1)
-        return self.down(self.act(gate).mul_(up)).add_(x_BTD)
+        num_rotated, num_all = self.num_heads + self.num_kv_heads, self.num_heads + 2 * self.num_kv_heads
+        heads_BTHE = self.qkv(self.attention_norm(x_ND)).view(-1, window.steps, num_all, self.head_dim)
+        heads_BHTE = heads_BTHE.transpose(1, 2)
+        self._rotate(heads_BHTE.narrow(1, 0, num_rotated), rotary)
+        x_ND = self.out(self._attend(heads_BHTE, window).reshape(x_ND.shape[0], -1)).add_(x_ND)
+        gate, up = self.gate_up(self.mlp_norm(x_ND)).chunk(2, dim=-1)
+        return self.down(self.act(gate).mul_(up)).add_(x_ND)
 
     def _rotate(self, heads_BHTE: Tensor, rotary: tuple[Tensor, Tensor]) -> None:
         """Norm queries and keys and turn them to their positions, in place."""
@@ -163,8 +166,8 @@ class StepTransformer:
     def prefill(self, x_TD: Tensor, slot: int) -> Tensor:
         """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps."""
         steps = x_TD.shape[0]
-        window = Window(span=steps, start=0, slots=slice(slot, slot + 1), causal=True)
-        return self._run(x_TD.unsqueeze(0), (self.cos[:steps], self.sin[:steps]), window)[0]
+        window = Window(steps=steps, span=steps, start=0, slots=slice(slot, slot + 1), causal=True)
+        return self._run(x_TD, (self.cos[:steps], self.sin[:steps]), window)
 
     def step(self, x_BD: Tensor, positions_B: Tensor, span: int) -> Tensor:
         """Append one step to every slot.
@@ -179,8 +182,8 @@ class StepTransformer:
         """
         rotary = (self.cos[positions_B, None, None], self.sin[positions_B, None, None])
         seen = torch.arange(span, device=positions_B.device) <= positions_B.unsqueeze(1)
-        window = Window(span=span, positions_B=positions_B, mask=seen.view(-1, 1, 1, span))
-        return self._run(x_BD.unsqueeze(1), rotary, window)[:, 0]
+        window = Window(steps=1, span=span, positions_B=positions_B, mask=seen.view(-1, 1, 1, span))
+        return self._run(x_BD, rotary, window)
 
     def step_together(self, x_BTD: Tensor, start: int) -> Tensor:
         """Append T steps to every slot, all slots being at position `start`; hidden states (B, T, D).
@@ -190,9 +193,10 @@ class StepTransformer:
         steps = x_BTD.shape[1]
         assert start == 0 or steps == 1
         rotary = (self.cos[start : start + steps], self.sin[start : start + steps])
-        return self._run(x_BTD, rotary, Window(span=start + steps, start=start, causal=start == 0))
+        window = Window(steps=steps, span=start + steps, start=start, causal=start == 0)
+        return self._run(x_BTD.flatten(0, 1), rotary, window).view_as(x_BTD)
 
-    def _run(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
+    def _run(self, x_ND: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
         for layer in self.layers:
-            x_BTD = layer(x_BTD, rotary, window)
-        return self.norm(x_BTD)
+            x_ND = layer(x_ND, rotary, window)
+        return self.norm(x_ND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -145,12 +145,16 @@ class TakeStream:
 
     seed: int
     sample_rate: int
-    chunks: Iterator[NDArray[np.float32]]
+    chunks: Generator[NDArray[np.float32]]
     codes: list[Tensor] = field(default_factory=list)
     finish_reason: FinishReason | None = None
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return self.chunks
+
+    def close(self) -> None:
+        """End the take at once, if it has not ended; not left to the garbage collector, which may come late."""
+        self.chunks.close()
 
 
 class Synthesizer:
@@ -197,7 +201,7 @@ class Synthesizer:
             PromptError: before the first chunk, when the text cannot be spoken.
         """
         frame_request = self._frame_request(request)
-        result = TakeStream(seed=frame_request.seed, sample_rate=self.model.sample_rate, chunks=iter(()))
+        result = TakeStream(seed=frame_request.seed, sample_rate=self.model.sample_rate, chunks=_no_chunks())
         result.chunks = self._run(frame_request, request.voice, result, cancelled, chunk_frames)
         return result
 
@@ -229,7 +233,7 @@ class Synthesizer:
         result: TakeStream,
         cancelled: Callable[[], bool] | None,
         chunk_frames: Sequence[int],
-    ) -> Iterator[NDArray[np.float32]]:
+    ) -> Generator[NDArray[np.float32]]:
         self.loop.join(0, request)
         waiting: list[Tensor] = []
         num_chunks = 0
@@ -295,3 +299,8 @@ class Synthesizer:
             seconds_to_first_audio=first,
             wall_seconds=time.perf_counter() - started,
         )
+
+
+def _no_chunks() -> Generator[NDArray[np.float32]]:
+    """What a stream iterates over until it is given its own: the two refer to each other."""
+    yield from ()

@@ -11,7 +11,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
+from training.model.checkpoint.writing import save_checkpoint
 from training.model.config import ModelConfig
 from training.model.errors import CheckpointError, ModelError, PromptError
 from training.model.linear import Precision
@@ -72,7 +74,7 @@ class VoiceModel:
         load_weights(talker, weights, "talker.", dtype=dtype, device=chosen_device)
         if speaker_encoder is not None:
             load_weights(speaker_encoder, weights, "speaker_encoder.", dtype=torch.float32, device=chosen_device)
-        tokenizer_weights = find_weights(folder / "speech_tokenizer")
+        tokenizer_weights = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
         load_weights(speech_tokenizer, tokenizer_weights, "", dtype=torch.float32, device=chosen_device)
         if chosen != "fp32" and supports_bf16(chosen_device):
             speech_tokenizer.use_decoder_dtype(torch.bfloat16)
@@ -91,6 +93,11 @@ class VoiceModel:
         )
 
     @property
+    def is_small(self) -> bool:
+        """Whether the talker is so small that starting an operation costs more than doing it."""
+        return sum(p.numel() for p in self.talker.model.layers.parameters()) < SMALL_TALKER_PARAMETERS
+
+    @property
     def sample_rate(self) -> int:
         """Of what it speaks, in Hz."""
         return self.speech_tokenizer.config.output_sample_rate
@@ -104,6 +111,31 @@ class VoiceModel:
     def speaker_sample_rate(self) -> int:
         """Of the waveforms `embed_speaker` takes, in Hz."""
         return self.config.speaker_encoder.sample_rate
+
+    def save(self, folder: Path, *, dtype: torch.dtype = torch.bfloat16, replace: bool = False) -> None:
+        """Write a checkpoint folder in the public format, whole or not at all.
+
+        Args:
+            folder: where; must not exist unless `replace` is true.
+            dtype: of talker and speaker encoder; the speech tokenizer is copied from where this was loaded.
+            replace: put it in the place of an older checkpoint.
+
+        Raises:
+            CheckpointError: it exists, or cannot be written.
+        """
+        state = {f"talker.{name}": tensor for name, tensor in self.talker.state_dict().items()}
+        assert not any(tensor.is_meta for tensor in state.values()), "this talker was emptied for decoding"
+        if self.speaker_encoder is not None:
+            state |= {f"speaker_encoder.{name}": tensor for name, tensor in self.speaker_encoder.state_dict().items()}
+        save_checkpoint(
+            folder,
+            config=self.config,
+            state=state,
+            speech_tokenizer=self.folder / SPEECH_TOKENIZER_FOLDER,
+            text_tokenizer=self.folder,
+            dtype=dtype,
+            replace=replace,
+        )
 
     @torch.inference_mode()
     def embed_speaker(self, waveform_S: Tensor) -> Tensor:

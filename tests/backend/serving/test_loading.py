@@ -60,14 +60,14 @@ def test_a_second_one_is_refused_until_the_first_has_ended():
     assert loading.state == LoadingState(name="second", is_running=False)
 
 
-def test_cancelling_is_no_problem_and_the_next_one_is_not_cancelled():
+def test_cancelling_ends_it_and_the_next_one_is_not_cancelled():
     loading, work = ModelLoading(), Work()
     loading.start("model", work)
     work.reported.wait()
     loading.cancel()
     work.may_end.set()
     loading.wait()
-    assert loading.state == LoadingState(name="model", is_running=False)
+    assert loading.state == LoadingState(name="model", is_running=False, problem="stopped")
     again = Work(EncoreError("not cancelled"))
     again.may_end.set()
     loading.start("model", again)

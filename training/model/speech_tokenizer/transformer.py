@@ -16,23 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig
+from training.model.layers import rotary_angles, rotate
 from training.model.speech_tokenizer.streaming import CarryingLayer, DecoderState, StreamState
 
 Rotation = tuple[Tensor, Tensor]
 
 
-def rotary_angles(positions_BT: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> Rotation:
-    """Cosines and sines (B, 1, T, head_dim) for rotary position embedding, computed in float32."""
-    exponents_D = torch.arange(0, head_dim, 2, device=positions_BT.device, dtype=torch.float32) / head_dim
-    angles_BTD = positions_BT.float().unsqueeze(-1) * (1.0 / theta**exponents_D)
-    angles_BHTD = torch.cat((angles_BTD, angles_BTD), dim=-1).unsqueeze(1)
-    return angles_BHTD.cos().to(dtype), angles_BHTD.sin().to(dtype)
-
-
-def _rotate(heads_BHTD: Tensor, rotation: Rotation) -> Tensor:
-    cosine_BHTD, sine_BHTD = rotation
-    first, second = heads_BHTD.chunk(2, dim=-1)
-    return heads_BHTD * cosine_BHTD + torch.cat((-second, first), dim=-1) * sine_BHTD
+def _rotation(positions_BT: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> Rotation:
+    """Cosines and sines (B, 1, T, head_dim)."""
+    cosine_BTD, sine_BTD = rotary_angles(positions_BT, head_dim, theta)
+    return cosine_BTD.unsqueeze(1).to(dtype), sine_BTD.unsqueeze(1).to(dtype)
 
 
 def window_mask(query_positions_BT: Tensor, key_positions_BK: Tensor, window: int) -> Tensor:
@@ -66,8 +59,8 @@ class Attention(CarryingLayer):
         self, hidden_BTD: Tensor, rotation: Rotation, mask_BHTK: Tensor | None, state: StreamState | None
     ) -> Tensor:
         """Attend under `mask_BHTK`, or to all earlier steps when it is None."""
-        query_BHTD = _rotate(self._split(self.q_proj(hidden_BTD)), rotation)
-        key_BHKD = _rotate(self._split(self.k_proj(hidden_BTD)), rotation)
+        query_BHTD = rotate(self._split(self.q_proj(hidden_BTD)), *rotation)
+        key_BHKD = rotate(self._split(self.k_proj(hidden_BTD)), *rotation)
         value_BHKD = self._split(self.v_proj(hidden_BTD))
         if state is not None and self.num_past > 0:
             carry = state.carry(self)
@@ -180,7 +173,7 @@ class EncoderTransformer(nn.Module):
     def forward(self, hidden_BTD: Tensor) -> Tensor:
         """Update every step; memory grows with T, not with its square."""
         positions_BT = torch.arange(hidden_BTD.shape[1], device=hidden_BTD.device).unsqueeze(0)
-        rotation = rotary_angles(positions_BT, self.config.head_dim, self.config.rope_theta, hidden_BTD.dtype)
+        rotation = _rotation(positions_BT, self.config.head_dim, self.config.rope_theta, hidden_BTD.dtype)
         for layer in self.layers:
             hidden_BTD = layer(hidden_BTD, rotation)
         return hidden_BTD
@@ -218,7 +211,7 @@ class DecoderTransformer(nn.Module):
             state.positions_B += latents_BTD.shape[1]
         mask_BHTK = window_mask(query_positions_BT, key_positions_BK, self.config.sliding_window)
         hidden_BTD = self.input_proj(latents_BTD)
-        rotation = rotary_angles(query_positions_BT, self.config.head_dim, self.config.rope_theta, hidden_BTD.dtype)
+        rotation = _rotation(query_positions_BT, self.config.head_dim, self.config.rope_theta, hidden_BTD.dtype)
         for layer in self.layers:
             hidden_BTD = layer(hidden_BTD, rotation, mask_BHTK, state)
         projected_BTD: Tensor = self.output_proj(self.norm(hidden_BTD))

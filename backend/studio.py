@@ -1,0 +1,158 @@
+"""The verbs of the studio: what the page, the command line and the API can do, each one call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from backend.audio.quality import ReferenceReport, report_on
+from backend.audio.writing import WavWriter, write_wav
+from backend.serving.loading import LoadingState, ModelLoading
+from backend.serving.speech import Speech, speak
+from backend.voices.cache import VoiceCache
+from backend.voices.cloning import read_reference
+from training.model.hub import DownloadProgress, resolve_model
+from training.model.take import Synthesizer, TakeRequest, VoicePrompt
+from training.model.voice_model import PrecisionChoice, VoiceModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A checkpoint ready to speak, under the name it was asked for by."""
+
+    name: str
+    synthesizer: Synthesizer
+
+    @property
+    def model(self) -> VoiceModel:
+        """The checkpoint itself."""
+        return self.synthesizer.model
+
+
+class Studio:
+    """Holds one loaded model; its verbs may be called from any thread, one take is spoken at a time."""
+
+    def __init__(self) -> None:
+        self._loaded: LoadedModel | None = None
+        self._loading = threading.Lock()
+        self._speaking = threading.Lock()
+        self._background_loading = ModelLoading()
+        self._voices = VoiceCache()
+        self._num_threads = torch.get_num_threads()
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """The model that would speak now."""
+        return self._loaded
+
+    def load_model(
+        self,
+        name: str,
+        *,
+        precision: PrecisionChoice = "auto",
+        device: str = "auto",
+        progress: Callable[[DownloadProgress], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> LoadedModel:
+        """Find a model (fetching it from the hub if need be) and make it the one that speaks.
+
+        Raises:
+            EncoreError: it cannot be found, fetched or read; the model loaded before stays.
+        """
+        with self._loading:
+            folder = resolve_model(name, progress=progress, cancel=cancelled)
+            model = VoiceModel.load(folder, precision=precision, device=device)
+            # A small network's operations are over before a second thread has woken up to help.
+            torch.set_num_threads(1 if model.is_small else self._num_threads)
+            self._loaded = LoadedModel(name=name, synthesizer=Synthesizer(model))
+            return self._loaded
+
+    @property
+    def loading(self) -> LoadingState | None:
+        """The loading begun by `start_loading`, under way or ended; None if there was none."""
+        return self._background_loading.state
+
+    def start_loading(self, name: str, *, precision: PrecisionChoice = "auto", device: str = "auto") -> None:
+        """Do what `load_model` does without waiting for it; watch `loading`.
+
+        Raises:
+            EncoreError: another model is being loaded.
+        """
+        self._background_loading.start(
+            name,
+            lambda progress, cancelled: self.load_model(
+                name, precision=precision, device=device, progress=progress, cancelled=cancelled
+            ),
+        )
+
+    def cancel_loading(self) -> None:
+        """Stop a download begun by `start_loading`; what has arrived is kept."""
+        self._background_loading.cancel()
+
+    def wait_for_loading(self) -> None:
+        """Return once nothing begun by `start_loading` is under way."""
+        self._background_loading.wait()
+
+    def examine(self, reference: Path, preview: Path | None = None) -> ReferenceReport:
+        """Say how good a recording is to clone a voice from; `preview` names a WAV to make of it that is safe to play.
+
+        Raises:
+            RecordingError: no voice can be cloned from it.
+            AudioNotWritten: the preview cannot be stored.
+        """
+        recording = read_reference(reference)
+        if preview is not None:
+            write_wav(preview, recording.samples, recording.sample_rate)
+        return report_on(recording)
+
+    def clone(self, loaded: LoadedModel, reference: Path, transcript: str | None = None) -> VoicePrompt:
+        """Make a zero-shot voice of a recording: in context with its transcript, else from the speaker embedding.
+
+        The last few are remembered: the same recording and transcript give the same object again.
+
+        Raises:
+            EncoreError: the recording cannot be used, or the model cannot clone.
+        """
+        return self._voices.clone(loaded.model, reference, transcript)
+
+    def speak(
+        self,
+        loaded: LoadedModel,
+        request: TakeRequest,
+        *,
+        streaming: bool = False,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Speech:
+        """Speak a text of any length; the audio is made while the result is iterated.
+
+        Raises:
+            EncoreError: the text cannot be spoken.
+        """
+        speech = speak(loaded.synthesizer, request, streaming=streaming, cancelled=cancelled)
+        speech.chunks = self._one_at_a_time(speech.chunks)
+        return speech
+
+    def record(self, speech: Speech, path: Path) -> Generator[NDArray[np.float32]]:
+        """Pass a speech's chunks on while writing them to a WAV file, which is there once they are exhausted.
+
+        Raises:
+            AudioNotWritten: the file cannot be written.
+        """
+        # Closed with this iterator, so that a listener who leaves in the middle frees the model at once.
+        chunks = cast("Generator[NDArray[np.float32]]", speech.chunks)
+        with closing(chunks), WavWriter(path, speech.sample_rate) as writer:
+            for chunk in chunks:
+                writer.write(chunk)
+                yield chunk
+
+    def _one_at_a_time(self, chunks: Iterator[NDArray[np.float32]]) -> Generator[NDArray[np.float32]]:
+        with self._speaking:
+            yield from chunks

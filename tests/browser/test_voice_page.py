@@ -1,0 +1,206 @@
+"""The page as a person uses it, in Chromium, against the running app."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.backend.audio.sounds import FORMATS, encode
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import speak_like, write_broken, write_voice
+
+pytestmark = pytest.mark.browser
+
+# Generous: the point is what happens, not how fast a busy machine does it.
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
+
+ENDLESS_TEXT = "Say it again. " * 7000
+
+# Decodes what an audio element plays and returns its length and loudest sample.
+LISTEN = """async (audio) => {
+  const bytes = await (await fetch(audio.src)).arrayBuffer();
+  const sound = await new OfflineAudioContext(1, 1, 24000).decodeAudioData(bytes);
+  const peak = sound.getChannelData(0).reduce((most, sample) => Math.max(most, Math.abs(sample)), 0);
+  return { seconds: sound.duration, peak };
+}"""
+
+UNNAMED_CONTROLS = """() => [...document.querySelectorAll('button, input, textarea, select, audio, a[href]')]
+  .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.title || control.innerText
+    || [...(control.labels || [])].some((label) => label.innerText.trim())
+    || control.getAttribute('aria-labelledby') || control.placeholder))
+  .map((control) => control.outerHTML.slice(0, 200))"""
+
+
+LOW_CONTRAST = Path(__file__).with_name("low_contrast.js").read_text(encoding="utf-8")
+
+
+def give(page: Page, path) -> None:
+    page.locator("#upload input[type=file]").set_input_files(path)
+
+
+def fill_in(page: Page, path, text: str) -> None:
+    give(page, path)
+    expect(page.locator("#verdict")).to_contain_text("Good to clone from.")
+    page.locator("#text textarea").fill(text)
+    page.locator("#consent input").check()
+
+
+@pytest.fixture
+def voice(tmp_path):
+    return write_voice(tmp_path / "voice.wav")
+
+
+def test_without_a_model_the_page_explains_and_waits(open_page, app_without_model, voice):
+    page = open_page(app_without_model.address)
+    expect(page.locator("#model")).to_contain_text("No model is loaded.")
+    expect(page.locator("#loading")).to_contain_text("no-such-model was not loaded. There is no folder")
+    explanation = page.locator("#explanation")
+    for words in ("Qwen/Qwen3-TTS-12Hz-0.6B-Base", "2.5 GB to download", "Without a network", "type its path"):
+        expect(explanation).to_contain_text(words)
+    expect(page.locator("#speak")).to_be_disabled()
+    expect(page.locator("#speak")).to_have_text("Waiting for a model")
+    give(page, voice)
+    expect(page.locator("#verdict")).to_contain_text("Good to clone from. Length 4.0 s")
+
+
+def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_path, voice):
+    folder = shutil.copytree(GOLDEN_CHECKPOINT, tmp_path / "a model")
+    page = open_page(empty_app.address)
+    expect(page.locator("#loading")).to_contain_text("was not loaded")
+    page.locator("#model-choice input").fill(str(folder))
+    page.locator("#load").click()
+    expect(page.locator("#model")).to_contain_text("Model: a model, in full precision (fp32) on the processor")
+    expect(page.locator("#explanation")).to_be_hidden()
+    fill_in(page, voice, "Hello. How are you today?")
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
+    audio = page.locator("#takes audio")
+    heard = audio.evaluate(LISTEN)
+    assert heard["seconds"] > 0.1
+    assert heard["peak"] > 0.01
+    live = page.evaluate("window.sounds.map(({when, seconds, peak}) => ({when, seconds, peak}))")
+    assert sum(sound["seconds"] for sound in live) == pytest.approx(heard["seconds"], abs=1e-3)
+    assert max(sound["peak"] for sound in live) == pytest.approx(heard["peak"], abs=1e-3)
+    audio.evaluate("audio => audio.play()")
+    page.wait_for_function("document.querySelector('#takes audio').currentTime > 0.05", timeout=PATIENCE_MS)
+
+
+def test_chunks_follow_each_other_without_a_gap(open_page, app, voice):
+    page = open_page(app.address)
+    fill_in(page, voice, "One sentence after another. " * 6)
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("is ready")
+    sounds = page.evaluate("window.sounds.map(({when, seconds}) => ({when, seconds}))")
+    assert len(sounds) > 3
+    for sound, following in pairwise(sounds):
+        # A busy machine may fall behind; then there is a pause, but never an overlap.
+        assert following["when"] >= sound["when"] + sound["seconds"] - 1e-6
+
+
+def test_stop_is_silent_at_once_and_keeps_what_was_heard(open_page, app, voice):
+    page = open_page(app.address)
+    fill_in(page, voice, ENDLESS_TEXT)
+    page.locator("#speak").click()
+    page.wait_for_function("window.sounds.length > 2", timeout=PATIENCE_MS)
+    page.locator("#stop").click()
+    page.wait_for_function("window.sounds.every((sound) => sound.isOver)", timeout=PATIENCE_MS)
+    expect(page.locator("#status")).to_contain_text("stopped before the end")
+    assert page.locator("#takes audio").evaluate(LISTEN)["peak"] > 0.01
+
+
+def test_a_closed_tab_frees_the_model_for_the_next_visitor(open_page, app, voice):
+    leaving = open_page(app.address)
+    fill_in(leaving, voice, ENDLESS_TEXT)
+    leaving.locator("#speak").click()
+    leaving.wait_for_function("window.sounds.length > 0", timeout=PATIENCE_MS)
+    leaving.close()
+    page = open_page(app.address)
+    fill_in(page, voice, "My turn.")
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
+
+
+def test_a_broken_recording_is_refused_in_words_and_the_page_goes_on(open_page, app, tmp_path, voice):
+    page = open_page(app.address)
+    give(page, write_broken(tmp_path / "broken.wav"))
+    expect(page.locator("#verdict")).to_contain_text("This recording cannot be used. broken.wav is not a kind of audio")
+    page.locator("#upload button[aria-label='Clear'], #upload button[title='Clear']").first.click()
+    expect(page.locator("#verdict")).not_to_contain_text("cannot be used")
+    form = next(form for form in FORMATS if (form.suffix, form.codec) == ("mp4", "aac"))
+    fill_in(page, encode(tmp_path / "phone.mp4", speak_like(4.0, rate=form.rate), form), "Hm.")
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("is ready")
+
+
+def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, app, voice):
+    page = open_page(app.address)
+    fill_in(page, voice, "Hello.")
+    page.locator("#consent input").uncheck()
+    page.locator("#speak").click()
+    expect(page.get_by_test_id("toast-body")).to_contain_text("speaker's permission")
+    assert page.locator("#takes audio").count() == 0
+    page.locator("#consent input").check()
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("is ready")
+
+
+def test_a_voice_is_recorded_in_the_browser(open_page, app):
+    page = open_page(app.address)
+    page.locator("#microphone button", has_text="Record").click()
+    page.wait_for_timeout(4_000)
+    page.locator("#microphone button", has_text="Stop").first.click()
+    expect(page.locator("#verdict")).to_contain_text("Length ")
+    assert page.locator("#verdict audio").evaluate(LISTEN)["peak"] > 0.01
+
+
+def test_everything_is_reached_with_the_keyboard_and_has_a_name(open_page, app, voice):
+    page = open_page(app.address)
+    fill_in(page, voice, "Hm.")
+    page.locator("h1").click()
+    reached = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.closest('[id]:not([id^=html-])')?.id ?? ''"))
+        if reached[-1] == "speak":
+            break
+    wanted = ["transcript", "consent", "text", "seed", "speak"]
+    positions = [index for index, name in enumerate(reached) if name in wanted]
+    assert [reached[index] for index in positions] == wanted, reached
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_contain_text("is ready")
+    assert page.evaluate(UNNAMED_CONTROLS) == []
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pictures_for_looking_at(open_page, app, app_without_model, screenshots, tmp_path, voice, theme, width):
+    name = f"{theme}-{width}"
+    page = open_page(app_without_model.address, theme=theme, width=width)
+    expect(page.locator("#loading")).to_contain_text("was not loaded")
+    picture(page, screenshots / f"no-model-{name}.png", width)
+    page = open_page(app.address, theme=theme, width=width)
+    expect(page.locator("#speak")).to_be_enabled()
+    give(page, write_broken(tmp_path / "broken.wav"))
+    expect(page.locator("#verdict")).to_contain_text("cannot be used")
+    picture(page, screenshots / f"refused-{name}.png", width)
+    page.locator("#upload button[aria-label='Clear'], #upload button[title='Clear']").first.click()
+    fill_in(page, voice, "Hello. How are you today?")
+    page.get_by_text("Advanced").click()
+    for number in (1, 2):
+        page.locator("#speak").click()
+        expect(page.locator("#status")).to_contain_text(f"Take {number} is ready")
+    picture(page, screenshots / f"takes-{name}.png", width)
+
+
+def picture(page: Page, path, width: int) -> None:
+    """Take a picture of the whole page, which must be readable and not wider than the screen."""
+    # Colours fade in; half way there is no contrast worth measuring.
+    page.wait_for_timeout(500)
+    assert page.evaluate(LOW_CONTRAST) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=path, full_page=True)

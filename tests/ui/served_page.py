@@ -1,0 +1,57 @@
+"""The page served for a test, by the same calls that `app.py` makes, and how to reach it from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from gradio_client import Client
+
+from backend.settings import Settings
+from backend.studio import Studio
+from tests.ui.app_process import free_port
+from ui import server
+from ui.layout import build_page
+
+SAMPLING = (0.9, 50, 1.0, 1.05)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedPage:
+    """A running page."""
+
+    address: str
+    studio: Studio
+    folder: Path
+
+    def client(self) -> Client:
+        """A session of its own."""
+        return Client(self.address, verbose=False)
+
+    def fetch(self, html: str) -> bytes:
+        """The file of the first player in `html`."""
+        path = html.split("<audio controls")[1].split('src="')[1].split('"')[0]
+        return httpx.get(self.address + path).raise_for_status().content
+
+
+def speak_arguments(text: str, *, consent: bool = True, transcript: str = "", seed: str = "7") -> tuple[Any, ...]:
+    """What the event behind the Speak button takes, in its order."""
+    return (transcript, consent, text, "auto", seed, *SAMPLING)
+
+
+@contextmanager
+def serve_page(folder: Path, **options: Any) -> Iterator[ServedPage]:
+    """Serve the page with `folder` for its files until the block ends."""
+    studio = Studio()
+    settings = Settings(port=free_port(), **options)
+    server.set_environment(folder)
+    page = build_page(studio, settings, folder)
+    address = server.launch(page, settings)
+    try:
+        yield ServedPage(address=address, studio=studio, folder=folder)
+    finally:
+        page.close(verbose=False)

@@ -1,0 +1,226 @@
+"""The page as a program drives it: real server, real checkpoint (random weights: noise, but of real length)."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import threading
+import wave
+
+import httpx
+import numpy as np
+import pytest
+from gradio_client import handle_file
+from gradio_client.exceptions import AppError
+
+from tests.backend.audio.sounds import FORMATS, encode
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import speak_like, write_broken, write_voice
+from tests.ui.served_page import serve_page, speak_arguments
+from training.model.take import TakeRequest, VoicePrompt
+from ui import server
+
+# Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
+pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
+
+ENDLESS_TEXT = "Say it again. " * 7000
+"""Hours of speech: what waits for its end instead of stopping it does not finish within the test's time limit."""
+
+PHONE_FORMATS = (("m4a", "aac"), ("mp4", "aac"), ("3gp", "libopencore_amrnb"), ("webm", "libopus"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with serve_page(tmp_path_factory.mktemp("page"), device="cpu") as served:
+        served.studio.load_model(str(GOLDEN_CHECKPOINT), device="cpu")
+        yield served
+
+
+@pytest.fixture(scope="module")
+def client(page, tmp_path_factory):
+    """One session with a recording for most tests: analysing it is what takes longest."""
+    client = page.client()
+    path = write_voice(tmp_path_factory.mktemp("recordings") / "voice.wav")
+    client.predict(handle_file(path), None, api_name="/examine")
+    yield client
+    client.close()
+
+
+def read_wav(content):
+    with wave.open(io.BytesIO(content)) as file:
+        assert (file.getnchannels(), file.getsampwidth()) == (1, 2)
+        return file.getframerate(), np.frombuffer(file.readframes(file.getnframes()), "<i2")
+
+
+def is_free(page):
+    """Speak with the page's model, which waits for whatever has it."""
+    loaded = page.studio.loaded
+    request = TakeRequest(text="Hm.", voice=VoicePrompt(), max_frames=2)
+    return next(page.studio.speak(loaded, request).chunks) is not None
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMATS if (form.suffix, form.codec) in PHONE_FORMATS], ids=lambda form: form.suffix
+)
+def test_recordings_of_phones_reach_the_decoder_untouched(page, tmp_path, form):
+    path = encode(tmp_path / f"voice.{form.suffix}", speak_like(3.5, rate=form.rate), form)
+    client = page.client()
+    verdict = client.predict(handle_file(path), None, api_name="/examine")
+    assert "Length 3.5 s" in verdict
+    assert 'role="img"' in verdict
+    rate, samples = read_wav(page.fetch(verdict))
+    assert len(samples) / rate == pytest.approx(3.5, abs=0.1)
+    copies = [copy for copy in page.folder.rglob(path.name) if copy.read_bytes() == path.read_bytes()]
+    assert copies, "the upload was changed on its way"
+    client.close()
+
+
+def test_a_broken_upload_gets_our_own_words_and_the_page_goes_on(page, tmp_path):
+    client = page.client()
+    refusal = client.predict(handle_file(write_broken(tmp_path / "broken.wav")), None, api_name="/examine")
+    assert "This recording cannot be used." in refusal
+    assert "broken.wav is not a kind of audio file" in refusal
+    with pytest.raises(AppError, match="add a recording of the voice that can be used"):
+        client.predict(*speak_arguments("Hello."), api_name="/speak")
+    verdict = client.predict(handle_file(write_voice(tmp_path / "voice.wav")), None, api_name="/examine")
+    assert "Good to clone from." in verdict
+    client.predict(*speak_arguments("Hello."), api_name="/speak")
+    client.close()
+
+
+def test_a_recording_that_is_taken_away_leaves_nothing_behind(page, tmp_path):
+    client = page.client()
+    before = set(page.folder.rglob("reference.wav"))
+    client.predict(handle_file(write_voice(tmp_path / "voice.wav")), None, api_name="/examine")
+    assert set(page.folder.rglob("reference.wav")) > before
+    assert "Good" not in client.predict(None, None, api_name="/examine")
+    assert set(page.folder.rglob("reference.wav")) == before
+    client.close()
+
+
+@pytest.mark.parametrize("transcript", ["", "What it says."])
+def test_speaking_streams_and_ends_in_a_file_with_the_same_sound(page, client, transcript):
+    updates = list(client.submit(*speak_arguments("Hello. How are you?", transcript=transcript), api_name="/speak"))
+    windows = [player for _, player, _ in updates if isinstance(player, dict) and "chunks" in player]
+    assert len(windows) >= 2
+    assert windows[-1]["is_complete"]
+    status, _, takes = updates[-1]
+    assert "is ready" in status
+    assert "Seed 7:" in takes
+    assert ("with the transcript" in takes) == bool(transcript)
+    rate, samples = read_wav(page.fetch(takes))
+    assert rate == windows[-1]["sample_rate"]
+    assert np.abs(samples).max() > 100, "silence"
+    # Short enough for all of it to be in the last window.
+    assert decoded(windows[-1]).tolist() == samples.tolist()
+
+
+def decoded(window):
+    return np.concatenate([np.frombuffer(base64.b64decode(chunk), "<i2") for chunk in window["chunks"].split(",")[:-1]])
+
+
+def test_takes_are_collected_and_a_seed_repeats_one(page, client):
+    lists = [client.predict(*speak_arguments("Hm.", seed=seed), api_name="/speak")[2] for seed in ("1", "1", "2")]
+    first, second, third = (read_wav(page.fetch(each))[1].tolist() for each in lists)
+    assert first == second != third
+    numbers = [[int(number) for number in re.findall(r"<h3>Take (\d+)</h3>", each)] for each in lists]
+    for listed in numbers:
+        assert listed == list(range(len(listed), 0, -1))
+    assert [len(listed) - len(numbers[0]) for listed in numbers] == [0, 1, 2]
+    other = page.client()
+    with pytest.raises(AppError, match="add a recording"):
+        other.predict(*speak_arguments("Hm."), api_name="/speak")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (speak_arguments("Hello.", consent=False), "permission"),
+        (speak_arguments(" \n "), "write what it should say"),
+        (speak_arguments("Hello.", seed="-1"), "no seed"),
+        (speak_arguments("Hello.", seed="<b>"), "'&lt;b&gt;' is no seed"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said(client, arguments, words):
+    with pytest.raises(AppError, match=words):
+        client.predict(*arguments, api_name="/speak")
+
+
+def test_stop_ends_a_take_and_keeps_what_was_heard(page, client):
+    job = client.submit(*speak_arguments(ENDLESS_TEXT), api_name="/speak")
+    for _, player, _ in job:
+        if isinstance(player, dict) and player.get("chunks"):
+            client.predict(api_name="/stop")
+            break
+    status, _, takes = job.result()
+    assert "stopped before the end" in status
+    assert len(read_wav(page.fetch(takes))[1]) > 0
+    assert is_free(page)
+
+
+def test_a_listener_who_leaves_frees_the_model(page, client):
+    """As a closed tab does it: the connection ends in the middle, and nobody says goodbye."""
+    endpoint = next(index for index, fn in enumerate(client.config["dependencies"]) if fn["api_name"] == "speak")
+    kept_by_the_session = [None, None]
+    body = {
+        "data": [*kept_by_the_session, *speak_arguments(ENDLESS_TEXT)],
+        "fn_index": endpoint,
+        "session_hash": client.session_hash,
+    }
+    has_begun = False
+    with httpx.Client(base_url=page.address, timeout=60) as browser:
+        assert browser.post("gradio_api/queue/join", json=body).status_code == 200
+        with browser.stream("GET", "gradio_api/queue/data", params={"session_hash": client.session_hash}) as events:
+            has_begun = any("Speaking: " in line for line in events.iter_lines())
+    assert has_begun
+    assert is_free(page)
+    assert not list(page.folder.rglob("*.partial")), "half a file stayed behind"
+
+
+def test_two_sessions_take_turns(page, client, tmp_path):
+    other = page.client()
+    other.predict(handle_file(write_voice(tmp_path / "other.wav")), None, api_name="/examine")
+    jobs = [each.submit(*speak_arguments("Hello there. And you?"), api_name="/speak") for each in (client, other)]
+    assert all("is ready" in job.result()[0] for job in jobs)
+    other.close()
+
+
+def test_without_a_model_recordings_are_judged_and_speaking_waits(tmp_path):
+    with serve_page(tmp_path) as page:
+        client = page.client()
+        verdict = client.predict(handle_file(write_voice(tmp_path / "voice.wav")), None, api_name="/examine")
+        assert "Good to clone from." in verdict
+        with pytest.raises(AppError, match="No model is loaded yet"):
+            client.predict(*speak_arguments("Hello."), api_name="/speak")
+        client.predict(str(GOLDEN_CHECKPOINT), api_name="/load_model")
+        page.studio.wait_for_loading()
+        assert "Take 1 is ready" in client.predict(*speak_arguments("Hm."), api_name="/speak")[0]
+        client.close()
+
+
+def test_a_second_loading_is_refused_while_one_is_under_way(tmp_path):
+    with serve_page(tmp_path) as page:
+        may_end = threading.Event()
+        page.studio._background_loading.start("slow/model", lambda *_: may_end.wait())
+        client = page.client()
+        with pytest.raises(AppError, match="slow/model is being loaded"):
+            client.predict(str(GOLDEN_CHECKPOINT), api_name="/load_model")
+        may_end.set()
+        client.close()
+
+
+def test_files_outside_the_page_are_not_served(page, tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    for path in (secret, "/etc/passwd", "app.py"):
+        assert httpx.get(f"{page.address}gradio_api/file={path}").status_code in (403, 404)
+
+
+def test_uploads_beyond_the_limit_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "LARGEST_UPLOAD_BYTES", 10_000)
+    with serve_page(tmp_path) as page:
+        for num_bytes, status in ((10_000, 200), (10_001, 413)):
+            files = {"files": ("voice.wav", b"x" * num_bytes)}
+            assert httpx.post(f"{page.address}gradio_api/upload", files=files).status_code == status

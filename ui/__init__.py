@@ -1,0 +1,1 @@
+"""The studio in the browser: the only package that knows Gradio."""

@@ -1,0 +1,75 @@
+"""The page: the model above, one tab for each step of the work, and what keeps them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import gradio as gr
+
+from backend.settings import Settings
+from backend.studio import Studio
+from ui import model_bar, server
+from ui.stopping import StopFlags
+from ui.tabs import voice
+from ui.temporary import temporary_folder
+
+POLL_SECONDS = 1.0
+
+HEADER = (
+    "<h1>Encore</h1><p>Clone a voice from a short recording and hear it say anything. "
+    "All of it happens on this machine; no recording leaves it.</p>"
+)
+
+
+def serve(settings: Settings) -> int:
+    """Show the studio until interrupted; returns the exit code.
+
+    Raises:
+        EncoreError: it cannot be served as the settings say.
+    """
+    server.launch_options(settings)
+    with temporary_folder(settings.home) as folder:
+        server.set_environment(folder)
+        studio = Studio()
+        page = build_page(studio, settings, folder)
+        studio.start_loading(settings.model, precision=settings.precision, device=settings.device)
+        address = server.launch(page, settings)
+        print(f"Encore is ready: {address}  (Ctrl-C ends it)", flush=True)
+        server.wait_for_end(page)
+    return 0
+
+
+def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
+    """Build the page; `folder` keeps its takes and is Gradio's own temporary folder."""
+    with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
+        gr.HTML(HEADER, elem_classes=["encore-header"])
+        bar = model_bar.build_model_bar(settings)
+        with gr.Tabs(), gr.Tab("Voice"):
+            speech = voice.build_voice_tab(studio, StopFlags(), folder)
+        asked = model_bar.connect_loading(studio, settings, bar)
+        timer = gr.Timer(POLL_SECONDS)
+        _keep_up_to_date([page.load, timer.tick, *(event.then for event in asked)], studio, bar, speech)
+    return cast("gr.Blocks", page)
+
+
+def _keep_up_to_date(
+    events: Sequence[Callable[..., Any]], studio: Studio, bar: model_bar.ModelBar, speech: voice.SpeechPart
+) -> None:
+    """Ask at these events what has changed: loading goes on without the page, or was started by another one."""
+    shown = gr.State(model_bar.NOTHING_SHOWN)
+    outputs: list[Any] = [shown, *bar.outputs, bar.chooser, *speech.waiting]
+
+    def refresh(before: model_bar.Shown) -> Any:
+        now = model_bar.what_to_show(studio)
+        if now == before:
+            return gr.skip()
+        has_other_model = now[0] != before[0]
+        # Only for another model: otherwise what the person has set would be reset while a download proceeds.
+        voices = voice.model_updates(studio.loaded) if has_other_model else [gr.skip()] * len(speech.waiting)
+        chooser = gr.update(open=studio.loaded is None) if has_other_model else gr.skip()
+        return [now, *model_bar.bar_updates(studio), chooser, *voices]
+
+    for event in events:
+        event(refresh, shown, outputs, queue=False, show_progress="hidden", api_visibility="private")

@@ -1,0 +1,1 @@
+"""One file for each tab: its components, and which handler each event calls."""

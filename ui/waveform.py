@@ -1,0 +1,32 @@
+"""A waveform as an inline picture: no script, no library, readable by screen readers through its label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+BAR_WIDTH = 2.0
+BAR_STEP = 3.0
+HEIGHT = 64.0
+LEAST_BAR = 1.5
+"""Silence is a thin line, not nothing: it is part of the recording."""
+
+
+def waveform_svg(envelope: Sequence[float], label: str) -> str:
+    """Draw peaks between 0 and 1 as bars around a middle line; `page.css` gives them a colour.
+
+    Args:
+        envelope: one peak per bar; values outside 0 to 1 are drawn as the nearest of the two.
+        label: what a screen reader says instead of the picture.
+    """
+    bars = "".join(_bar(index * BAR_STEP, peak) for index, peak in enumerate(envelope))
+    width = max(len(envelope) * BAR_STEP, BAR_STEP)
+    return (
+        f'<svg class="waveform" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {HEIGHT:g}" '
+        f'preserveAspectRatio="none"><path d="{bars}"/></svg>'
+    )
+
+
+def _bar(left: float, peak: float) -> str:
+    height = max(LEAST_BAR, min(max(peak, 0.0), 1.0) * HEIGHT)
+    return f"M{left:g} {(HEIGHT - height) / 2:.1f}h{BAR_WIDTH:g}v{height:.1f}h-{BAR_WIDTH:g}z"
