@@ -20,7 +20,8 @@ from backend.serving.speech import Speech, speak
 from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
 from training.model.hub import DownloadProgress, resolve_model
-from training.model.take import Synthesizer, TakeRequest, VoicePrompt
+from training.model.take import Synthesizer
+from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import PrecisionChoice, VoiceModel
 
 
@@ -73,6 +74,8 @@ class Studio:
             # A small network's operations are over before a second thread has woken up to help.
             torch.set_num_threads(1 if model.is_small else self._num_threads)
             self._loaded = LoadedModel(name=name, synthesizer=Synthesizer(model))
+            # Voices remember the model they were made with, and would keep the one before in memory.
+            self._voices = VoiceCache()
             return self._loaded
 
     @property

@@ -115,6 +115,9 @@ def test_a_bad_reference_is_one_line(tmp_path, capsys, name):
         (" \n ", (), "text"),
         ("Hello.", ("--language", "Klingon"), "English"),
         ("Hello.", ("--device", "abacus"), "device"),
+        ("Hello.", ("--device", "mps"), "device"),
+        ("broken \udcff", (), "UTF-8"),
+        ("Hello.", ("--transcript", "broken \udcff"), "UTF-8"),
     ],
 )
 def test_a_bad_request_is_one_line(tmp_path, capsys, reference, text, more, word):
@@ -139,12 +142,38 @@ def truncated_folder(folder):
     return folder
 
 
+def broken_copy(name, content):
+    def make(folder):
+        shutil.copytree(GOLDEN_CHECKPOINT, folder)
+        (folder / name).write_text(content, encoding="utf-8")
+        return folder
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("make", "word"),
     [(empty_folder, "config.json"), (pickle_folder, "safetensors"), (truncated_folder, "model.safetensors")],
 )
 def test_a_bad_model_is_one_line(tmp_path, capsys, reference, make, word):
     assert word in refused(tmp_path, capsys, reference, model=make(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("vocab.json", "{"),
+        ("merges.txt", "#version\nno such pair of tokens"),
+        ("config.json", "[]"),
+        ("generation_config.json", '{"temperature": "hot"}'),
+        ("generation_config.json", '{"top_k": 2.5}'),
+        ("generation_config.json", '{"max_new_tokens": "many"}'),
+        ("generation_config.json", "[1]"),
+    ],
+)
+def test_a_broken_file_of_a_model_is_one_line(tmp_path, capsys, reference, name, content):
+    model = broken_copy(name, content)(tmp_path / "model")
+    refused(tmp_path, capsys, reference, model=model)
 
 
 @pytest.mark.parametrize(("output", "word"), [("no/such/folder/a.wav", "folder"), ("take.mp3", "WAV"), (".", "folder")])
@@ -175,13 +204,24 @@ def test_ten_thousand_characters_are_spoken_in_order(tmp_path, reference, capsys
     assert int(printed.split(" piece(s)")[0].split()[-1]) >= 10_000 // 240
 
 
+REQUIRED = ["--reference", "a.wav", "--text", "Hm.", "--output", "b.wav"]
+
+
 @pytest.mark.parametrize(
-    "arguments", [["clone"], ["clone", "--seed", "-1"], ["nonsense"], ["clone", "--precision", "fp64"]]
+    ("arguments", "word"),
+    [
+        (["clone"], "--reference"),
+        (["clone", *REQUIRED, "--seed", "-1"], "--seed"),
+        (["clone", *REQUIRED, "--precision", "fp64"], "--precision"),
+        (["clone", *REQUIRED, "--presicion", "fp32"], "--presicion"),
+        (["nonsense"], "nonsense"),
+    ],
 )
-def test_bad_options_have_status_two(arguments, capsys):
+def test_bad_options_have_status_two(arguments, word, capsys):
     with pytest.raises(SystemExit) as left:
         app.main(arguments)
     assert left.value.code == 2
+    assert word in capsys.readouterr().err
 
 
 def test_a_bad_environment_variable_is_named(monkeypatch, capsys):

@@ -14,7 +14,7 @@ import gradio as gr
 from backend.errors import EncoreError
 from backend.serving.speech import Speech
 from backend.studio import LoadedModel, Studio
-from training.model.take import TakeRequest
+from training.model.take_request import TakeRequest
 from ui import render
 from ui.live_audio import LiveAudio
 from ui.reference import Reference

@@ -9,7 +9,7 @@ from backend.serving.speech import Speech
 from backend.studio import LoadedModel
 from training.model.frame_loop import FinishReason
 from training.model.sampling import Sampling
-from training.model.take import TakeRequest
+from training.model.take_request import TakeRequest
 
 
 @dataclass(frozen=True, kw_only=True)

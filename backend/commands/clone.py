@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from backend.audio.writing import WavWriter
 from backend.errors import OutputRefused
-from backend.serving.speech import Speech
+from backend.serving.speech import Speech, check_text
 from backend.settings import Settings
 from backend.studio import LoadedModel, Studio
 from training.model.hub import DownloadProgress
-from training.model.take import TakeRequest, VoicePrompt
+from training.model.take_request import TakeRequest, VoicePrompt
 
 QUIET_SECONDS = 2.0
 """Anything that takes longer than this says how far it has come."""
@@ -38,7 +38,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     parser.add_argument("--text", required=True, help="what to say")
     parser.add_argument("--language", default="auto", help="language of the text (default: auto)")
     parser.add_argument("--seed", type=_seed, help="decides the take; without one a runaway take is tried again")
-    parser.add_argument("--stream", action="store_true", help="write audio as it is made, without a second try")
+    parser.add_argument(
+        "--stream", action="store_true", help="decode in small chunks as for a listener, without a second try"
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.wav", help="WAV file to write")
     parser.set_defaults(run=run)
 
@@ -55,13 +57,15 @@ def add_model_options(parser: argparse.ArgumentParser, settings: Settings) -> No
 def run(arguments: argparse.Namespace) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     output: Path = arguments.output
-    check_output(output)
     studio = Studio()
-    download = ProgressLine(sys.stderr)
-    loaded = studio.load_model(
-        arguments.model, precision=arguments.precision, device=arguments.device, progress=download.show_download
-    )
-    download.clear()
+    # What can be wrong without a model is found out before one is downloaded.
+    check_output(output)
+    check_text(arguments.text)
+    studio.examine(arguments.reference)
+    with closing(ProgressLine(sys.stderr)) as download:
+        loaded = studio.load_model(
+            arguments.model, precision=arguments.precision, device=arguments.device, progress=download.show_download
+        )
     voice = studio.clone(loaded, arguments.reference, arguments.transcript)
     request = TakeRequest(text=arguments.text, voice=voice, language=arguments.language, seed=arguments.seed)
     speech = studio.speak(loaded, request, streaming=arguments.stream)
@@ -110,14 +114,19 @@ class ProgressLine:
         self._stream = stream
         self._started = time.monotonic()
         self._width = 0
+        self._bytes_before: int | None = None
 
     def show_download(self, progress: DownloadProgress) -> None:
         """Bytes of a download, with the time left."""
         elapsed = time.monotonic() - self._started
         total = progress.bytes_total
+        # What an earlier download left behind says nothing about the speed of this one.
+        if self._bytes_before is None:
+            self._bytes_before = progress.bytes_done
+        fetched = progress.bytes_done - self._bytes_before
         left = ""
-        if total and progress.bytes_done:
-            seconds = elapsed * (total - progress.bytes_done) / progress.bytes_done
+        if total and fetched > 0:
+            seconds = elapsed * (total - progress.bytes_done) / fetched
             left = f" of {total / 1e6:.0f} MB, about {seconds:.0f} s left"
         self._show(f"Downloading {progress.file}: {progress.bytes_done / 1e6:.0f}{left}")
 

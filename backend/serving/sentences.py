@@ -7,9 +7,13 @@ they bound the memory and the damage of a take that goes wrong.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 LONGEST_PIECE = 240
-"""Characters per piece, about 15 s of English; sentences are packed up to this."""
+"""Length of a piece, about 15 s of speech; sentences are packed up to this."""
+
+WIDE_CHARACTER = 3
+"""Length of a Chinese, Japanese or Korean character, which takes as long to say as three letters."""
 
 ABBREVIATIONS = frozenset(
     """
@@ -45,8 +49,8 @@ def split_sentences(text: str) -> list[str]:
 def split_text(text: str, longest: int = LONGEST_PIECE) -> list[str]:
     """Pieces to speak one after another, each of whole sentences where they fit.
 
-    Sentences longer than `longest` characters are cut at clauses, then between words, then anywhere. Nothing
-    but white space is lost: the pieces joined are the text.
+    Length counts letters, wide characters more (`measure`). Sentences longer than `longest` are cut at clauses,
+    then between words, then anywhere. Nothing but white space is lost.
 
     Returns:
         No piece when the text holds nothing but white space.
@@ -55,8 +59,8 @@ def split_text(text: str, longest: int = LONGEST_PIECE) -> list[str]:
     for paragraph in re.split(r"\n\s*\n", text):
         current = ""
         for part in (part for sentence in split_sentences(paragraph) for part in _fit(sentence, longest)):
-            joined = f"{current} {part}".strip() if current else part
-            if len(joined) <= longest:
+            joined = f"{current}{_gap(current)}{part}"
+            if measure(joined) <= longest:
                 current = joined
             else:
                 pieces.append(current)
@@ -64,6 +68,20 @@ def split_text(text: str, longest: int = LONGEST_PIECE) -> list[str]:
         if current:
             pieces.append(current)
     return pieces
+
+
+def measure(text: str) -> int:
+    """How long a text is to say, in letters."""
+    return sum(WIDE_CHARACTER if _is_wide(character) else 1 for character in text)
+
+
+def _is_wide(character: str) -> bool:
+    return unicodedata.east_asian_width(character) in ("W", "F")
+
+
+def _gap(text: str) -> str:
+    """What stands between a sentence and the next: nothing after Chinese or Japanese punctuation."""
+    return "" if not text or _is_wide(text[-1]) else " "
 
 
 def _is_inside_sentence(text: str, start: int, match: re.Match[str]) -> bool:
@@ -82,16 +100,27 @@ def _is_inside_sentence(text: str, start: int, match: re.Match[str]) -> bool:
 
 
 def _fit(sentence: str, longest: int) -> list[str]:
-    """Cut one sentence into parts of at most `longest` characters, at the gentlest place there is."""
+    """Cut one sentence into parts of at most `longest`, at the gentlest place there is."""
     parts = []
-    while len(sentence) > longest:
-        cut = _last_cut(sentence, longest)
+    while (most := _most_characters(sentence, longest)) < len(sentence):
+        cut = _last_cut(sentence, most)
         parts.append(sentence[:cut].strip())
         sentence = sentence[cut:].strip()
     return [*parts, sentence] if sentence else parts
 
 
+def _most_characters(sentence: str, longest: int) -> int:
+    """How many characters fit, at least one; looks no further than they go."""
+    length = 0
+    for index, character in enumerate(sentence):
+        length += measure(character)
+        if length > longest:
+            return max(index, 1)
+    return len(sentence)
+
+
 def _last_cut(sentence: str, longest: int) -> int:
+    """Where to cut off at most `longest` characters."""
     clauses = [match.end() for match in _CLAUSE_END.finditer(sentence, 0, longest + 1) if match.end() <= longest]
     # A clause in the first third would leave a stump; a space late in the piece is better.
     if clauses and clauses[-1] > longest // 3:

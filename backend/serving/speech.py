@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from backend.errors import PromptError
 from backend.serving.sentences import split_text
 from training.model.frame_loop import FinishReason
-from training.model.take import Synthesizer, TakeRequest
+from training.model.take import Synthesizer
+from training.model.take_request import TakeRequest
 
 LONGEST_TEXT = 100_000
 """Characters; about two hours of speech."""
@@ -50,7 +51,8 @@ class Speech:
         finish_reasons: of each piece, as far as spoken.
         seeds: of each piece.
         num_samples: samples produced so far.
-        seconds_to_first_audio: from the start of iteration to the first decoded frame.
+        seconds_to_first_audio: from the start of iteration to the first decoded frame, which a listener hears when
+            streaming; otherwise the audio is handed out once its piece is whole.
         wall_seconds: from the start of iteration to the last chunk so far.
     """
 
@@ -97,6 +99,14 @@ class Speech:
         )
 
 
+def check_text(text: str) -> None:
+    """Refuse what no model can speak. Raises PromptError."""
+    if len(text) > LONGEST_TEXT:
+        raise PromptError(f"The text has {len(text)} characters; {LONGEST_TEXT} are the most. Split it.")
+    if not text.strip():
+        raise PromptError("There is no text to speak. Write at least one word.")
+
+
 def speak(
     synthesizer: Synthesizer,
     request: TakeRequest,
@@ -104,7 +114,9 @@ def speak(
     streaming: bool,
     cancelled: Callable[[], bool] | None = None,
 ) -> Speech:
-    """Speak a text of any length with one voice and one seed.
+    """Speak a text of any length with one voice.
+
+    With a seed every piece is spoken with it; without one each draws its own, told in `Speech.seeds`.
 
     Args:
         synthesizer: the loaded model.
@@ -116,11 +128,8 @@ def speak(
     Raises:
         PromptError: at once, when there is no text or too much of it, or it cannot be spoken.
     """
-    if len(request.text) > LONGEST_TEXT:
-        raise PromptError(f"The text has {len(request.text)} characters; {LONGEST_TEXT} are the most. Split it.")
+    check_text(request.text)
     pieces = split_text(request.text)
-    if not pieces:
-        raise PromptError("There is no text to speak. Write at least one word.")
     requests = [replace(request, text=piece) for piece in pieces]
     for piece in requests:
         synthesizer.check(piece)

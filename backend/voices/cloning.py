@@ -13,7 +13,7 @@ from backend.audio.decoding import decode_recording
 from backend.audio.recording import Recording
 from backend.audio.reference_check import check_reference
 from training.model.reference import prepare_reference
-from training.model.take import VoicePrompt
+from training.model.take_request import VoicePrompt
 from training.model.voice_model import VoiceModel
 
 REFERENCE_SAMPLE_RATE = 24_000

@@ -29,7 +29,7 @@ from training.model.frame_loop import FrameLoop, FrameRequest
 from training.model.mel import log_mel
 from training.model.prompt import Prompt, PromptHead, x_vector_prompt
 from training.model.sampling import Sampling
-from training.model.take import TakeRequest, VoicePrompt, build_prompt
+from training.model.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel
 
 TOLERANCE = 1e-4

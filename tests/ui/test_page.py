@@ -18,7 +18,7 @@ from tests.backend.audio.sounds import FORMATS, encode
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 from tests.ui.served_page import serve_page, speak_arguments
-from training.model.take import TakeRequest, VoicePrompt
+from training.model.take_request import TakeRequest, VoicePrompt
 from ui import server
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.

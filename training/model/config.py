@@ -8,67 +8,25 @@ error to the weights.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from transformers.activations import ACT2FN
+
 from training.model.errors import ConfigError
-
-
-def _require_mapping(raw: object, where: str) -> None:
-    if not isinstance(raw, Mapping):
-        raise ConfigError(f"config.json: {where} must be an object, but is {raw!r}.")
-
-
-class _FromJson:
-    """Reads a dataclass from a JSON object, ignoring the fields this network has no use for."""
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any], *, where: str) -> Self:
-        """Build from the JSON object `raw`; `where` names it in errors.
-
-        Raises:
-            ConfigError: a field without a default is missing or has the wrong type.
-        """
-        _require_mapping(raw, where)
-        values: dict[str, Any] = {}
-        for spec in dataclasses.fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-            if spec.name in raw and raw[spec.name] is not None:
-                values[spec.name] = _as_declared(raw[spec.name], str(spec.type), f"{where}.{spec.name}")
-            elif spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING:
-                raise ConfigError(f"config.json: {where}.{spec.name} is missing.")
-        return cls(**values)
-
-
-def _as_declared(value: Any, declared: str, name: str) -> Any:
-    """Turn JSON lists into tuples and check types and signs, so that a bad file fails by name.
-
-    Every number in these files is a size, a rate, a count or an id: none is negative, and no size is zero.
-    """
-    if declared.startswith("tuple"):
-        if not isinstance(value, list | tuple) or not all(_is_count(entry) and entry > 0 for entry in value):
-            raise ConfigError(f"config.json: {name} must be a list of positive whole numbers, but is {value!r}.")
-        return tuple(value)
-    if declared.startswith("Mapping"):
-        of_ids = declared.endswith(", int]")
-        if not isinstance(value, Mapping) or (of_ids and not all(_is_count(entry) for entry in value.values())):
-            raise ConfigError(f"config.json: {name} must map names to {'ids' if of_ids else 'values'}.")
-        return value
-    if declared == "int" and not (_is_count(value) and (value > 0 or name.endswith("_id"))):
-        raise ConfigError(f"config.json: {name} must be a positive whole number, but is {value!r}.")
-    expected: tuple[type, ...] = {"float": (int, float), "bool": (bool,), "str": (str,)}.get(declared, (object,))
-    if not isinstance(value, expected):
-        raise ConfigError(f"config.json: {name} must be of type {declared}, but is {value!r}.")
-    return value
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+from training.model.json_fields import (
+    FromJson,
+    as_declared,
+    is_count,
+    require_mapping,
+    require_object,
+    require_token_id,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig(_FromJson):
+class TransformerConfig(FromJson):
     """A Qwen3 decoder: grouped-query attention with RMS-normed queries and keys, rotary positions, SwiGLU."""
 
     hidden_size: int
@@ -85,6 +43,8 @@ class TransformerConfig(_FromJson):
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
+        if self.hidden_act not in ACT2FN:
+            raise ConfigError(f"config.json: there is no activation {self.hidden_act!r}.")
         if self.num_attention_heads % self.num_key_value_heads:
             raise ConfigError(
                 f"config.json: {self.num_attention_heads} attention heads cannot share "
@@ -121,7 +81,7 @@ class TalkerConfig(TransformerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeakerEncoderConfig(_FromJson):
+class SpeakerEncoderConfig(FromJson):
     """ECAPA-TDNN over a log-mel spectrogram (Desplanques et al. 2020)."""
 
     enc_dim: int = 1024
@@ -136,7 +96,7 @@ class SpeakerEncoderConfig(_FromJson):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodecEncoderConfig(_FromJson):
+class CodecEncoderConfig(FromJson):
     """The Mimi encoder (SEANet, transformer, downsampling, split residual quantizer)."""
 
     hidden_size: int
@@ -172,7 +132,7 @@ class CodecEncoderConfig(_FromJson):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodecDecoderConfig(_FromJson):
+class CodecDecoderConfig(FromJson):
     """Codes to waveform: quantizer, windowed transformer, ConvNeXt upsampling, snake decoder."""
 
     codebook_size: int
@@ -219,7 +179,7 @@ class SpeechTokenizerConfig:
                 "only 'qwen3_tts_tokenizer_12hz' is supported."
             )
         scalars = {
-            name: _as_declared(raw[name], "int", name) for name in _TOKENIZER_SCALARS if raw.get(name) is not None
+            name: as_declared(raw[name], "int", name) for name in _TOKENIZER_SCALARS if raw.get(name) is not None
         }
         return cls(
             encoder=CodecEncoderConfig.from_json(_with_head_dim(raw.get("encoder_config", {})), where="encoder_config"),
@@ -275,8 +235,8 @@ class ModelConfig:
         tokenizer_type = raw.get("tokenizer_type", "qwen3_tts_tokenizer_12hz")
         if tokenizer_type != "qwen3_tts_tokenizer_12hz":
             raise ConfigError(f"config.json: speech tokenizer {tokenizer_type!r} is not supported, only the 12 Hz one.")
-        talker_raw = _with_head_dim(_require_object(raw, "talker_config"))
-        predictor_raw = _with_head_dim(_require_object(talker_raw, "code_predictor_config"))
+        talker_raw = _with_head_dim(require_object(raw, "talker_config"))
+        predictor_raw = _with_head_dim(require_object(talker_raw, "code_predictor_config"))
         _refuse_unknown_positions(talker_raw, "talker_config")
         _refuse_unknown_positions(predictor_raw, "talker_config.code_predictor_config")
         talker = TalkerConfig.from_json(talker_raw, where="talker_config")
@@ -286,7 +246,9 @@ class ModelConfig:
                 f"config.json: the talker has {talker.num_code_groups} codebooks, "
                 f"the code predictor {predictor.num_code_groups}."
             )
-        ids = {name: _require_int(raw, name) for name in _TOKEN_IDS}
+        ids = {name: require_token_id(raw, name) for name in _TOKEN_IDS}
+        _require_ids_in_table(ids, talker.text_vocab_size, "text")
+        _require_ids_in_table(_codec_ids(talker), talker.vocab_size, "codec")
         return cls(
             talker=talker,
             code_predictor=predictor,
@@ -313,24 +275,22 @@ class ModelConfig:
 _TOKEN_IDS = ("tts_pad_token_id", "tts_bos_token_id", "tts_eos_token_id", "im_start_token_id", "im_end_token_id")
 
 
-def _require_object(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    if not isinstance(raw.get(name), Mapping):
-        raise ConfigError(f"config.json: {name} is missing.")
-    found: Mapping[str, Any] = raw[name]
-    return found
+def _codec_ids(talker: TalkerConfig) -> dict[str, int]:
+    own = {name: value for name, value in vars(talker).items() if name.startswith("codec_") and isinstance(value, int)}
+    return own | dict(talker.codec_language_id) | dict(talker.spk_id)
 
 
-def _require_int(raw: Mapping[str, Any], name: str) -> int:
-    if not _is_count(raw.get(name)):
-        raise ConfigError(f"config.json: {name} is missing or not a token id.")
-    return int(raw[name])
+def _require_ids_in_table(ids: Mapping[str, int], size: int, table: str) -> None:
+    for name, value in ids.items():
+        if not 0 <= value < size:
+            raise ConfigError(f"config.json: {name} is {value}, beyond the {size} rows of the {table} embedding.")
 
 
 def _with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Fill in the head size as width / heads where the file leaves it out, as the reference does."""
     if not isinstance(raw, Mapping) or raw.get("head_dim") is not None:
         return raw
-    if not all(_is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):
+    if not all(is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):
         return raw
     return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
 
@@ -342,7 +302,7 @@ def _refuse_unknown_positions(raw: Mapping[str, Any], where: str) -> None:
     three position rows they mix are equal.
     """
     scaling = raw.get("rope_scaling") or {}
-    _require_mapping(scaling, f"{where}.rope_scaling")
+    require_mapping(scaling, f"{where}.rope_scaling")
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in ("default", "mrope"):
         raise ConfigError(f"config.json: {where}.rope_scaling of type {kind!r} is not supported.")

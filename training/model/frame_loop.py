@@ -277,7 +277,7 @@ class FrameLoop:
     def _predict_residual(self) -> None:
         """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
 
-        Sums the embeddings of all codebooks on the way, as `Talker.embed_frames` would: the talker reads them next.
+        Sums the embeddings of all codebooks on the way, because the talker reads them next.
         """
         first_B = self._next_code_B
         self._codes_BQ[:, 0] = first_B

@@ -107,7 +107,7 @@ def _find_embedded() -> Path:
 
 
 def _list_choices() -> str:
-    names = ", ".join(model.name for model in KNOWN_MODELS)
+    names = " or ".join(model.name for model in KNOWN_MODELS if model.name.endswith("-Base"))
     return f"A model is {EMBEDDED_MODEL} (the embedded one), a checkpoint folder, or a hub name such as {names}."
 
 

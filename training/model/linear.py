@@ -24,7 +24,7 @@ RowLinear = Callable[[Tensor], Tensor]
 COMPUTE_DTYPE: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
-    # Int8 quantizes inside each linear layer; what flows between the layers stays exact.
+    # Int8 quantizes inside each linear layer; what flows between the layers is float32.
     "int8": torch.float32,
 }
 

@@ -39,12 +39,10 @@ class Prompt:
         rows: what is prefilled; the hidden state of its last row predicts the first frame.
         trailing_text_ids: text tokens still to come, one per generated frame, tts_eos last; empty when the
             whole text stands in `rows`.
-        num_reference_frames: frames of the reference at the end of `rows`, zero without in-context cloning.
     """
 
     rows: EmbeddingRows
     trailing_text_ids: tuple[int, ...] = ()
-    num_reference_frames: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +146,6 @@ def in_context_prompt(
     return Prompt(
         rows=concatenate([*_head_rows(config, head), *body]),
         trailing_text_ids=tuple(trailing),
-        num_reference_frames=num_frames,
     )
 
 

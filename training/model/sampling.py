@@ -49,15 +49,21 @@ class Sampling:
             _require(name, getattr(self, name), 1e-6, 1.0)
         for name in ("top_k", "residual_top_k"):
             _require(name, getattr(self, name), 0, 1_000_000)
+            if int(getattr(self, name)) != getattr(self, name):
+                raise PromptError(f"{name} is {getattr(self, name)}; choose a whole number.")
+            object.__setattr__(self, name, int(getattr(self, name)))
         _require("repetition_penalty", self.repetition_penalty, 0.1, 10.0)
 
     @classmethod
     def from_generation_config(cls, raw: Mapping[str, Any]) -> Sampling:
-        """Defaults of a checkpoint, from its parsed `generation_config.json`."""
-        own = {name: raw[name] for name in ("temperature", "top_k", "top_p", "repetition_penalty") if name in raw}
-        for name in ("temperature", "top_k", "top_p"):
-            if f"subtalker_{name}" in raw:
-                own[f"residual_{name}"] = raw[f"subtalker_{name}"]
+        """Defaults of a checkpoint, from its parsed `generation_config.json`; null is as good as absent.
+
+        Raises:
+            PromptError: a value is no number, or out of range.
+        """
+        names = {name: name for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
+        names |= {f"residual_{name}": f"subtalker_{name}" for name in ("temperature", "top_k", "top_p")}
+        own = {field: raw[name] for field, name in names.items() if raw.get(name) is not None}
         if raw.get("do_sample") is False:
             own["temperature"] = 0.0
         if raw.get("subtalker_dosample") is False:
@@ -71,7 +77,7 @@ class Sampling:
 
 def _require(name: str, value: float, lowest: float, highest: float) -> None:
     # Written so that NaN fails too.
-    if not lowest <= value <= highest:
+    if not isinstance(value, int | float) or not lowest <= value <= highest:
         raise PromptError(f"{name} is {value}; choose a value from {lowest} to {highest}.")
 
 

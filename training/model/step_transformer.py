@@ -26,9 +26,9 @@ class Window:
 
     Attributes:
         steps: steps per row.
-        slots: rows of the cache the batch axis maps to; None for all of them.
-        start: first position written, the same for all rows; None to write one step per row at `positions_B`.
-        positions_B: position per row, when `start` is None.
+        slots: rows of the cache the batch axis maps to, written from position 0 on; None for all of them.
+        start: first position written, the same for all rows.
+        positions_B: the position written per row, where that differs; then there is one step, and no `start`.
         span: cache positions that are looked at, 0..span-1.
         mask: boolean, broadcastable to (B, 1, T, span), true where a row may look; None for all of the span.
         causal: the call starts at position 0 and looks only at itself, each step at those before it.
@@ -36,7 +36,7 @@ class Window:
 
     steps: int
     span: int
-    start: int | None = None
+    start: int = 0
     positions_B: Tensor | None = None
     slots: slice | None = None
     mask: Tensor | None = None
@@ -123,10 +123,10 @@ class StepLayer:
         return F.scaled_dot_product_attention(q_BKGE, k_BKCE, v_BKCE, attn_mask=window.mask)
 
     def _write(self, kv_BKTE: Tensor, window: Window) -> None:
-        if window.positions_B is None:
-            assert window.start is not None
-            cache = self.cache if window.slots is None else self.cache[window.slots]
-            cache.narrow(2, window.start, kv_BKTE.shape[2]).copy_(kv_BKTE)
+        if window.slots is not None:
+            self.cache[window.slots, :, : window.steps] = kv_BKTE
+        elif window.positions_B is None:
+            self.cache.narrow(2, window.start, window.steps).copy_(kv_BKTE)
         elif self.cache.shape[0] == 1:
             self.cache.index_copy_(2, window.positions_B, kv_BKTE)
         else:
@@ -166,7 +166,7 @@ class StepTransformer:
     def prefill(self, x_TD: Tensor, slot: int) -> Tensor:
         """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps."""
         steps = x_TD.shape[0]
-        window = Window(steps=steps, span=steps, start=0, slots=slice(slot, slot + 1), causal=True)
+        window = Window(steps=steps, span=steps, slots=slice(slot, slot + 1), causal=True)
         return self._run(x_TD, (self.cos[:steps], self.sin[:steps]), window)
 
     def step(self, x_BD: Tensor, positions_B: Tensor, span: int) -> Tensor:

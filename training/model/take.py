@@ -16,9 +16,8 @@ from torch import Tensor
 from training.model.errors import PromptError
 from training.model.frame_loop import FinishReason, FrameLoop, FrameRequest
 from training.model.length import frame_cap
-from training.model.prompt import Prompt, PromptHead, in_context_prompt, x_vector_prompt
-from training.model.sampling import Sampling
 from training.model.speech_tokenizer.streaming import DecoderState
+from training.model.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel
 
 CHUNK_FRAMES = (1, 2, 4, 8, 12)
@@ -29,53 +28,6 @@ UNHEARD_CHUNK_FRAMES = (1, 16)
 
 REFERENCE_CHUNK_FRAMES = 64
 """Frames per call while the decoder is taken through a reference; bounds memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VoicePrompt:
-    """What makes a take sound like somebody.
-
-    Attributes:
-        speaker: speaker embedding (D,); None for a speaker the checkpoint knows by name, or for none.
-        reference_codes: codes (F, Q) of a recording to continue, for in-context cloning.
-        reference_text: what that recording says; both or neither.
-        speaker_name: a `custom_voice` checkpoint's speaker.
-    """
-
-    speaker: Tensor | None = None
-    reference_codes: Tensor | None = None
-    reference_text: str | None = None
-    speaker_name: str | None = None
-
-    @property
-    def is_in_context(self) -> bool:
-        """Whether takes continue a recording rather than follow an embedding alone."""
-        return self.reference_codes is not None and bool(self.reference_text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TakeRequest:
-    """What to say and how.
-
-    Attributes:
-        text: one sentence or a few; longer texts are split by the caller.
-        voice: who speaks.
-        language: `auto` or one of the checkpoint's languages.
-        seed: decides the take; None draws one, and allows a second try when the first runs away.
-        sampling: None for the checkpoint's own.
-        instruction: how to say it, for checkpoints that follow instructions.
-        streaming_text: run the text beside the frames instead of reading all of it first.
-        max_frames: cap on frames; None derives it from the text.
-    """
-
-    text: str
-    voice: VoicePrompt
-    language: str = "auto"
-    seed: int | None = None
-    sampling: Sampling | None = None
-    instruction: str = ""
-    streaming_text: bool = False
-    max_frames: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,31 +61,6 @@ class Take:
     def real_time_factor(self) -> float:
         """Wall time per second of audio; below 1 is faster than listening."""
         return self.wall_seconds / self.seconds if self.seconds else float("inf")
-
-
-def build_prompt(model: VoiceModel, request: TakeRequest) -> Prompt:
-    """Lay a request out for the talker. Raises PromptError when it cannot be."""
-    voice, tokenizer = request.voice, model.text_tokenizer
-    head = PromptHead(
-        role_ids=tokenizer.role_ids,
-        language=request.language,
-        speaker=voice.speaker_name,
-        has_speaker=voice.speaker is not None,
-        instruction_ids=tokenizer.encode_instruction(request.instruction),
-    )
-    text_ids = tokenizer.encode_text(request.text)
-    if voice.is_in_context:
-        assert voice.reference_codes is not None
-        assert voice.reference_text is not None
-        return in_context_prompt(
-            model.config,
-            head,
-            text_ids,
-            reference_text_ids=tokenizer.encode_text(voice.reference_text),
-            reference_codes_FQ=voice.reference_codes,
-            streaming_text=request.streaming_text,
-        )
-    return x_vector_prompt(model.config, head, text_ids, streaming_text=request.streaming_text)
 
 
 @dataclass
@@ -181,9 +108,8 @@ class Synthesizer:
         take = self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
         may_retry = request.seed is None and request.max_frames is None
         if take.finish_reason is FinishReason.LENGTH and may_retry:
-            second = self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
-            # A second runaway is no better than the first; its finish reason tells the caller.
-            return second if second.finish_reason is not FinishReason.CANCELLED else take
+            # Whatever comes of it: a second runaway is no better than the first, and says so in its finish reason.
+            return self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
         return take
 
     def stream(
@@ -213,7 +139,9 @@ class Synthesizer:
         model = self.model
         prompt = build_prompt(model, request)
         cap = request.max_frames or frame_cap(request.text, request.language, longest=model.longest_take_frames)
-        if self.loop.cache_length - len(prompt.rows) < cap:
+        room = self.loop.cache_length - len(prompt.rows)
+        # A cap of our own is three times the ordinary pace, so a third of it is what speech really needs.
+        if room < (cap if request.max_frames else cap // 3):
             raise PromptError(
                 f"The text and reference fill {len(prompt.rows)} of {self.loop.cache_length} steps and leave too "
                 "little room to speak. Use a shorter text or a shorter reference."
@@ -223,7 +151,7 @@ class Synthesizer:
             speaker=request.voice.speaker,
             sampling=request.sampling or model.default_sampling,
             seed=secrets.randbits(31) if request.seed is None else request.seed,
-            max_frames=cap,
+            max_frames=min(cap, room),
         )
 
     def _run(
@@ -234,10 +162,10 @@ class Synthesizer:
         cancelled: Callable[[], bool] | None,
         chunk_frames: Sequence[int],
     ) -> Generator[NDArray[np.float32]]:
-        self.loop.join(0, request)
         waiting: list[Tensor] = []
         num_chunks = 0
         try:
+            self.loop.join(0, request)
             decoder = self._decoder_state(voice)
             while result.finish_reason is None:
                 if cancelled is not None and cancelled():

@@ -52,11 +52,6 @@ class Talker(nn.Module):
         out: Tensor = self.text_projection(self.model.text_embedding(text_ids))
         return out
 
-    def embed_frames(self, codes: Tensor) -> Tensor:
-        """Sum of all Q code embeddings of each frame, (..., Q) to (..., D)."""
-        out: Tensor = self.model.codec_embedding(codes[..., 0]) + self.code_predictor.sum_residual(codes)
-        return out
-
     def embed_rows(self, rows: EmbeddingRows, speaker_BD: Tensor | None) -> Tensor:
         """Input embeddings of a laid-out sequence, for prompts and for training alike.
 

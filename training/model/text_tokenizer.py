@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import Qwen2Tokenizer
 
-from training.model.errors import CheckpointError
+from training.model.errors import CheckpointError, PromptError
 
 ROLE_TURN = "<|im_start|>assistant\n"
 TURN_END = "<|im_end|>\n"
@@ -40,7 +40,7 @@ class TextTokenizer:
             raise CheckpointError(f"{folder} has no text tokenizer: {', '.join(missing)} missing.")
         try:
             tokenizer = Qwen2Tokenizer.from_pretrained(str(folder), local_files_only=True)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # what the tokenizers library raises for bad files is no more than that
             raise CheckpointError(f"The text tokenizer in {folder} cannot be read: {error}") from error
         found = cls(tokenizer)
         if len(found.role_ids) != NUM_ROLE_TOKENS:
@@ -50,8 +50,20 @@ class TextTokenizer:
             )
         return found
 
+    def __len__(self) -> int:
+        """Size of the vocabulary, special tokens included."""
+        return len(self._tokenizer)
+
     def encode_text(self, text: str) -> list[int]:
-        """Ids of a text to be spoken or of a reference's transcript, without the turn around it."""
+        """Ids of a text to be spoken or of a reference's transcript, without the turn around it.
+
+        Raises:
+            PromptError: the text holds broken characters, as from a file or terminal that is not UTF-8.
+        """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise PromptError("The text holds broken characters. Save or type it as UTF-8.") from error
         ids: list[int] = self._tokenizer(text.strip(), add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return ids
 

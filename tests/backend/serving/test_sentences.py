@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.serving.sentences import split_sentences, split_text
+from backend.serving.sentences import LONGEST_PIECE, measure, split_sentences, split_text
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_sentences(text, sentences):
 def test_pieces_are_short_and_nothing_is_lost(text, longest):
     pieces = split_text(text, longest)
     assert "".join("".join(pieces).split()) == "".join(text.split())
-    assert all(piece == piece.strip() and 0 < len(piece) <= longest for piece in pieces)
+    assert all(piece == piece.strip() and 0 < measure(piece) <= longest for piece in pieces)
 
 
 @given(st.lists(st.sampled_from(["Yes.", "No, never.", "A sentence of some words."]), min_size=1, max_size=40))
@@ -44,3 +44,11 @@ def test_whole_sentences_stay_whole(sentences):
 def test_an_overlong_sentence_is_cut_at_its_clauses():
     text = "first part of it, second part of it, third part of it"
     assert split_text(text, 40) == ["first part of it, second part of it,", "third part of it"]
+
+
+def test_a_piece_of_any_script_takes_about_as_long_to_say():
+    chinese = "今天天气很好，我们去公园散步吧。" * 40
+    pieces = split_text(chinese)
+    assert "".join(pieces) == chinese
+    # At four to five characters a second.
+    assert max(map(len, pieces)) <= LONGEST_PIECE // 3

@@ -10,7 +10,8 @@ from backend.errors import PromptError
 from backend.serving.speech import LONGEST_TEXT, speak
 from tests.golden import GOLDEN_CHECKPOINT
 from training.model.frame_loop import FinishReason
-from training.model.take import Synthesizer, TakeRequest, VoicePrompt
+from training.model.take import Synthesizer
+from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 

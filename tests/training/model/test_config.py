@@ -39,6 +39,7 @@ def test_published_speech_tokenizer_is_built_tensor_for_tensor():
     with torch.device("meta"):
         tokenizer = SpeechTokenizer(SpeechTokenizerConfig.from_json(contract["config"]))
     assert {name: list(tensor.shape) for name, tensor in tokenizer.state_dict().items()} == contract["tensors"]
+    assert sum(parameter.numel() for parameter in tokenizer.parameters()) == contract["parameters"]
 
 
 def golden_config() -> dict[str, Any]:
@@ -67,6 +68,10 @@ def test_fields_of_other_programs_survive():
         (lambda raw: raw["talker_config"].update(codec_language_id="english"), "codec_language_id"),
         (lambda raw: raw["speaker_encoder_config"].update(enc_channels=[32, -1]), "enc_channels"),
         (lambda raw: raw.update(tts_pad_token_id=True), "tts_pad_token_id"),
+        (lambda raw: raw.update(tts_pad_token_id=10**6), "tts_pad_token_id"),
+        (lambda raw: raw["talker_config"].update(codec_eos_token_id=5000), "codec_eos_token_id"),
+        (lambda raw: raw["talker_config"]["codec_language_id"].update(english=5000), "english"),
+        (lambda raw: raw["talker_config"].update(hidden_act="nope"), "nope"),
         (lambda raw: raw["talker_config"].update(num_key_value_heads=3), "heads"),
         (lambda raw: raw["talker_config"]["code_predictor_config"].update(num_code_groups=8), "codebooks"),
         (lambda raw: raw.update(tts_bos_token_id=None), "tts_bos_token_id"),

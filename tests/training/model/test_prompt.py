@@ -69,7 +69,6 @@ def test_in_context_layout(config, head):
     text, codec = channels(prompt)
     assert text[-12:] == [*REFERENCE_TEXT, *TEXT, config.tts_eos_token_id, *[config.tts_pad_token_id] * 6]
     assert codec[-6:] == [config.talker.codec_bos_id, *"FFFFF"]
-    assert prompt.num_reference_frames == 5
     assert torch.equal(prompt.rows.with_first_codebook()[-5:], codes)
 
 

@@ -8,7 +8,8 @@ import torch
 
 from training.model.errors import ModelError, PromptError
 from training.model.frame_loop import FinishReason
-from training.model.take import Synthesizer, TakeRequest, VoicePrompt, build_prompt
+from training.model.take import Synthesizer
+from training.model.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel, choose_device, choose_precision
 
 NUM_FRAMES = 14
@@ -73,6 +74,26 @@ def test_cancelling_stops_before_the_next_frame(synthesizer, request_of):
     stream = synthesizer.stream(request_of, cancelled=lambda: len(stream.codes) >= 4)
     list(stream)
     assert (stream.finish_reason, len(stream.codes)) == (FinishReason.CANCELLED, 4)
+
+
+def test_a_take_that_fails_leaves_the_model_usable(synthesizer, request_of, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(synthesizer.loop._main, "prefill", fail)
+        with pytest.raises(RuntimeError, match="memory"):
+            synthesizer.speak(request_of)
+    assert len(synthesizer.speak(request_of).codes) > 0
+
+
+def test_a_long_reference_leaves_less_room_not_none(golden_model, request_of, in_context):
+    short_of_room = Synthesizer(golden_model, cache_length=100, consume=False)
+    request = replace(request_of, voice=in_context, max_frames=None, text="Hello there, you.")
+    take = short_of_room.speak(request)
+    assert len(take.codes) < 100
+    with pytest.raises(PromptError, match="shorter"):
+        short_of_room.speak(replace(request, text="Hello there, you. " * 5))
 
 
 def runaway(request):
