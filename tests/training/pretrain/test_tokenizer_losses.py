@@ -1,0 +1,96 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training.pretrain.tiny_corpus import tone
+from training.pretrain.content_target import ContentTarget
+from training.pretrain.spectral_loss import SpectralLoss
+
+SAMPLE_RATE_HZ = 16_000
+NUM_SAMPLES = 5120
+
+
+@pytest.fixture(scope="module")
+def spectral_loss() -> SpectralLoss:
+    return SpectralLoss(SAMPLE_RATE_HZ)
+
+
+@pytest.fixture(scope="module")
+def content_target() -> ContentTarget:
+    return ContentTarget(SAMPLE_RATE_HZ)
+
+
+def sound(*numbers: int) -> torch.Tensor:
+    return torch.stack([torch.from_numpy(tone(number)[:NUM_SAMPLES] / 32768).float() for number in numbers])
+
+
+def noise(seed: int = 0) -> torch.Tensor:
+    return torch.randn(1, NUM_SAMPLES, generator=torch.Generator().manual_seed(seed))
+
+
+def test_a_sound_is_no_distance_from_itself(spectral_loss: SpectralLoss):
+    assert spectral_loss(sound(1, 2), sound(1, 2)) == 0
+
+
+@given(quiet_db=st.floats(-40, -20), louder_db=st.floats(6, 20))
+def test_more_noise_is_further_away(quiet_db: float, louder_db: float):
+    spectral_loss = SpectralLoss(SAMPLE_RATE_HZ)
+    quiet, loud = (10 ** (db / 20) * noise() for db in (quiet_db, quiet_db + louder_db))
+    assert 0 < spectral_loss(sound(1) + quiet, sound(1)) < spectral_loss(sound(1) + loud, sound(1))
+
+
+def test_another_pitch_is_further_away_than_another_phase(spectral_loss: SpectralLoss):
+    """A moved start changes every sample but hardly the sound."""
+    moved = sound(1).roll(20, dims=1)
+    assert spectral_loss(moved, sound(1)) < 0.25 * spectral_loss(sound(2), sound(1))
+
+
+def test_what_nobody_hears_does_not_count(spectral_loss: SpectralLoss):
+    silence = torch.zeros(1, NUM_SAMPLES)
+    assert spectral_loss(1e-4 * noise(), 1e-4 * noise(1)) < 0.05 * spectral_loss(1e-2 * noise(), silence)
+
+
+def test_gradients_are_finite_in_digital_silence(spectral_loss: SpectralLoss):
+    silence = torch.zeros(2, NUM_SAMPLES, requires_grad=True)
+    spectral_loss(silence, sound(1, 2)).backward()
+    assert silence.grad is not None
+    assert silence.grad.isfinite().all()
+    assert spectral_loss(silence, torch.zeros(2, NUM_SAMPLES)).isfinite()
+
+
+def test_the_gradient_leads_to_the_target(spectral_loss: SpectralLoss):
+    decoded = sound(1) + 0.05 * noise()
+    decoded.requires_grad_()
+    before = spectral_loss(decoded, sound(1))
+    (gradient,) = torch.autograd.grad(before, decoded)
+    after = spectral_loss(decoded.detach() - 1e-3 * gradient / gradient.norm(), sound(1))
+    assert after < before
+
+
+@given(gain_db=st.floats(-6, 6))
+def test_content_does_not_depend_on_loudness(gain_db: float):
+    content_target = ContentTarget(SAMPLE_RATE_HZ)
+    # Bands at the floor cannot get quieter, and a tone alone leaves most of them there.
+    sounding = sound(1) + 0.1 * noise()
+    louder = content_target(sounding * 10 ** (gain_db / 20))
+    torch.testing.assert_close(louder, content_target(sounding), atol=2e-3, rtol=0)
+
+
+def test_content_does_not_depend_on_an_even_colouring(content_target: ContentTarget):
+    """A channel, or a voice's average timbre, is a filter that stays; the crop's own changes are what is left."""
+    swelling = torch.linspace(0.1, 1, NUM_SAMPLES) * noise()
+    coloured = torch.nn.functional.conv1d(swelling.unsqueeze(1), torch.tensor([[[0.3, 1.0, 0.3]]]), padding=1)[:, 0]
+    plain, filtered = content_target(swelling), content_target(coloured)
+    assert (filtered - plain).abs().mean() < 0.1 * plain.abs().mean()
+
+
+def test_content_has_a_value_for_every_band_and_ten_milliseconds_of_each_frame(content_target: ContentTarget):
+    target = content_target(sound(1, 2, 3))
+    assert target.shape == (3, 24 * 8, NUM_SAMPLES // 1280)
+    frames = target.unflatten(1, (24, 8)).transpose(2, 3).flatten(2)
+    torch.testing.assert_close(frames.mean(dim=-1), torch.zeros(3, 24), atol=1e-5, rtol=0)
+
+
+def test_silence_has_content_zero(content_target: ContentTarget):
+    assert content_target(torch.zeros(1, NUM_SAMPLES)).abs().max() < 1e-4

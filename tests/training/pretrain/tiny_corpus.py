@@ -1,0 +1,40 @@
+"""A corpus of tones in the corpus stage's own format, made without any speech engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.pretrain import corpus
+from training.pretrain.corpus import Entry
+from training.pretrain.engines import SAMPLE_RATE_HZ
+
+
+def tone(number: int) -> NDArray[np.int16]:
+    """A chord of three harmonics that swells and falls, half a second to a second long; its pitch is its number's."""
+    num_samples = SAMPLE_RATE_HZ // 2 + 997 * (number % 8)
+    seconds = np.arange(num_samples) / SAMPLE_RATE_HZ
+    chord = sum(np.sin(2 * np.pi * 110 * (1 + number % 5) * harmonic * seconds) / harmonic for harmonic in (1, 2, 3))
+    return np.asarray(6000 * np.sin(np.pi * seconds / seconds[-1]) * chord, dtype=np.int16)
+
+
+def write_part(folder: Path, num_utterances: int) -> None:
+    """One finished shard of tones."""
+    folder.mkdir(parents=True)
+    sounds = [tone(number) for number in range(num_utterances)]
+    starts = np.cumsum([0, *map(len, sounds)])
+    corpus.shard_audio(folder, 0).write_bytes(b"".join(sound.astype("<i2").tobytes() for sound in sounds))
+    entries = [
+        Entry(index=number, start=int(starts[number]), num_samples=len(sound), speaker="tone", text="hum")
+        for number, sound in enumerate(sounds)
+    ]
+    corpus.shard_index(folder, 0).write_text("".join(entry.to_line() for entry in entries))
+
+
+def write_corpus(folder: Path) -> Path:
+    """All parts of a tiny corpus."""
+    for part in corpus.PARTS:
+        write_part(folder / part, 16 if part == corpus.TRAIN else 2)
+    return folder

@@ -1,0 +1,97 @@
+"""An opponent that learns to tell decoded speech from recorded speech, for machines with a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_FFT_SIZES = (2048, 1024, 512)
+_SLOPE = 0.2
+# Kernels over (bins, frames), growing in reach over time as in EnCodec (Défossez et al. 2022).
+_DILATIONS = (1, 2, 4)
+
+
+class Verdict(NamedTuple):
+    """One opponent's opinion of a batch, and what it saw on the way."""
+
+    score: Tensor
+    features: list[Tensor]
+
+
+class SpectrogramOpponent(nn.Module):
+    """Judges patches of one complex spectrogram."""
+
+    def __init__(self, fft_size: int, width: int) -> None:
+        super().__init__()
+        self.fft_size = fft_size
+        self.register_buffer("window", torch.hann_window(fft_size), persistent=False)
+        layers = [_convolution(2, width, kernel=(9, 3))]
+        layers += [_convolution(width, width, kernel=(9, 3), dilation=d, stride=2) for d in _DILATIONS]
+        layers += [_convolution(width, width, kernel=(3, 3))]
+        self.layers = nn.ModuleList(layers)
+        self.score = _convolution(width, 1, kernel=(3, 3))
+
+    def forward(self, waveform: Tensor) -> Verdict:
+        """Judge waveforms (rows, samples)."""
+        hop = self.fft_size // 4
+        spectrum = torch.stft(
+            waveform, self.fft_size, hop, window=self.get_buffer("window"), normalized=True, return_complex=True
+        )
+        hidden = torch.view_as_real(spectrum).permute(0, 3, 1, 2)
+        features = []
+        for layer in self.layers:
+            hidden = functional.leaky_relu(layer(hidden), _SLOPE)
+            features.append(hidden)
+        return Verdict(self.score(hidden), features)
+
+
+class Adversary(nn.Module):
+    """Opponents at several resolutions."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.opponents = nn.ModuleList(SpectrogramOpponent(size, width) for size in _FFT_SIZES)
+
+    def forward(self, waveform: Tensor) -> list[Verdict]:
+        """Every opponent's verdict of waveforms (rows, samples)."""
+        return [opponent(waveform) for opponent in self.opponents]
+
+
+def opponent_loss(decoded: Sequence[Verdict], recorded: Sequence[Verdict]) -> Tensor:
+    """Hinge loss of the opponents: recorded above 1, decoded below -1."""
+    losses = [
+        functional.relu(1 - real.score).mean() + functional.relu(1 + fake.score).mean()
+        for fake, real in zip(decoded, recorded, strict=True)
+    ]
+    return torch.stack(losses).mean()
+
+
+def deception_loss(decoded: Sequence[Verdict]) -> Tensor:
+    """What the decoder wants: to be taken for recorded."""
+    return torch.stack([-fake.score.mean() for fake in decoded]).mean()
+
+
+def feature_loss(decoded: Sequence[Verdict], recorded: Sequence[Verdict]) -> Tensor:
+    """How differently the opponents see both, relative to the size of what they see (Kumar et al. 2019)."""
+    distances = [
+        functional.l1_loss(fake_feature, real_feature.detach()) / real_feature.detach().abs().mean().clamp(min=1e-4)
+        for fake, real in zip(decoded, recorded, strict=True)
+        for fake_feature, real_feature in zip(fake.features, real.features, strict=True)
+    ]
+    return torch.stack(distances).mean()
+
+
+def _convolution(
+    in_channels: int, out_channels: int, *, kernel: tuple[int, int], dilation: int = 1, stride: int = 1
+) -> nn.Module:
+    """A weight-normed convolution over (bins, frames) that strides over bins and dilates over frames."""
+    padding = (kernel[0] // 2, dilation * (kernel[1] // 2))
+    convolution = nn.Conv2d(
+        in_channels, out_channels, kernel, stride=(stride, 1), dilation=(1, dilation), padding=padding
+    )
+    normed: nn.Module = nn.utils.parametrizations.weight_norm(convolution)
+    return normed

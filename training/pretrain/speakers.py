@@ -1,0 +1,118 @@
+"""The people of the corpus: a few engine voices, each made into many by four numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+FLITE, ESPEAK = "flite", "espeak-ng"
+HELD_OUT_VOICE = "rms"
+"""flite's voice that no training utterance uses: the unseen speaker."""
+
+# Ranges beyond which the result stops sounding like a person.
+F0_RANGE = (0.75, 1.45)
+FORMANT_RANGE = (0.84, 1.20)
+RATE_RANGE = (0.88, 1.15)
+
+# Voice -> how many speakers are made of it. kal16 is a diphone voice, less natural, but all its own.
+_FLITE_VOICES = {"slt": 225, "awb": 225, "kal16": 120}
+# Standard deviation of f0 in Hz, from monotonous to lively; kal16 loses its pitch marks above 20.
+_F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
+# Robotic, hence only one speaker in twenty.
+_ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
+_NUM_ESPEAK = 30
+_NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speaker:
+    """One person: an engine's voice, and how it differs from what the engine says by default."""
+
+    name: str
+    engine: str
+    voice: str
+    f0: float = 1.0
+    """Pitch relative to the voice's own."""
+    formants: float = 1.0
+    """Formant frequencies relative to the voice's own: above 1 a shorter vocal tract."""
+    rate: float = 1.0
+    """Speaking rate relative to the voice's own."""
+    f0_spread_hz: float | None = None
+    """Standard deviation of f0 asked of flite; None leaves the voice's own."""
+
+
+@cache
+def training_speakers() -> tuple[Speaker, ...]:
+    """The speakers of the training part, the unmodified engine voices first."""
+    plain = [Speaker(name=voice, engine=FLITE, voice=voice) for voice in _FLITE_VOICES]
+    varied = [
+        _varied(f"{voice}-{number:03d}", voice, number)
+        for voice, num_speakers in _FLITE_VOICES.items()
+        for number in range(1, num_speakers)
+    ]
+    return (*plain, *varied, *(_espeak(number) for number in range(_NUM_ESPEAK)))
+
+
+@cache
+def unseen_parameter_speakers() -> tuple[Speaker, ...]:
+    """Speakers of the training voices whose numbers no training speaker has."""
+    return tuple(
+        _varied(f"{voice}-unseen-{number}", voice, _FLITE_VOICES[voice] + 37 * (number + 1))
+        for voice, num_speakers in _NUM_UNSEEN_PER_VOICE.items()
+        for number in range(num_speakers)
+    )
+
+
+@cache
+def unseen_voice() -> Speaker:
+    """The held-out voice as the engine speaks it; flite cannot change its pitch."""
+    return Speaker(name=HELD_OUT_VOICE, engine=FLITE, voice=HELD_OUT_VOICE)
+
+
+@cache
+def by_name() -> Mapping[str, Speaker]:
+    """Every speaker there is."""
+    everyone = (*training_speakers(), *unseen_parameter_speakers(), unseen_voice())
+    return MappingProxyType({speaker.name: speaker for speaker in everyone})
+
+
+def _varied(name: str, voice: str, number: int) -> Speaker:
+    low_hz, high_hz = _F0_SPREAD_HZ[voice]
+    return Speaker(
+        name=name,
+        engine=FLITE,
+        voice=voice,
+        f0=_between(F0_RANGE, number, base=2),
+        formants=_between(FORMANT_RANGE, number, base=3),
+        rate=_between(RATE_RANGE, number, base=5),
+        f0_spread_hz=round(low_hz + (high_hz - low_hz) * _halton(number, base=7), 1),
+    )
+
+
+def _espeak(number: int) -> Speaker:
+    return Speaker(
+        name=f"espeak-{number:03d}",
+        engine=ESPEAK,
+        voice=_ESPEAK_VOICES[number % len(_ESPEAK_VOICES)],
+        f0=_between(F0_RANGE, number + 1, base=2),
+        formants=_between(FORMANT_RANGE, number + 1, base=3),
+        rate=_between(RATE_RANGE, number + 1, base=5),
+    )
+
+
+def _between(limits: tuple[float, float], number: int, *, base: int) -> float:
+    """Evenly over the logarithm of the range, so that halving is as likely as doubling."""
+    low, high = limits
+    return round(float(low * (high / low) ** _halton(number, base=base)), 4)
+
+
+def _halton(number: int, *, base: int) -> float:
+    """A low-discrepancy sequence: any run of numbers covers (0, 1) evenly, without drawing at random."""
+    value, weight = 0.0, 1.0
+    while number:
+        number, digit = divmod(number, base)
+        weight /= base
+        value += digit * weight
+    return value

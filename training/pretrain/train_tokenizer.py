@@ -1,0 +1,123 @@
+"""`python -m training.pretrain tokenizer`: train the speech tokenizer on a corpus, or go on where that stopped."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from training.pretrain.errors import PretrainError
+from training.pretrain.loss_curve import write_loss_curve
+from training.pretrain.tokenizer_evaluation import describe, evaluate, held_out_speech
+from training.pretrain.tokenizer_export import export_tokenizer, share_codebooks
+from training.pretrain.tokenizer_job import TokenizerJob
+from training.pretrain.tokenizer_network import TokenizerNetwork
+from training.pretrain.tokenizer_training import TokenizerTraining
+from training.pretrain.training_log import read_log
+from training.pretrain.training_state import has_state, read_job, read_networks
+
+SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
+CURVE = "losses.svg"
+# What the end of the run is judged on.
+_NUM_EVALUATED = 50
+
+
+def main(arguments: list[str]) -> int:
+    """Train, continue or evaluate what the command line asks for; returns the exit status."""
+    options = _parse(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if options.evaluate:
+        _evaluate(options.corpus, options.out)
+        return 0
+    device = _choose_device(options.device)
+    job = TokenizerJob.of_length(options.steps, seed=options.seed, adversarial=options.adversarial)
+    if device.type == "cuda":
+        job = job.for_gpu()
+        # TensorFloat-32 suffices here. Autocast to bfloat16 does not pay: steps this small wait for launches.
+        torch.set_float32_matmul_precision("high")
+    return train(
+        job,
+        options.corpus,
+        options.out,
+        device=device,
+        compiled=options.compile,
+        save_every_seconds=60 * options.save_minutes,
+    )
+
+
+def train(
+    job: TokenizerJob, corpus: Path, out: Path, *, device: torch.device, compiled: bool, save_every_seconds: float
+) -> int:
+    """Train to the end, export and evaluate. A run told to stop (SIGTERM, Ctrl-C) saves its state first: status 3."""
+    stop = _StopRequest()
+    training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print)
+    with stop:
+        finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
+    if not finished:
+        _print(f"stopped after step {training.step}; the same command continues")
+        return 3
+    export_tokenizer(out / SPEECH_TOKENIZER_FOLDER, training.network.tokenizer)
+    write_loss_curve(out / CURVE, list(read_log(out)), title="Speech tokenizer")
+    _evaluate(corpus, out)
+    return 0
+
+
+class _StopRequest:
+    """Turns the first polite signal into a request that the loop can answer when its state is whole."""
+
+    def __init__(self) -> None:
+        self.was_asked = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.was_asked = True
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m training.pretrain tokenizer", description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="made by the stage before")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
+    parser.add_argument("--steps", type=int, default=TokenizerJob().num_steps)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--threads", type=int, help="of the processor (all of them)")
+    parser.add_argument("--adversarial", action="store_true", help="sharper sound for twice the work: use a GPU")
+    parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
+    parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
+    parser.add_argument("--evaluate", action="store_true", help="only measure what the run has reached")
+    return parser.parse_args(arguments)
+
+
+def _choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise PretrainError("This PyTorch finds no CUDA device. Use --device cpu.")
+    return torch.device(name)
+
+
+def _evaluate(corpus: Path, out: Path) -> None:
+    if not has_state(out):
+        raise PretrainError(f"{out} holds no run to evaluate.")
+    job = TokenizerJob.model_validate(read_job(out))
+    network = TokenizerNetwork(job)
+    step = read_networks(out, job, {"network": network})
+    share_codebooks(network.tokenizer)
+    evaluation = evaluate(network.tokenizer, held_out_speech(corpus, _NUM_EVALUATED))
+    _print(f"after step {step}, {describe(evaluation, job.size.codebook_size)}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

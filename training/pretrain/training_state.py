@@ -1,0 +1,116 @@
+"""Where a training run stands, kept so that a killed run goes on as if it had never stopped.
+
+    run/state/job.json           the recipe; a run is only continued with the same one
+    run/state/model.safetensors  weights and buffers
+    run/state/optimizer.pt       the optimizers' state dicts; ours alone, read with weights_only
+
+Randomness needs no state here: every draw of a step is derived from the seed and the step's number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import BaseModel
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.optim import Optimizer
+
+from training.model.checkpoint.atomic_folder import create_folder
+from training.pretrain.errors import PretrainError
+
+_FOLDER = "state"
+_JOB, _MODEL, _OPTIMIZER = "job.json", "model.safetensors", "optimizer.pt"
+
+
+def save_state(
+    run: Path,
+    job: BaseModel,
+    step: int,
+    networks: Mapping[str, nn.Module],
+    optimizers: Mapping[str, Optimizer],
+    *,
+    corpus_size: int,
+) -> None:
+    """Replace the run's state in one step: a kill at any time leaves the old state or the new one.
+
+    `step` is how many steps are done, `corpus_size` how many utterances they were drawn from.
+    """
+    tensors = {
+        f"{name}.{key}": value.contiguous()
+        for name, network in networks.items()
+        for key, value in network.state_dict().items()
+    }
+    about = {"step": step, "corpus_size": corpus_size, "job": job.model_dump(mode="json")}
+    with create_folder(run / _FOLDER, replace=True) as new:
+        (new / _JOB).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        save_file(tensors, new / _MODEL)
+        torch.save({name: optimizer.state_dict() for name, optimizer in optimizers.items()}, new / _OPTIMIZER)
+
+
+def has_state(run: Path) -> bool:
+    """Whether there is a run to continue."""
+    return (run / _FOLDER / _JOB).is_file()
+
+
+def load_state(
+    run: Path,
+    job: BaseModel,
+    networks: Mapping[str, nn.Module],
+    optimizers: Mapping[str, Optimizer],
+) -> tuple[int, int]:
+    """Put networks and optimizers where the run stopped; returns how many steps are done, and the corpus size then.
+
+    Raises:
+        PretrainError: the run was started with another recipe, or its state is of another program version.
+    """
+    folder = run / _FOLDER
+    about = json.loads((folder / _JOB).read_text(encoding="utf-8"))
+    _refuse_other_job(run, about["job"], job.model_dump(mode="json"))
+    tensors = load_file(folder / _MODEL)
+    try:
+        for name, network in networks.items():
+            prefix = f"{name}."
+            own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            network.load_state_dict(own)
+    except RuntimeError as error:
+        raise PretrainError(f"{folder} is the state of another version of the network: {error}") from error
+    states = torch.load(folder / _OPTIMIZER, weights_only=True, map_location="cpu")
+    for name, optimizer in optimizers.items():
+        optimizer.load_state_dict(states[name])
+    return int(about["step"]), int(about["corpus_size"])
+
+
+def read_networks(run: Path, job: BaseModel, networks: Mapping[str, nn.Module]) -> int:
+    """Load the weights alone, to look at a run; returns how many steps are done."""
+    step, _ = load_state(run, job, networks, {})
+    return step
+
+
+def read_job(run: Path) -> dict[str, object]:
+    """The recipe of the run in this folder, as it was saved."""
+    about = json.loads((run / _FOLDER / _JOB).read_text(encoding="utf-8"))
+    job: dict[str, object] = about["job"]
+    return job
+
+
+def step_random(seed: int, step: int) -> torch.Generator:
+    """The source of a step's random numbers, on the CPU and hence the same whatever the device."""
+    state = np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+def _refuse_other_job(run: Path, saved: Mapping[str, object], asked: Mapping[str, object]) -> None:
+    changed = [
+        f"{name} {saved.get(name)!r} instead of {asked.get(name)!r}"
+        for name in sorted({*saved, *asked})
+        if saved.get(name) != asked.get(name)
+    ]
+    if changed:
+        raise PretrainError(
+            f"{run} holds a run with another recipe ({'; '.join(changed)}). Choose another folder, or delete it."
+        )
