@@ -132,8 +132,12 @@ def _in_tier(tier: str) -> Callable[[pytest.Item], bool]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Decide about the network before the first fixture of the test, of whatever scope, is made."""
+    """Decide about network and threads before the first fixture of the test, of whatever scope, is made."""
     item.config.stash[GUARD].blocking = not any(_in_tier(tier)(item) for tier in TIERS_WITH_THEIR_OWN_NETWORK)
+    # Where a conftest below has imported torch before OMP_NUM_THREADS was set; here, so that fixtures of modules and
+    # of the session have it too.
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -180,5 +184,3 @@ def _seeded() -> None:
         numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
-        # Where a conftest below has imported torch before OMP_NUM_THREADS was set.
-        torch.set_num_threads(1)
