@@ -1,0 +1,132 @@
+"""A dataset on disk, as whoever prepares it writes it and whoever trains on it reads it.
+
+NAME/dataset.json     what was made with which model, and which clip is the voice's reference
+NAME/rows.parquet     one row per accepted clip: text, codes, speaker embedding
+NAME/audio/ID.wav     the clips themselves, 24 kHz mono PCM16, named by the hash of their content
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
+from torch import Tensor
+
+from training.model.errors import EncoreError
+
+CARD_FILE, ROWS_FILE, AUDIO_FOLDER = "dataset.json", "rows.parquet", "audio"
+
+SCHEMA = pa.schema(
+    [
+        ("clip_id", pa.string()),
+        ("text", pa.string()),
+        ("language", pa.string()),
+        ("seconds", pa.float32()),
+        ("codes", pa.list_(pa.int16())),
+        ("speaker_embedding", pa.list_(pa.float32())),
+        ("held_out", pa.bool_()),
+    ]
+)
+
+
+class DatasetError(EncoreError):
+    """A dataset is missing, damaged, or was made for another model."""
+
+
+class DatasetCard(BaseModel):
+    """What a dataset says of itself; `dataset.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    language: str
+    """`auto`, or one of the model's languages."""
+    model: str
+    """Name of the model whose speech tokenizer and speaker encoder made the rows."""
+    tokenizer_fingerprint: str
+    """Of the codebooks; codes mean nothing to a model with others."""
+    num_codebooks: PositiveInt
+    reference_clip_id: str
+    """The clip that stands for the voice: its embedding speaks, its audio and text prompt in context."""
+    digest: str
+    """Hash over the rows: the same digest is the same training data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeRow:
+    """One clip, ready to train on.
+
+    Attributes:
+        clip_id: hash of its audio; names the WAV file.
+        text: what is said.
+        language: `auto` or a language of the model.
+        seconds: length of the audio.
+        codes: frame-major codes, frames * codebooks of them; see `codes_of`.
+        speaker_embedding: of this clip alone, as wide as the talker.
+        held_out: never trained on; judged with.
+    """
+
+    clip_id: str
+    text: str
+    language: str
+    seconds: float
+    codes: Sequence[int]
+    speaker_embedding: Sequence[float]
+    held_out: bool
+
+
+def codes_of(row: CodeRow, num_codebooks: int) -> Tensor:
+    """A row's codes, int64 (frames, codebooks).
+
+    Raises:
+        DatasetError: they do not fill whole frames.
+    """
+    if not row.codes or len(row.codes) % num_codebooks:
+        raise DatasetError(f"Clip {row.clip_id} has {len(row.codes)} codes, which is no whole number of frames.")
+    return torch.tensor(row.codes, dtype=torch.long).view(-1, num_codebooks)
+
+
+def write_code_rows(path: Path, rows: Iterable[CodeRow]) -> None:
+    """Write rows to a Parquet file; the caller moves it to its place."""
+    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema=SCHEMA), path)
+
+
+def read_code_rows(path: Path) -> list[CodeRow]:
+    """All rows of a Parquet file.
+
+    Raises:
+        DatasetError: it is missing, damaged, or has other columns.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{path} cannot be read: {error}. Build the dataset again.") from error
+    if missing := set(SCHEMA.names) - set(table.column_names):
+        raise DatasetError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
+    return [CodeRow(**row) for row in table.select(SCHEMA.names).cast(SCHEMA).to_pylist()]
+
+
+def write_card(folder: Path, card: DatasetCard) -> None:
+    """Write `dataset.json` into a dataset's folder; the caller moves the folder to its place."""
+    (folder / CARD_FILE).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def read_card(folder: Path) -> DatasetCard:
+    """What the dataset in `folder` says of itself.
+
+    Raises:
+        DatasetError: there is none, or it cannot be read.
+    """
+    path = folder / CARD_FILE
+    try:
+        return DatasetCard.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise DatasetError(f"{folder} holds no dataset. Build one with `app.py dataset build`.") from error
+    except (OSError, ValueError, ValidationError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}. Build the dataset again.") from error
