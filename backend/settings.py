@@ -14,6 +14,7 @@ from backend.errors import SettingsError
 from training.model.voice_model import PrecisionChoice
 
 PREFIX = "ENCORE_"
+DEFAULT_HOME = Path("~/.encore")
 
 
 class Settings(BaseModel):
@@ -49,6 +50,11 @@ class Settings(BaseModel):
             first = error.errors()[0]
             name = PREFIX + str(first["loc"][0]).upper()
             raise SettingsError(f"{name} is {first['input']!r}: {first['msg']}. Correct it or unset it.") from error
+
+    @property
+    def home_folder(self) -> Path:
+        """Where datasets, runs and voices live, so that they outlast the program: `home`, or `~/.encore`."""
+        return (self.home or DEFAULT_HOME).expanduser().absolute()
 
     @property
     def is_exposed(self) -> bool:

@@ -11,3 +11,7 @@ class StoreError(EncoreError):
 
 class StoreTooNew(StoreError):
     """The database was written by a later version of Encore."""
+
+
+class ArtifactError(StoreError):
+    """A stored file cannot be written or read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from backend.errors import SettingsError
@@ -45,3 +47,8 @@ def test_half_a_password_is_none_and_is_not_repeated(auth):
 
 def test_a_password_is_not_shown_with_the_settings():
     assert "secret" not in repr(Settings.from_environment({"ENCORE_AUTH": "ann:secret"}))
+
+
+def test_what_is_kept_lies_in_the_given_home_or_under_the_persons_own(tmp_path: Path) -> None:
+    assert Settings(home=tmp_path).home_folder == tmp_path
+    assert Settings().home_folder == Path.home() / ".encore"

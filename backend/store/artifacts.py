@@ -1,0 +1,86 @@
+"""Files that are named by what is in them: written once, never changed, shared by whoever needs the same bytes."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+from backend.store.errors import ArtifactError
+
+ARTIFACTS_FOLDER = "artifacts"
+
+
+class Artifacts:
+    """The folder `HOME/artifacts`; it may lie on storage that other machines share."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / ARTIFACTS_FOLDER
+
+    def put(self, content: bytes, suffix: str) -> str:
+        """Keep `content`, and tell the hash by which it is found again; the same bytes are stored once.
+
+        Raises:
+            ArtifactError: the disk is full or cannot be written.
+        """
+        digest = digest_of(content)
+        path = self.path(digest, suffix)
+        if not path.is_file():
+            write_whole(path, content)
+        return digest
+
+    def path(self, digest: str, suffix: str) -> Path:
+        """Where an artefact is, or would be."""
+        return self.folder / digest[:2] / f"{digest}{suffix}"
+
+    def read(self, digest: str, suffix: str) -> bytes:
+        """The bytes of an artefact.
+
+        Raises:
+            ArtifactError: it is gone, or cannot be read.
+        """
+        path = self.path(digest, suffix)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read: {error.strerror}. Build again what it belongs to.") from error
+
+
+def digest_of(content: bytes) -> str:
+    """Name of an artefact with this content: 128 bits are beyond chance, and fit in a file name."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is either complete, even after a power loss, or not there.
+
+    Raises:
+        ArtifactError: the disk is full or cannot be written.
+    """
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+            sync_folder(path.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        problem = "the disk is full; free some space" if is_full else f"{error.strerror}; set ENCORE_HOME elsewhere"
+        raise ArtifactError(f"{path.name} was not stored: {problem} and try again.") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a renaming in `folder` survive a power loss."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
