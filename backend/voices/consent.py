@@ -1,0 +1,110 @@
+"""Consent: who agreed to have a voice cloned, when, and in which words. No voice is made without it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from backend.voices.errors import ConsentMissing, ConsentRefused
+
+StatementKind = Literal["own-voice", "speaker-agreed", "synthetic"]
+
+STATEMENTS: dict[StatementKind, str] = {
+    "own-voice": "This is my own voice, and I agree that it is cloned.",
+    "speaker-agreed": "The person who speaks in this recording has agreed that their voice is cloned for this use.",
+    "synthetic": "The recording is synthetic speech: no person's voice is cloned.",
+}
+"""What a person who gives consent agrees to, in the words they are shown."""
+
+# Clocks of two machines differ; a consent of next week is a mistake.
+_CLOCK_TOLERANCE = timedelta(days=1)
+
+_Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class SpokenProof(BaseModel):
+    """What was heard when a random phrase was spoken as proof of consent; see `backend.voices.phrase`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    phrase: str = Field(min_length=1, max_length=500)
+    heard: str = Field(max_length=2000)
+    error_rate: float = Field(ge=0, allow_inf_nan=False)
+    """Word errors per word of the phrase."""
+    similarity: float = Field(ge=-1.001, le=1.001)
+    """Cosine between the speaker embeddings of phrase and reference."""
+
+
+class Consent(BaseModel):
+    """Stored and exported with the voice it allows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    who: _Line = Field(max_length=200)
+    """Whoever gives the consent; for `speaker-agreed` that is the one who asked the speaker."""
+    statement: StatementKind
+    wording: _Line = Field(max_length=2000)
+    given_at: datetime
+    spoken: SpokenProof | None = None
+
+    @field_validator("given_at")
+    @classmethod
+    def _in_utc(cls, moment: datetime) -> datetime:
+        if moment.tzinfo is None:
+            raise ValueError("a moment needs its time zone")
+        if moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
+            raise ValueError("it lies in the future")
+        return moment.astimezone(UTC)
+
+    @classmethod
+    def give(
+        cls,
+        who: str,
+        statement: StatementKind = "own-voice",
+        *,
+        wording: str | None = None,
+        spoken: SpokenProof | None = None,
+    ) -> Self:
+        """Record a consent given now.
+
+        Raises:
+            ConsentMissing: nobody is named, or no known statement is made.
+        """
+        try:
+            return cls(
+                who=who,
+                statement=statement,
+                wording=STATEMENTS.get(statement, "") if wording is None else wording,
+                given_at=datetime.now(UTC),
+                spoken=spoken,
+            )
+        except ValidationError as error:
+            raise ConsentMissing(_explain(error)) from error
+
+
+def require_consent(consent: Consent | None, spoken_phrase_needed: bool = False) -> Consent:
+    """Let a consent through every door that clones or trains; stop what comes without.
+
+    Raises:
+        ConsentMissing: there is none.
+        ConsentRefused: it has to be spoken and was not.
+    """
+    if consent is None:
+        raise ConsentMissing(
+            "A voice is cloned only with the consent of the person who speaks. "
+            f"Say who gives it, and one of: {', '.join(STATEMENTS)}."
+        )
+    if spoken_phrase_needed and consent.spoken is None:
+        raise ConsentRefused("This consent has to be spoken. Record the phrase that is shown, and try again.")
+    return consent
+
+
+def _explain(error: ValidationError) -> str:
+    field = str(error.errors()[0]["loc"][0])
+    if field == "statement":
+        return f"A consent is one of these statements: {', '.join(STATEMENTS)}. Choose the one that is true."
+    if field == "who":
+        return "A consent needs the name of the person who gives it (at most 200 characters). Fill it in."
+    return f"The consent's {field} is not usable: {error.errors()[0]['msg']}. Correct it."

@@ -1,0 +1,39 @@
+"""What a voice may be called."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from backend.voices.errors import VoiceNameRefused
+
+LONGEST_NAME = 64
+_JOINERS = frozenset(" -_.'\u2019&()")
+
+
+def clean_name(name: str) -> str:
+    """Bring a name into the form it is stored in: composed characters, single spaces.
+
+    Raises:
+        VoiceNameRefused: empty, too long, or with characters that are no letters, digits or joiners of words.
+    """
+    cleaned = " ".join(unicodedata.normalize("NFC", name).split())
+    if not cleaned:
+        raise VoiceNameRefused("A voice needs a name. Write one.")
+    if len(cleaned) > LONGEST_NAME:
+        raise VoiceNameRefused(
+            f"The name has {len(cleaned)} characters; {LONGEST_NAME} are the most. Choose a shorter one."
+        )
+    for character in cleaned:
+        # Letters, marks (accents, vowel signs of many scripts) and numbers of every script.
+        if unicodedata.category(character)[0] not in "LMN" and character not in _JOINERS:
+            raise VoiceNameRefused(
+                f"A voice's name cannot hold {character!r}. Use letters, digits, spaces and - _ . ' & ( )."
+            )
+    if unicodedata.category(cleaned[0])[0] not in "LN":
+        raise VoiceNameRefused(f"A voice's name begins with a letter or a digit, which {cleaned[0]!r} is not.")
+    return cleaned
+
+
+def name_key(name: str) -> str:
+    """What two names share when a listener would take them for the same."""
+    return unicodedata.normalize("NFKC", " ".join(name.split())).casefold()

@@ -1,0 +1,43 @@
+"""The reference recording of a voice in the one form that is kept: 24 kHz, mono, PCM16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from backend.audio.limits import REFERENCE_LIMITS
+from backend.audio.writing import write_wav
+from backend.errors import RecordingTooLong
+from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
+from backend.voices.errors import VoiceError
+
+PAUSE_SECONDS = 0.3
+"""Between two recordings of one reference: a breath between sentences."""
+
+
+def write_reference(destination: Path, recordings: Sequence[Path]) -> None:
+    """Decode recordings, check each, and write them as one WAV; what was handed in is not kept.
+
+    Raises:
+        RecordingError: one cannot be used, or all together are too long.
+        VoiceError: there is none.
+        AudioNotWritten: the disk is full or not writable.
+    """
+    if not recordings:
+        raise VoiceError("A voice needs a recording to be cloned from. Add one.")
+    pause = np.zeros(round(PAUSE_SECONDS * REFERENCE_SAMPLE_RATE), np.float32)
+    parts = []
+    num_samples = 0
+    for path in recordings:
+        recording = read_reference(path)
+        parts += [recording.samples, pause]
+        num_samples += len(recording.samples) + len(pause)
+        if num_samples > REFERENCE_LIMITS.maximum_seconds * REFERENCE_SAMPLE_RATE + len(pause):
+            raise RecordingTooLong(
+                path.name,
+                seconds=num_samples / REFERENCE_SAMPLE_RATE,
+                maximum_seconds=REFERENCE_LIMITS.maximum_seconds,
+            )
+    write_wav(destination, np.concatenate(parts[:-1]), REFERENCE_SAMPLE_RATE)

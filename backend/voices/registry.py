@@ -1,0 +1,234 @@
+"""The registry of voices: rows in the store, one folder of files each."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from backend.store.database import Database
+from backend.voices.consent import Consent, require_consent
+from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceUnknown
+from backend.voices.names import clean_name, name_key
+from backend.voices.reference import write_reference
+from backend.voices.rows import read_voice, write_voice_row
+from backend.voices.variants import copy_variants
+from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
+from training.model.checkpoint.atomic_folder import create_folder
+from training.model.sampling import Sampling
+
+VOICES_FOLDER = "voices"
+_logger = logging.getLogger(__name__)
+# A folder without a row is being filled, or was left by a process that died; filling takes minutes at most.
+_ABANDONED_AFTER_SECONDS = 24 * 3600
+
+
+class Voices:
+    """Makes, finds and removes voices; any number of threads and processes may hold one."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        self._database = database
+        self.folder = home / VOICES_FOLDER
+
+    def create_zero_shot(
+        self,
+        name: str,
+        recordings: Path | Sequence[Path],
+        *,
+        consent: Consent | None,
+        model: str,
+        transcript: str | None = None,
+        language: str = "auto",
+        sampling: Sampling | None = None,
+        provenance: Mapping[str, JsonValue] | None = None,
+    ) -> Voice:
+        """Make a voice of one or more recordings; with their transcript it is cloned in context.
+
+        Raises:
+            ConsentMissing: nobody agreed.
+            VoiceNameRefused, VoiceNameTaken: the name cannot be had.
+            RecordingError: no voice can be cloned from a recording.
+        """
+        paths = [recordings] if isinstance(recordings, Path) else list(recordings)
+        record = self._new_record(
+            name,
+            kind="zero-shot",
+            consent=consent,
+            model=model,
+            transcript=(transcript or "").strip() or None,
+            language=language,
+            sampling=sampling,
+            provenance={"recordings": [path.name[:200] for path in paths], **(provenance or {})},
+        )
+        return self.add(record, lambda folder: write_reference(folder / REFERENCE_FILE, paths))
+
+    def add_fine_tuned(
+        self,
+        name: str,
+        checkpoints: Mapping[Variant, Path],
+        *,
+        consent: Consent | None,
+        model: str,
+        run_id: str | None = None,
+        reference: Path | None = None,
+        transcript: str | None = None,
+        language: str = "auto",
+        sampling: Sampling | None = None,
+        provenance: Mapping[str, JsonValue] | None = None,
+    ) -> Voice:
+        """Make a voice of a fine-tune's exported checkpoints, which are linked or copied: the run may be deleted.
+
+        Args:
+            name: what it is called.
+            checkpoints: folders in the public format under `custom_voice`, `base`, or both.
+            consent: of the speaker it was trained on.
+            model: the base model it was trained from.
+            run_id: the fine-tune.
+            reference: a clip of the speaker; needed where only `base` is given.
+            transcript: what that clip says.
+            language: of the voice.
+            sampling: default of its takes.
+            provenance: digest of the dataset, scores, whatever tells where it comes from.
+
+        Raises:
+            ConsentMissing: nobody agreed.
+            VoiceNameRefused, VoiceNameTaken: the name cannot be had.
+            EncoreError: a checkpoint is missing or does not fit its kind, or the reference cannot be used.
+        """
+        if not checkpoints or ("custom_voice" not in checkpoints and reference is None):
+            raise VoiceError(
+                "A fine-tuned voice needs a custom_voice checkpoint, or a base checkpoint and a reference clip. "
+                "Export the run again."
+            )
+        record = self._new_record(
+            name,
+            kind="fine-tuned",
+            consent=consent,
+            model=model,
+            run_id=run_id,
+            transcript=(transcript or "").strip() or None if reference is not None else None,
+            language=language,
+            sampling=sampling,
+            provenance=dict(provenance or {}),
+        )
+
+        def fill(folder: Path) -> None:
+            copy_variants(checkpoints, folder)
+            if reference is not None:
+                write_reference(folder / REFERENCE_FILE, [reference])
+
+        return self.add(record, fill)
+
+    def get(self, name: str) -> Voice:
+        """Find a voice by its name, in any case, or its id. Raises VoiceUnknown."""
+        with self._database.reading() as connection:
+            voice = read_voice(connection, self.folder, name)
+        if voice is None:
+            raise VoiceUnknown(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
+        return voice
+
+    def list(self) -> tuple[Voice, ...]:
+        """All voices, the oldest first."""
+        with self._database.reading() as connection:
+            ids = [row["id"] for row in connection.execute("SELECT id FROM voices ORDER BY created_at, id")]
+            found = [read_voice(connection, self.folder, voice_id) for voice_id in ids]
+        return tuple(voice for voice in found if voice is not None)
+
+    def rename(self, name: str, new_name: str) -> Voice:
+        """Call a voice something else. Raises VoiceUnknown, VoiceNameRefused, VoiceNameTaken."""
+        return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
+
+    def set_sampling(self, name: str, sampling: Sampling | None) -> Voice:
+        """Set how its takes are drawn by default; None for the checkpoint's own. Raises VoiceUnknown."""
+        return self._change(name, lambda voice: voice.model_copy(update={"sampling": sampling}))
+
+    def delete(self, name: str) -> None:
+        """Remove a voice, its consent and its files. Raises VoiceUnknown."""
+        voice = self.get(name)
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM voices WHERE id = ?", (voice.id,))
+        shutil.rmtree(voice.folder, ignore_errors=True)
+
+    def add(self, record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
+        """Store a voice whose files `fill` writes into a folder; both are there afterwards, or neither is.
+
+        Raises:
+            VoiceNameTaken: since the record was made, another voice took the name.
+            VoiceError: the disk is full or not writable.
+        """
+        require_consent(record.consent)
+        self._sweep()
+        self._require_free(record.name)
+        folder = self.folder / record.id
+        try:
+            with create_folder(folder) as new:
+                fill(new)
+            with self._database.transaction() as connection:
+                write_voice_row(connection, record)
+        except OSError as error:
+            raise VoiceError(
+                f"The voice {record.name} cannot be stored: {error.strerror or error}. Free some space, or set "
+                "ENCORE_HOME to another folder."
+            ) from error
+        except sqlite3.IntegrityError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _name_taken(record.name) from error
+        return Voice(**dict(record), folder=folder)
+
+    def _new_record(self, name: str, *, consent: Consent | None, **fields: object) -> VoiceRecord:
+        """Check what can be checked before any file is read."""
+        agreed = require_consent(consent)
+        cleaned = clean_name(name)
+        self._require_free(cleaned)
+        try:
+            return VoiceRecord.model_validate(
+                {"id": uuid.uuid4().hex, "name": cleaned, "consent": agreed, "created_at": datetime.now(UTC), **fields}
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise VoiceError(
+                f"The voice's {first['loc'][0]} cannot be {str(first['input'])[:80]!r}: {first['msg']}. Correct it."
+            ) from error
+
+    def _change(self, name: str, change: Callable[[Voice], Voice]) -> Voice:
+        with self._database.transaction() as connection:
+            voice = read_voice(connection, self.folder, name)
+            if voice is None:
+                raise VoiceUnknown(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
+            changed = change(voice)
+            try:
+                write_voice_row(connection, changed.record)
+            except sqlite3.IntegrityError as error:
+                raise _name_taken(changed.name) from error
+        return changed
+
+    def _require_free(self, name: str) -> None:
+        with self._database.reading() as connection:
+            if connection.execute("SELECT 1 FROM voices WHERE name_key = ?", (name_key(name),)).fetchone():
+                raise _name_taken(name)
+
+    def _sweep(self) -> None:
+        """Remove folders that no row points to, once nobody can still be filling them."""
+        if not self.folder.is_dir():
+            return
+        with self._database.reading() as connection:
+            known = {row["id"] for row in connection.execute("SELECT id FROM voices")}
+        for folder in self.folder.iterdir():
+            try:
+                is_old = time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_SECONDS
+            except FileNotFoundError:
+                continue
+            if is_old and folder.name not in known:
+                _logger.warning("removing %s, which belongs to no voice", folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _name_taken(name: str) -> VoiceNameTaken:
+    return VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")

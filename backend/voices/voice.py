@@ -1,0 +1,73 @@
+"""A voice: something that can speak, with where it comes from and who agreed to it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+from backend.voices.consent import Consent
+from backend.voices.names import clean_name
+from training.model.sampling import Sampling
+
+VoiceKind = Literal["zero-shot", "fine-tuned"]
+Variant = Literal["custom_voice", "base"]
+
+REFERENCE_FILE = "reference.wav"
+PROMPTS_FOLDER = "prompts"
+VARIANT_FOLDERS: tuple[Variant, ...] = ("custom_voice", "base")
+
+Language = Annotated[str, StringConstraints(to_lower=True, pattern=r"^[A-Za-z_]{2,40}$")]
+"""`auto`, or a language as the checkpoints name it, such as `english`."""
+VoiceId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+
+
+class VoiceRecord(BaseModel):
+    """What is known about a voice wherever its files lie; what is stored and exported."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: VoiceId
+    name: Annotated[str, AfterValidator(clean_name)]
+    kind: VoiceKind
+    language: Language = "auto"
+    model: str = Field(min_length=1, max_length=500)
+    """The base model that speaks, or that the voice was trained from."""
+    transcript: str | None = Field(default=None, max_length=5000)
+    """What the reference says, word for word; with it the voice is cloned in context."""
+    consent: Consent
+    provenance: dict[str, JsonValue] = Field(default_factory=dict)
+    """Where it comes from: digest of the dataset, scores of the checkpoint, the file it was imported from."""
+    sampling: Sampling | None = None
+    """How its takes are drawn unless a request says otherwise; None for the checkpoint's own."""
+    run_id: str | None = Field(default=None, max_length=200)
+    created_at: datetime
+
+
+class Voice(VoiceRecord):
+    """A voice of this machine's registry, with the folder of its files."""
+
+    folder: Path
+
+    @property
+    def reference(self) -> Path | None:
+        """The reference recording, 24 kHz mono PCM16, made here; safe to serve. Fine-tuned voices may lack one."""
+        path = self.folder / REFERENCE_FILE
+        return path if path.is_file() else None
+
+    @property
+    def prompts_folder(self) -> Path:
+        """Where what models made of the reference is kept."""
+        return self.folder / PROMPTS_FOLDER
+
+    @property
+    def variants(self) -> dict[Variant, Path]:
+        """A fine-tuned voice's checkpoint folders; `custom_voice` speaks, `base` can be cloned from and trained on."""
+        return {name: self.folder / name for name in VARIANT_FOLDERS if (self.folder / name).is_dir()}
+
+    @property
+    def record(self) -> VoiceRecord:
+        """The same without its place."""
+        return VoiceRecord.model_validate(self.model_dump(exclude={"folder"}))
