@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from training.model.config import ModelConfig
-from training.model.cuda_graphs import GraphedCalls
+from training.model.cuda_graphs import SPAN_STEP, GraphedCalls
 from training.model.errors import PromptError
 from training.model.linear import COMPUTE_DTYPE, Precision, pack
 from training.model.prompt import Prompt
@@ -84,7 +84,12 @@ class _Take:
 
 
 class FrameLoop:
-    """Decodes up to `num_slots` takes at once; each take's codes are those it would have alone."""
+    """Decodes up to `num_slots` takes at once; each take's codes are those it would have alone.
+
+    To the last bit, in a loop of as many slots: every product is computed for all slots, taken or not, so that its
+    shape never changes; attention looks at a whole number of `SPAN_STEP` positions, beyond which further masked
+    ones change no sum; and draws are among a number of codes the take itself decides.
+    """
 
     def __init__(
         self,
@@ -120,7 +125,7 @@ class FrameLoop:
         )
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_slots,
-            cache_length=self.cache_length, consume=consume,
+            cache_length=self._padded(self.cache_length), consume=consume,
         )  # fmt: skip
         self._depth = StepTransformer(
             predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
@@ -130,6 +135,11 @@ class FrameLoop:
         self._graphs = GraphedCalls(self.device)
         self._takes: list[_Take | None] = [None] * num_slots
         self._codes_unread = False
+
+    def _padded(self, span: int) -> int:
+        """What a span is rounded up to: nothing for a take that has no company and no graphs."""
+        is_padded = self.num_slots > 1 or self.device.type == "cuda"
+        return -(-span // SPAN_STEP) * SPAN_STEP if is_padded else span
 
     def _allocate(self, num_codebooks: int, width: int) -> None:
         slots, device, vocabulary = self.num_slots, self.device, self.config.talker.vocab_size
@@ -256,8 +266,7 @@ class FrameLoop:
             self._uniform_BQ[slot] = torch.rand(self._uniform_BQ.shape[1], generator=take.generator)
             take.position += 1
             span = max(span, take.position)
-        if self._graphs.enabled:
-            span = self._graphs.padded_span(span, self.cache_length)
+        span = self._padded(span)
         self._graphs.run(("talker", span, self._draw_first.plan), lambda: self._talker_step(span))
 
     def _talker_step(self, span: int) -> None:

@@ -20,6 +20,9 @@ from training.model.errors import PromptError
 BELOW_ONE = 1 - 2**-22
 """Keeps uniform * total below total whatever rounding does, and so off the codes that were cut off behind it."""
 
+NARROW = 64
+"""Draws are made among this many codes, or among all of them; the usual top-k of 50 fits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
@@ -84,40 +87,50 @@ def _require(name: str, value: float, lowest: float, highest: float) -> None:
 class DrawSettings:
     """One codebook family's sampling of every slot, as tensors on the device.
 
-    The Python values beside them (`plan`) choose which operations run.
+    The Python values beside them (`plan`) choose which operations run. None of them changes what a slot draws:
+    each slot is drawn among a number of codes that its own settings decide, whatever the others ask for.
     """
 
     def __init__(self, num_slots: int, vocabulary: int, device: torch.device | str) -> None:
         self.vocabulary = vocabulary
+        self.narrow = min(NARROW, vocabulary)
         self.temperature_B = torch.ones(num_slots, device=device)
-        self.top_k_B = torch.full((num_slots,), vocabulary, dtype=torch.long, device=device)
-        self.top_p_B = torch.ones(num_slots, device=device)
+        self.top_p_B = torch.full((num_slots,), torch.inf, device=device)
         self.greedy_B = torch.ones(num_slots, dtype=torch.bool, device=device)
+        self.wide_B = torch.zeros(num_slots, dtype=torch.bool, device=device)
+        # True behind a slot's top-k, by rank.
+        self.cut_BV = torch.zeros(num_slots, vocabulary, dtype=torch.bool, device=device)
         self._slots: list[tuple[float, int, float] | None] = [None] * num_slots
-        self.widest, self.any_top_k, self.any_top_p, self.any_greedy, self.all_greedy = 1, False, False, True, True
+        self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy = False, False, False, True
 
     @property
-    def plan(self) -> tuple[int, bool, bool, bool, bool]:
+    def plan(self) -> tuple[bool, bool, bool, bool]:
         """Decides which operations a draw is made of, and so which captured graph holds it."""
-        return self.widest, self.any_top_k, self.any_top_p, self.any_greedy, self.all_greedy
+        return self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy
 
     def set_slot(self, slot: int, settings: tuple[float, int, float] | None) -> None:
         """Give a slot its (temperature, top_k, top_p); None when it falls empty."""
         self._slots[slot] = settings
         temperature, top_k, top_p = settings or (0.0, 0, 1.0)
-        width = min(top_k, self.vocabulary) if top_k > 0 else self.vocabulary
         self.temperature_B[slot] = temperature if temperature > 0 else 1.0
         self.greedy_B[slot] = temperature == 0
-        self.top_k_B[slot] = width
-        self.top_p_B[slot] = top_p
+        # Not 1: rounded sums may reach it before the last code.
+        self.top_p_B[slot] = top_p if top_p < 1 else torch.inf
+        self.wide_B[slot] = self._is_wide(top_k)
+        self.cut_BV[slot] = False
+        self.cut_BV[slot, self._width(top_k) :] = True
         # Greedy and empty slots take the likeliest code, whatever is cut off behind it.
         drawn = [entry for entry in self._slots if entry is not None and entry[0] > 0]
-        widths = [min(entry[1], self.vocabulary) if entry[1] > 0 else self.vocabulary for entry in drawn]
-        self.widest = max(widths, default=1)
-        self.any_top_k = min(widths, default=1) < self.widest
+        wide = [self._is_wide(entry[1]) for entry in drawn]
+        self.any_narrow, self.any_wide = not all(wide), any(wide)
         self.any_top_p = any(entry[2] < 1 for entry in drawn)
         self.any_greedy = len(drawn) < len(self._slots)
-        self.all_greedy = not drawn
+
+    def _width(self, top_k: int) -> int:
+        return min(top_k, self.vocabulary) if top_k > 0 else self.vocabulary
+
+    def _is_wide(self, top_k: int) -> bool:
+        return self._width(top_k) > self.narrow
 
 
 def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor:
@@ -131,23 +144,36 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor
     Returns:
         (B,) int64 codes.
     """
-    if settings.all_greedy:
+    if not (settings.any_narrow or settings.any_wide):
         return logits_BV.argmax(dim=-1)
-    values, codes = (logits_BV / settings.temperature_B.unsqueeze(1)).topk(settings.widest, dim=-1)
-    if settings.any_top_k:
-        rank = torch.arange(settings.widest, device=logits_BV.device)
-        values = values.masked_fill(rank >= settings.top_k_B.unsqueeze(1), -torch.inf)
-    probabilities = torch.softmax(values, dim=-1)
+    scaled_BV = logits_BV / settings.temperature_B.unsqueeze(1)
+    if not settings.any_wide:
+        drawn_B = _draw_among(scaled_BV, uniform_B, settings, settings.narrow)
+    else:
+        drawn_B = _draw_among(scaled_BV, uniform_B, settings, settings.vocabulary)
+        if settings.any_narrow:
+            narrow_B = _draw_among(scaled_BV, uniform_B, settings, settings.narrow)
+            drawn_B = torch.where(settings.wide_B, drawn_B, narrow_B)
+    return torch.where(settings.greedy_B, logits_BV.argmax(dim=-1), drawn_B) if settings.any_greedy else drawn_B
+
+
+def _draw_among(scaled_BV: Tensor, uniform_B: Tensor, settings: DrawSettings, width: int) -> Tensor:
+    """Draw every slot among its `width` likeliest codes, less those its own settings cut off.
+
+    Sums run from the likeliest code on, and what is cut off adds zeros behind them. Probabilities are never
+    normalised, because a softmax adds its terms in an order that depends on how many there are.
+    """
+    values_BW, codes_BW = scaled_BV.topk(width, dim=-1)
+    weights_BW = (values_BW - values_BW[:, :1]).exp_().masked_fill_(settings.cut_BV[:, :width], 0.0)
+    cumulative_BW = weights_BW.cumsum(dim=-1)
     if settings.any_top_p:
-        before = probabilities.cumsum(dim=-1) - probabilities
-        probabilities = probabilities * (before < settings.top_p_B.unsqueeze(1))
-    cumulative = probabilities.cumsum(dim=-1)
-    passed = (cumulative.narrow(-1, settings.widest - 1, 1) * uniform_B.unsqueeze(1)).mul_(BELOW_ONE)
-    chosen = torch.searchsorted(cumulative, passed, right=True)
-    if settings.any_greedy:
-        # Sorted by likelihood, so a greedy slot takes the first.
-        chosen = chosen.masked_fill(settings.greedy_B.unsqueeze(1), 0)
-    return codes.gather(1, chosen).squeeze(1)
+        most_B1 = cumulative_BW[:, -1:] * settings.top_p_B.unsqueeze(1)
+        weights_BW = weights_BW * (cumulative_BW - weights_BW < most_B1)
+        cumulative_BW = weights_BW.cumsum(dim=-1)
+    passed_B1 = (cumulative_BW[:, -1:] * uniform_B.unsqueeze(1)).mul_(BELOW_ONE)
+    # Clamped for logits that are no numbers: one broken take must not bring down the others.
+    chosen_B1 = torch.searchsorted(cumulative_BW, passed_B1, right=True).clamp_(max=width - 1)
+    return codes_BW.gather(1, chosen_B1).squeeze(1)
 
 
 def penalize_repetition(logits_BV: Tensor, used_BV: Tensor, penalty_B: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ def test_slots_draw_as_if_alone():
 def test_an_emptied_slot_asks_for_nothing():
     made = settings_for((0.9, 0, 0.5))
     made.set_slot(0, None)
-    assert (made.widest, made.any_top_p, made.all_greedy) == (1, False, True)
+    assert made.plan == DrawSettings(1, VOCABULARY, "cpu").plan
 
 
 def test_repetition_penalty_touches_used_codes_only():
