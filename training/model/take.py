@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.model.errors import PromptError
 from training.model.frame_loop import FinishReason, FrameLoop, FrameRequest
-from training.model.length import frame_cap
+from training.model.reference_decoder import ReferenceDecoders
 from training.model.speech_tokenizer.streaming import DecoderState
-from training.model.take_request import TakeRequest, VoicePrompt, build_prompt
+from training.model.take_layout import lay_out
+from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 CHUNK_FRAMES = (1, 2, 4, 8, 12)
@@ -25,9 +24,6 @@ CHUNK_FRAMES = (1, 2, 4, 8, 12)
 
 UNHEARD_CHUNK_FRAMES = (1, 16)
 """The same when nobody is listening yet: as few calls as memory allows after the first."""
-
-REFERENCE_CHUNK_FRAMES = 64
-"""Frames per call while the decoder is taken through a reference; bounds memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +89,7 @@ class Synthesizer:
         self.loop = FrameLoop(
             model.talker, model.config, precision=model.precision, cache_length=cache_length, consume=consume
         )
-        self._after_reference: tuple[Tensor, DecoderState] | None = None
+        self._references = ReferenceDecoders(model.speech_tokenizer)
 
     def speak(self, request: TakeRequest, cancelled: Callable[[], bool] | None = None) -> Take:
         """Speak a whole take.
@@ -136,23 +132,7 @@ class Synthesizer:
         self._frame_request(request)
 
     def _frame_request(self, request: TakeRequest) -> FrameRequest:
-        model = self.model
-        prompt = build_prompt(model, request)
-        cap = request.max_frames or frame_cap(request.text, request.language, longest=model.longest_take_frames)
-        room = self.loop.cache_length - len(prompt.rows)
-        # A cap of our own is three times the ordinary pace, so a third of it is what speech really needs.
-        if room < (cap if request.max_frames else cap // 3):
-            raise PromptError(
-                f"The text and reference fill {len(prompt.rows)} of {self.loop.cache_length} steps and leave too "
-                "little room to speak. Use a shorter text or a shorter reference."
-            )
-        return FrameRequest(
-            prompt=prompt,
-            speaker=request.voice.speaker,
-            sampling=request.sampling or model.default_sampling,
-            seed=secrets.randbits(31) if request.seed is None else request.seed,
-            max_frames=min(cap, room),
-        )
+        return lay_out(self.model, request, self.loop.cache_length)
 
     def _run(
         self,
@@ -166,7 +146,7 @@ class Synthesizer:
         num_chunks = 0
         try:
             self.loop.join(0, request)
-            decoder = self._decoder_state(voice)
+            decoder = self._references.state(voice)
             while result.finish_reason is None:
                 if cancelled is not None and cancelled():
                     result.finish_reason = FinishReason.CANCELLED
@@ -185,25 +165,6 @@ class Synthesizer:
             if 0 not in self.loop.free_slots:
                 self.loop.leave(0)
                 result.finish_reason = result.finish_reason or FinishReason.CANCELLED
-
-    @torch.inference_mode()
-    def _decoder_state(self, voice: VoicePrompt) -> DecoderState:
-        """A decoder that has just spoken the reference, so that the take continues it without a seam.
-
-        The reference's own audio is dropped frame for frame: nothing is cut by proportion. Kept for the next
-        take of the same voice.
-        """
-        codec = self.model.speech_tokenizer
-        if not voice.is_in_context:
-            return codec.start_stream(1)
-        assert voice.reference_codes is not None
-        if self._after_reference is None or self._after_reference[0] is not voice.reference_codes:
-            state = codec.start_stream(1)
-            codes_BFQ = voice.reference_codes.to(self.model.device).unsqueeze(0)
-            for part in codes_BFQ.split(REFERENCE_CHUNK_FRAMES, dim=1):
-                codec.decode_step(part, state)
-            self._after_reference = (voice.reference_codes, state)
-        return self._after_reference[1].clone()
 
     @torch.inference_mode()
     def _decode(self, frames: list[Tensor], state: DecoderState) -> NDArray[np.float32]:

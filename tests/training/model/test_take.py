@@ -109,7 +109,7 @@ def count_streams(synthesizer, monkeypatch):
 
 
 def test_a_runaway_is_tried_once_more_with_another_seed(synthesizer, request_of, monkeypatch):
-    monkeypatch.setattr("training.model.take.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
     seeds = count_streams(synthesizer, monkeypatch)
     take = synthesizer.speak(runaway(request_of))
     assert take.finish_reason is FinishReason.LENGTH
@@ -119,7 +119,7 @@ def test_a_runaway_is_tried_once_more_with_another_seed(synthesizer, request_of,
 
 @pytest.mark.parametrize("asked", [{"seed": 3}, {"max_frames": 3}])
 def test_what_was_asked_for_is_not_tried_again(synthesizer, request_of, monkeypatch, asked):
-    monkeypatch.setattr("training.model.take.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
     seeds = count_streams(synthesizer, monkeypatch)
     synthesizer.speak(replace(runaway(request_of), **asked))
     assert len(seeds) == 1

@@ -41,6 +41,18 @@ class StreamState:
         cloned._carries = {layer: carry.clone() for layer, carry in self._carries.items()}
         return cloned
 
+    def select(self, rows: Tensor) -> Self:
+        """A copy of some rows, in the order of `rows` (int64), as a state of its own."""
+        selected = copy.copy(self)
+        selected._carries = {layer: carry[rows] for layer, carry in self._carries.items()}
+        selected.batch_size = len(rows)
+        return selected
+
+    def put(self, rows: Tensor, state: Self) -> None:
+        """Overwrite some rows with those of another state of the same network, the inverse of `select`."""
+        for layer, carry in self._carries.items():
+            carry[rows] = state._carries[layer]
+
     def reset_row(self, row: int) -> None:
         """Make `row` a stream that has not started, leaving the other rows where they are.
 
@@ -66,6 +78,17 @@ class DecoderState(StreamState):
         cloned = super().clone()
         cloned.positions_B = self.positions_B.clone()
         return cloned
+
+    def select(self, rows: Tensor) -> Self:
+        """A copy of some rows, in the order of `rows` (int64), as a state of its own."""
+        selected = super().select(rows)
+        selected.positions_B = self.positions_B[rows]
+        return selected
+
+    def put(self, rows: Tensor, state: Self) -> None:
+        """Overwrite some rows with those of another state of the same network, the inverse of `select`."""
+        super().put(rows, state)
+        self.positions_B[rows] = state.positions_B
 
     def reset_row(self, row: int) -> None:
         """Make `row` a stream that has not started. Raises IndexError when there is no such row."""
