@@ -1,0 +1,98 @@
+"""Ray for a run: an existing cluster, or one on this machine for as long as the run lasts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from backend.runs.errors import ClusterError
+
+_REPOSITORY = Path(__file__).parents[2]
+NAMESPACE = "encore"
+
+
+class Machine(BaseModel):
+    """What there is to train on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    num_cpus: int
+    num_gpus: int
+    address: str | None = None
+    """Of an existing cluster; its size is known once it is joined."""
+
+    @classmethod
+    def here(cls, num_cpus: int | None = None) -> Machine:
+        """This machine, or the cluster that RAY_ADDRESS names.
+
+        Args:
+            num_cpus: how many workers may share this machine's processors; as many as it has when None.
+        """
+        # Takes seconds, and most callers only list and show.
+        import torch  # noqa: PLC0415 - see above
+
+        address = os.environ.get("RAY_ADDRESS") or None
+        return cls(
+            num_cpus=num_cpus or len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1,
+            num_gpus=torch.cuda.device_count(),
+            address=None if address == "local" else address,
+        )
+
+
+def connect(machine: Machine) -> None:
+    """Join the cluster, or start one here.
+
+    Raises:
+        ClusterError: in one sentence, why that cannot be.
+    """
+    import ray  # noqa: PLC0415 - takes a second, and only supervisors need it
+
+    options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": True}
+    if machine.address is None:
+        # The dashboard stays on: without it a killed trainer's placement group holds its processors for minutes.
+        options |= {"address": "local", "num_cpus": machine.num_cpus, "include_dashboard": True}
+    else:
+        modules = [str(_REPOSITORY / name) for name in ("training", "backend")]
+        options |= {"address": machine.address, "runtime_env": {"py_modules": modules}}
+    try:
+        ray.init(**options)
+    except Exception as error:
+        # Whatever it is, Ray's own report is in the log; a person needs the sentence.
+        raise ClusterError(explain_no_ray(machine.address, error)) from error
+
+
+def check_size(needed_cpus: int, needed_gpus: int) -> None:
+    """Refuse a run that the joined cluster could never place.
+
+    Raises:
+        ClusterError: it has fewer processors or GPUs in all, busy or not.
+    """
+    import ray  # noqa: PLC0415 - see `connect`
+
+    there = ray.cluster_resources()
+    for kind, needed in (("CPU", needed_cpus), ("GPU", needed_gpus)):
+        if needed > there.get(kind, 0):
+            raise ClusterError(
+                f"The run needs {needed} {kind}s and the cluster has {there.get(kind, 0):g}. Use fewer workers."
+            )
+
+
+def explain_no_ray(address: str | None, error: BaseException) -> str:
+    """Why Ray could not be started or joined, in one sentence."""
+    text = f"{type(error).__name__} {error}".lower()
+    if "no space" in text or "outofdisk" in text or "errno 28" in text:
+        return "Ray could not be started: the disk is full. Free some space and resume the run."
+    if "af_unix" in text or "path too long" in text:
+        return "Ray could not be started: its temporary folder has too long a name. Set RAY_TMPDIR to a short one."
+    if "version mismatch" in text or ("version" in text and "python" in text):
+        return f"The cluster at {address} runs another version of Ray or Python. Install the same there and here."
+    if "auth" in text or "token" in text:
+        return f"The cluster at {address} refuses this machine's token. Set RAY_AUTH_TOKEN to the cluster's."
+    if address is not None:
+        return f"No Ray cluster answers at {address}. Start it, or unset RAY_ADDRESS to train on this machine."
+    return "Ray could not be started on this machine; the run's log says why. Correct that and resume the run."

@@ -1,0 +1,87 @@
+"""Supervisors: processes of their own that outlive whoever started them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from backend.runs.errors import RunError
+
+_REPOSITORY = Path(__file__).parents[2]
+# Process ids are used again; the time of birth tells a successor from the one that was meant.
+_SAME_BIRTH_SECONDS = 2.0
+
+# Kept so that a supervisor that ended while its parent lives on can be reaped.
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def start_supervisor(run_id: str, home: Path, log: Path) -> tuple[int, float]:
+    """Start `python -m backend.runs.supervisor` in a session of its own; tell its process id and time of birth.
+
+    Raises:
+        RunError: the system cannot start a process.
+    """
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(_REPOSITORY), os.environ.get("PYTHONPATH")))),
+        "PYTHONUNBUFFERED": "1",
+    }
+    command = [sys.executable, "-m", "backend.runs.supervisor", run_id, "--home", str(home)]
+    try:
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=_REPOSITORY,
+                env=environment,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise RunError(f"The fine-tune's process could not be started: {error.strerror}. Free memory and retry.") from (
+            error
+        )
+    _children[child.pid] = child
+    return child.pid, birth_of(child.pid)
+
+
+def birth_of(process_id: int) -> float:
+    """When a process began, in seconds since 1970; 0 if it is gone."""
+    try:
+        return float(psutil.Process(process_id).create_time())
+    except psutil.Error:
+        return 0.0
+
+
+def is_alive(process_id: int | None, started_at: float | None) -> bool:
+    """Whether the process that began then still runs."""
+    if process_id is None or started_at is None:
+        return False
+    if (child := _children.get(process_id)) is not None and child.poll() is not None:
+        del _children[process_id]
+    try:
+        process = psutil.Process(process_id)
+        is_same = abs(process.create_time() - started_at) < _SAME_BIRTH_SECONDS
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def end_process(process_id: int, started_at: float) -> None:
+    """Kill a supervisor, and whatever it started that did not leave its session; nothing if it is gone."""
+    if not is_alive(process_id, started_at):
+        return
+    try:
+        family = [psutil.Process(process_id), *psutil.Process(process_id).children(recursive=True)]
+    except psutil.Error:
+        return
+    for member in family:
+        try:
+            member.kill()
+        except psutil.Error:
+            continue
+    psutil.wait_procs(family, timeout=10)

@@ -1,0 +1,120 @@
+"""What is measured on a take, and on all takes of a checkpoint together. Pure arithmetic: no model, no files."""
+
+from __future__ import annotations
+
+import statistics
+import unicodedata
+from collections.abc import Sequence
+
+import jiwer
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+CLIPPED_LEVEL = 0.999
+"""Of full scale; what reaches it has been cut off."""
+
+LONGEST_ERROR = 1.0
+"""A runaway take may insert more words than the text has; more than all wrong is no worse than all wrong."""
+
+
+class JudgedTake(BaseModel):
+    """One sentence as one checkpoint said it, with what was measured on it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    position: int
+    text: str
+    held_out: bool
+    """Whether the person said this sentence too; otherwise it is a standard one."""
+    seed: int
+    seconds: float
+    expected_seconds: float
+    finish_reason: str
+    file: str
+    """WAV, relative to the run's folder."""
+    transcript: str | None = None
+    character_error: float | None = None
+    word_error: float | None = None
+    speaker_similarity: float | None = None
+    """By the model's own speaker encoder, which also steers the model: biased."""
+    verified_similarity: float | None = None
+    """By an independent speaker verifier."""
+    clipped_share: float = 0.0
+
+    @property
+    def duration_ratio(self) -> float:
+        """Seconds spoken for each second expected; 1 is right, far above is babble, far below is words left out."""
+        return self.seconds / self.expected_seconds
+
+
+class CheckpointScores(BaseModel):
+    """How a checkpoint sounds, in numbers; each is the mean over its takes unless it says otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    num_takes: int
+    character_error: float | None
+    word_error: float | None
+    speaker_similarity: float | None
+    verified_similarity: float | None
+    duration_ratio: float
+    """Median, which one runaway take does not move."""
+    finished_share: float
+    """Takes that ended by themselves."""
+    clipped_share: float
+
+
+def summarize(takes: Sequence[JudgedTake]) -> CheckpointScores:
+    """Put the scores of all takes of a checkpoint together."""
+    assert takes, "a checkpoint without takes was not judged"
+    return CheckpointScores(
+        num_takes=len(takes),
+        character_error=_mean([take.character_error for take in takes]),
+        word_error=_mean([take.word_error for take in takes]),
+        speaker_similarity=_mean([take.speaker_similarity for take in takes]),
+        verified_similarity=_mean([take.verified_similarity for take in takes]),
+        duration_ratio=statistics.median(take.duration_ratio for take in takes),
+        finished_share=sum(take.finish_reason == "eos" for take in takes) / len(takes),
+        clipped_share=statistics.fmean(take.clipped_share for take in takes),
+    )
+
+
+def text_errors(wanted: str, heard: str) -> tuple[float, float]:
+    """Character and word error between 0 and 1, after taking case, punctuation and accents' encoding away.
+
+    For languages written without spaces the character error is the one that means something.
+    """
+    reference, hypothesis = spoken_form(wanted), spoken_form(heard)
+    if not reference:
+        return (0.0, 0.0) if not hypothesis else (LONGEST_ERROR, LONGEST_ERROR)
+    if not hypothesis:
+        return LONGEST_ERROR, LONGEST_ERROR
+    character = jiwer.cer(reference.replace(" ", ""), hypothesis.replace(" ", ""))
+    word = jiwer.wer(reference, hypothesis)
+    return min(float(character), LONGEST_ERROR), min(float(word), LONGEST_ERROR)
+
+
+def spoken_form(text: str) -> str:
+    """What two spellings of the same utterance have in common: lower case, letters and digits, single spaces."""
+    composed = unicodedata.normalize("NFKC", text).casefold()
+    # An apostrophe joins ("don't", "dont"), everything else that is no letter, digit or accent separates.
+    joined = composed.replace("'", "").replace("\u2019", "")
+    kept = (char if unicodedata.category(char)[0] in "LNM" else " " for char in joined)
+    return " ".join("".join(kept).split())
+
+
+def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    """Similarity of two speaker embeddings, -1 to 1."""
+    scale = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(one @ other) / scale if scale else 0.0
+
+
+def clipped_share(samples: NDArray[np.float32]) -> float:
+    """Share of samples at full scale."""
+    return float(np.mean(np.abs(samples) >= CLIPPED_LEVEL)) if samples.size else 0.0
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
