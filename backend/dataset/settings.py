@@ -1,0 +1,72 @@
+"""Every threshold a clip is judged by, in one place, each with its reason."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+
+class GateSettings(BaseModel):
+    """Pairs are (rejected beyond the first, warned beyond the second)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # Under a second there is no sentence; beyond 15 s attention and memory suffer and texts drift from the sound.
+    shortest_seconds: PositiveFloat = 1.0
+    short_seconds: PositiveFloat = 2.0
+    long_seconds: PositiveFloat = 12.0
+    longest_seconds: PositiveFloat = 15.0
+
+    # Before the loudness is evened out. Speech that quiet brings the microphone's noise along when it is raised.
+    faintest_speech_dbfs: float = -55.0
+    quiet_speech_dbfs: float = -42.0
+
+    # Share of samples at full scale: one in a thousand is heard as crackle, one in a hundred is distortion.
+    most_clipped_share: PositiveFloat = 0.01
+    clipped_share: PositiveFloat = 0.001
+
+    # Voice over background, in dB. Whatever hums behind the voice is learned as part of the voice.
+    least_speech_over_noise_db: float = 10.0
+    speech_over_noise_db: float = 18.0
+
+    # Pauses teach pauses; most of a clip should be voice.
+    most_silence_share: PositiveFloat = 0.75
+    silence_share: PositiveFloat = 0.5
+
+    # Telephones end at 3.4 to 4 kHz, wideband calls and old speech engines at 7 to 8 kHz.
+    narrowest_bandwidth_hz: PositiveFloat = 4_300.0
+    narrow_bandwidth_hz: PositiveFloat = 6_500.0
+
+    # Share of equal bits of two sound fingerprints: 0.5 is chance, other sentences of the same voice reach 0.65.
+    duplicate_similarity: float = Field(default=0.8, gt=0.5, le=1.0)
+
+    # Letters (and three times the Han and kana characters) per second of sound; slow reading has 8, fast talk 20.
+    slowest_characters_per_second: PositiveFloat = 2.0
+    slow_characters_per_second: PositiveFloat = 5.0
+    fast_characters_per_second: PositiveFloat = 24.0
+    fastest_characters_per_second: PositiveFloat = 32.0
+
+    # Mean probability the transcriber gives its own words.
+    least_confidence: float = Field(default=0.35, ge=0, le=1)
+    confidence: float = Field(default=0.6, ge=0, le=1)
+
+    # Share of characters in which the given text and the transcriber's differ.
+    most_disagreement: PositiveFloat = 0.5
+    disagreement: PositiveFloat = 0.25
+
+    # Cosine distance of a clip's speaker embedding to the centre of the set. Both must be exceeded: a distance that is
+    # large as such, and one that is unusual in this set (in robust standard deviations beyond the median).
+    stranger_distance: PositiveFloat = 0.25
+    stranger_deviations: PositiveFloat = 6.0
+    odd_distance: PositiveFloat = 0.12
+    odd_deviations: PositiveFloat = 4.0
+    # With fewer clips there is no telling who the stranger is.
+    least_clips_for_speaker: PositiveInt = 4
+
+    # The reference clip is heard before each take: long enough to show the voice, short enough to be cheap.
+    reference_shortest_seconds: PositiveFloat = 5.0
+    reference_longest_seconds: PositiveFloat = 10.0
+
+    # Kept apart to judge checkpoints with.
+    held_out_share: float = Field(default=0.05, ge=0, lt=1)
+    most_held_out: PositiveInt = 20
+    least_to_train_on: PositiveInt = 3

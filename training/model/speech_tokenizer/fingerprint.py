@@ -1,0 +1,22 @@
+# Shape letters: V codebook entry, D width.
+"""Which codes a speech tokenizer speaks: two tokenizers with the same fingerprint understand each other's codes."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+
+_CODEBOOK_TENSORS = ("cluster_usage", "embed_sum")
+
+
+def tokenizer_fingerprint(tokenizer: SpeechTokenizer) -> str:
+    """SHA-256 over the codebooks of the encoder, so that a better decoder does not make existing codes foreign."""
+    hashed = hashlib.sha256()
+    for name, tensor in sorted(tokenizer.encoder.quantizer.state_dict().items()):
+        if name.rpartition(".")[2] in _CODEBOOK_TENSORS:
+            hashed.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            hashed.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
+    return hashed.hexdigest()
