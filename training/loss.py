@@ -10,7 +10,7 @@ their losses fall while the voice is lost.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,11 +20,11 @@ from training.data.example import IGNORED, TrainingBatch
 from training.model.talker import Talker
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpeechLosses:
+class SpeechLosses(NamedTuple):
     """Mean losses of one batch with what they are means over, so that ranks can weigh theirs.
 
-    The global mean over ranks is sum(mean * count) / sum(count).
+    The global mean over ranks is sum(mean * count) / sum(count). A tuple, because FSDP2 and DeepSpeed look for
+    the tensors to hook their backward pass to in tuples, lists and dicts only.
 
     Attributes:
         talker: mean cross-entropy of codebook 0 and the end of speech, in nats.

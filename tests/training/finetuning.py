@@ -1,0 +1,72 @@
+"""Datasets and jobs small enough to train on in a test, made for the tiny reference checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.golden import GOLDEN_CHECKPOINT
+from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
+from training.job import FineTuneJob
+
+NUM_CODEBOOKS, NUM_CODES, WIDTH = 16, 64, 48
+SENTENCES = ("A short one.", "Something longer, to be padded against.", "Hm.", "The quick brown fox jumps.")
+
+
+def make_rows(frame_counts: Sequence[int], num_held_out: int = 0, seed: int = 3) -> list[CodeRow]:
+    """Clips of given lengths with random codes; the last ones are held out."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for index, frames in enumerate(frame_counts):
+        codes = torch.randint(0, NUM_CODES, (frames * NUM_CODEBOOKS,), generator=generator)
+        rows.append(
+            CodeRow(
+                clip_id=f"clip-{index:03d}",
+                text=SENTENCES[index % len(SENTENCES)],
+                language="auto",
+                seconds=frames / 12.5,
+                codes=codes.tolist(),
+                speaker_embedding=(torch.randn(WIDTH, generator=generator) * 0.1).tolist(),
+                held_out=index >= len(frame_counts) - num_held_out,
+            )
+        )
+    return rows
+
+
+def write_dataset(folder: Path, rows: Sequence[CodeRow], **changes: Any) -> Path:
+    """Write a dataset's folder; `changes` are fields of its card."""
+    folder.mkdir(parents=True)
+    write_code_rows(folder / ROWS_FILE, rows)
+    card = DatasetCard(
+        name="tiny",
+        language="auto",
+        model="tiny",
+        tokenizer_fingerprint="tiny",
+        num_codebooks=NUM_CODEBOOKS,
+        reference_clip_id="clip-000",
+        digest="digest",
+    )
+    write_card(folder, card.model_copy(update=changes))
+    return folder
+
+
+def make_job(folder: Path, **changes: Any) -> FineTuneJob:
+    """A job on the dataset in `folder / "dataset"`."""
+    fields: dict[str, Any] = {
+        "voice": "Ann",
+        "dataset": folder / "dataset",
+        "dataset_digest": "digest",
+        "base_model": GOLDEN_CHECKPOINT,
+        "output": folder / "run",
+        "device": "cpu",
+        "precision": "fp32",
+        "num_steps": 6,
+        "learning_rate": 1e-3,
+        "micro_batch_rows": 160,
+        "checkpoint_every": 100,
+        "in_context_share": 0.25,
+    }
+    return FineTuneJob.parse({**fields, **changes})

@@ -1,0 +1,227 @@
+"""The checkpoints of a run: each a folder of its own, whole or absent.
+
+OUTPUT/checkpoints/step-00000120/progress.json   how far the run had come
+                                 job.json        the job it was doing
+                                 state/          weights and optimizer, in the strategy's own format
+OUTPUT/checkpoints/best.json                     which one sounds best, as whoever listened has found
+
+Order of the data, learning rate and every random choice are functions of the job and of the number of steps done
+(see `training/data/batching.py`), so that number is all there is to save of them, for any number of workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
+from training.errors import ResumeError, TrainingError
+from training.job import JOB_FILE, FineTuneJob
+from training.strategies.learner import Learner
+from training.workers import Workers
+
+CHECKPOINTS_FOLDER, STATE_FOLDER = "checkpoints", "state"
+PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"
+_PREFIX, _INCOMPLETE = "step-", ".incomplete"
+
+
+class Progress(BaseModel):
+    """How far a run had come when a checkpoint was taken."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step: NonNegativeInt
+    """Steps done."""
+    num_steps: PositiveInt
+    epoch: NonNegativeInt
+    dataset_digest: str
+    family: str
+    num_workers: PositiveInt
+    """That wrote it; ZeRO's files must be converted for another number."""
+    talker_loss: float
+    code_predictor_loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A complete checkpoint on disk."""
+
+    folder: Path
+    progress: Progress
+
+    @property
+    def state(self) -> Path:
+        """The strategy's part of it."""
+        return self.folder / STATE_FOLDER
+
+    def job(self) -> FineTuneJob:
+        """The job that was being done."""
+        return FineTuneJob.read(self.folder / JOB_FILE)
+
+
+def list_checkpoints(output: Path) -> list[Checkpoint]:
+    """The complete checkpoints of a run, oldest first."""
+    folder = output / CHECKPOINTS_FOLDER
+    if not folder.is_dir():
+        return []
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.removeprefix(_PREFIX).isdigit())
+    return [read_checkpoint(folder / name) for name in names]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """One checkpoint.
+
+    Raises:
+        ResumeError: there is none, or it is damaged.
+    """
+    try:
+        raw = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
+        return Checkpoint(folder=folder, progress=Progress.model_validate(raw))
+    except (OSError, ValueError, ValidationError) as error:
+        raise ResumeError(
+            f"The checkpoint {folder} is damaged. Delete that folder, and the run goes on from the one before it."
+        ) from error
+
+
+def mark_best(output: Path, step: int) -> None:
+    """Keep the checkpoint of a step however many newer ones there will be."""
+    folder = output / CHECKPOINTS_FOLDER
+    temporary = folder / f".{BEST_FILE}.{os.getpid()}"
+    temporary.write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
+    temporary.replace(folder / BEST_FILE)
+
+
+def best_step(output: Path) -> int | None:
+    """The step marked best, if any was."""
+    try:
+        return int(json.loads((output / CHECKPOINTS_FOLDER / BEST_FILE).read_text(encoding="utf-8"))["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def hold(checkpoint: Path) -> None:
+    """Keep a checkpoint while something else reads it, until `release`."""
+    (checkpoint / IN_USE_FILE).touch()
+
+
+def release(checkpoint: Path) -> None:
+    """End `hold`: the next checkpoint may push this one out."""
+    (checkpoint / IN_USE_FILE).unlink(missing_ok=True)
+
+
+class CheckpointKeeper:
+    """Writes a run's checkpoints beside its training, and throws old ones away. Every call is collective."""
+
+    def __init__(self, job: FineTuneJob, learner: Learner, workers: Workers) -> None:
+        """Sweep away what a killed run left half written."""
+        self._job, self._learner, self._workers = job, learner, workers
+        self._folder = job.output / CHECKPOINTS_FOLDER
+        self._pending: tuple[Path, Progress, Any] | None = None
+        if workers.is_first:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for leftover in self._folder.glob(f"{_PREFIX}*{_INCOMPLETE}"):
+                shutil.rmtree(leftover, ignore_errors=True)
+        workers.wait()
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether one is being written, and waits for `finish`."""
+        return self._pending is not None
+
+    def start(self, progress: Progress) -> None:
+        """Begin a checkpoint; training may go on as soon as this returns."""
+        assert self._pending is None
+        folder = self._folder / f"{_PREFIX}{progress.step:08d}{_INCOMPLETE}"
+        if self._workers.is_first:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+        self._workers.wait()
+        self._pending = folder, progress, self._learner.start_save(folder / STATE_FOLDER)
+
+    def finish(self) -> Path:
+        """Wait for the checkpoint that was begun and give it its name.
+
+        Raises:
+            TrainingError: it could not be written; earlier ones are as they were.
+        """
+        assert self._pending is not None
+        folder, progress, pending = self._pending
+        self._pending = None
+        final = folder.with_name(folder.name.removesuffix(_INCOMPLETE))
+        failure = None
+        try:
+            self._learner.finish_save(pending)
+            if self._workers.is_first:
+                self._complete(folder, final, progress)
+        except Exception as error:  # noqa: BLE001 - DCP wraps the disk's errors in its own, and all workers must agree
+            failure = error
+        if self._workers.total([float(failure is not None)])[0]:
+            shutil.rmtree(folder, ignore_errors=True)
+            reason = failure or "another worker could not write its part"
+            raise TrainingError(
+                f"The checkpoint at step {progress.step} could not be written to {self._folder}: {reason}. "
+                "Free some space there and resume the run."
+            ) from failure
+        return final
+
+    def _complete(self, folder: Path, final: Path, progress: Progress) -> None:
+        self._job.write(folder / JOB_FILE)
+        (folder / PROGRESS_FILE).write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        _sync_tree(folder)
+        # Only a run that went back to an earlier checkpoint comes to the same step again.
+        shutil.rmtree(final, ignore_errors=True)
+        folder.rename(final)
+        _sync_folder(self._folder)
+        self._prune()
+
+    def _prune(self) -> None:
+        best = best_step(self._job.output)
+        for old in list_checkpoints(self._job.output)[: -self._job.keep_checkpoints]:
+            if old.progress.step != best and not (old.folder / IN_USE_FILE).exists():
+                shutil.rmtree(old.folder, ignore_errors=True)
+
+
+def find_resumable(job: FineTuneJob) -> Checkpoint | None:
+    """The newest checkpoint the job can go on from; None for a run that has none yet.
+
+    Raises:
+        ResumeError: there is one, of a job that learns something else or of another family of strategies.
+    """
+    found = list_checkpoints(job.output)
+    if not found:
+        return None
+    newest = found[-1]
+    if changed := job.differences(newest.job()):
+        raise ResumeError(
+            f"The run in {job.output} was begun with another {', '.join(changed)}. "
+            "Resume it with what it was begun with, or start a new run."
+        )
+    if newest.progress.family != job.checkpoint_family:
+        raise ResumeError(
+            f"The checkpoints in {job.output} were written by {newest.progress.family} and cannot be read by "
+            f"{job.strategy}. Resume with a strategy of the same family."
+        )
+    return newest
+
+
+def _sync_tree(folder: Path) -> None:
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with Path(parent, name).open("rb") as file:
+                os.fsync(file.fileno())
+        _sync_folder(Path(parent))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass  # some network file systems sync no folders; their files have been synced by then
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,191 @@
+"""Which clips go into which step: a function of the seed and of nothing else.
+
+An epoch's clips are shuffled, sorted by length within windows of a few steps' worth, and cut into micro-batches of
+bounded size. A step is a fixed list of micro-batches, and workers only share that list out, so the number of workers
+changes who computes something and never what is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+
+from training.data.example import TrainingBatch, collate
+from training.data.training_set import ClipUse, TrainingSet
+
+# Sorting over more makes less padding, and batches of ever the same length next to each other.
+WINDOW_STEPS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchShape:
+    """How steps are made of clips; see the fields of the same names in `FineTuneJob`.
+
+    Attributes:
+        micro_batches: per step.
+        micro_batch_rows: rows of a micro-batch, padding included. A clip that is longer stands alone.
+        longest_rows: what no example may exceed, with a reference in front or not.
+        in_context_share: of the examples.
+        bucketed: sort by length within windows; for measuring what that gains.
+    """
+
+    micro_batches: int
+    micro_batch_rows: int
+    longest_rows: int
+    in_context_share: float = 0.0
+    bucketed: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatch:
+    """What one forward pass sees.
+
+    Attributes:
+        uses: its examples.
+        seed: of the choices made within it.
+        weight: 1, or 0 for a repetition that only keeps a worker in step with the others.
+    """
+
+    uses: tuple[ClipUse, ...]
+    seed: int
+    weight: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPlan:
+    """One optimizer step over all workers.
+
+    Attributes:
+        epoch: counted from 0.
+        micro_batches: of all workers together, at least one.
+        num_clips: in it.
+        num_frames: in it, over all workers: what the losses are divided by.
+    """
+
+    epoch: int
+    micro_batches: tuple[MicroBatch, ...]
+    num_clips: int
+    num_frames: int
+
+    def share_of(self, rank: int, world_size: int) -> list[MicroBatch]:
+        """A worker's micro-batches; equally many for all, because a worker that skips one leaves the others waiting."""
+        num_rounds = -(-len(self.micro_batches) // world_size)
+        mine = list(self.micro_batches[rank::world_size])
+        first = self.micro_batches[0]
+        spare = MicroBatch(uses=first.uses[:1], seed=first.seed, weight=0)
+        return mine + [spare] * (num_rounds - len(mine))
+
+
+class BatchPlan:
+    """All steps of a run."""
+
+    def __init__(
+        self, training_set: TrainingSet, shape: BatchShape, *, seed: int, num_epochs: int, num_steps: int | None = None
+    ) -> None:
+        """Plan whole epochs, or exactly `num_steps` over as many epochs as that takes."""
+        self._training_set, self._shape, self._seed = training_set, shape, seed
+        self._epochs: list[list[StepPlan]] = []
+        if num_steps is None:
+            self._epochs = [self._plan_epoch(epoch) for epoch in range(num_epochs)]
+            num_steps = sum(map(len, self._epochs))
+        self.num_steps = num_steps
+        while sum(map(len, self._epochs)) < num_steps:
+            self._epochs.append(self._plan_epoch(len(self._epochs)))
+        self._ends = list(accumulate(map(len, self._epochs)))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Of the first epoch; others differ by a few when layouts are mixed."""
+        return len(self._epochs[0])
+
+    def step(self, index: int) -> StepPlan:
+        """What step `index`, counted from 0, trains on."""
+        epoch = bisect_right(self._ends, index)
+        return self._epochs[epoch][index - (self._ends[epoch - 1] if epoch else 0)]
+
+    def ends_epoch(self, index: int) -> bool:
+        """Whether step `index` is the last of its epoch."""
+        return index + 1 in self._ends
+
+    def collate(self, micro_batch: MicroBatch) -> TrainingBatch:
+        """Build a micro-batch's tensors."""
+        return collate([self._training_set.example(use) for use in micro_batch.uses])
+
+    def _plan_epoch(self, epoch: int) -> list[StepPlan]:
+        draw = random.Random(f"{self._seed}/{epoch}")
+        uses = self._choose_layouts(draw)
+        draw.shuffle(uses)
+        lengths = {use: self._training_set.num_rows(use) for use in uses}
+        batches = self._cut(uses, lengths)
+        draw.shuffle(batches)
+        num_steps = -(-len(batches) // self._shape.micro_batches)
+        # Spread evenly: a last step with one micro-batch would weigh as much as a full one.
+        return [self._step(epoch, number, batches[number::num_steps]) for number in range(num_steps)]
+
+    def _choose_layouts(self, draw: random.Random) -> list[ClipUse]:
+        clips, shape = self._training_set.clips, self._shape
+        uses = []
+        for clip in range(len(clips)):
+            use = ClipUse(clip=clip)
+            # Drawn for every clip, so that one clip more does not change what the others get.
+            wants_reference = draw.random() < shape.in_context_share
+            offset = draw.randrange(1, len(clips)) if len(clips) > 1 else 0
+            if wants_reference and offset:
+                paired = ClipUse(clip=clip, reference=(clip + offset) % len(clips))
+                use = paired if self._training_set.num_rows(paired) <= shape.longest_rows else use
+            uses.append(use)
+        return uses
+
+    def _cut(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[list[ClipUse]]:
+        """Micro-batches whose padded size stays within the budget."""
+        budget = self._shape.micro_batch_rows
+        ordered = self._sort_in_windows(uses, lengths) if self._shape.bucketed else uses
+        batches: list[list[ClipUse]] = []
+        longest = 0
+        for use in ordered:
+            longest = max(longest, lengths[use])
+            if batches and (len(batches[-1]) + 1) * longest <= budget:
+                batches[-1].append(use)
+            else:
+                batches.append([use])
+                longest = lengths[use]
+        return batches
+
+    def _sort_in_windows(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[ClipUse]:
+        mean_rows = sum(lengths.values()) / len(lengths)
+        rows_per_step = self._shape.micro_batch_rows * self._shape.micro_batches
+        window = max(2, round(WINDOW_STEPS * rows_per_step / mean_rows))
+        ordered: list[ClipUse] = []
+        for begin in range(0, len(uses), window):
+            ordered += sorted(uses[begin : begin + window], key=lambda use: lengths[use])
+        return ordered
+
+    def _step(self, epoch: int, number: int, batches: Sequence[Sequence[ClipUse]]) -> StepPlan:
+        clips = self._training_set.clips
+        micro_batches = tuple(
+            MicroBatch(uses=tuple(uses), seed=_derive_seed(self._seed, epoch, number, place))
+            for place, uses in enumerate(batches)
+        )
+        uses = [use for micro_batch in micro_batches for use in micro_batch.uses]
+        return StepPlan(
+            epoch=epoch,
+            micro_batches=micro_batches,
+            num_clips=len(uses),
+            num_frames=sum(clips[use.clip].num_frames for use in uses),
+        )
+
+
+def generator_of(micro_batch: MicroBatch) -> torch.Generator:
+    """The random choices within a micro-batch, the same whoever makes them."""
+    return torch.Generator().manual_seed(micro_batch.seed)
+
+
+def _derive_seed(*parts: int) -> int:
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

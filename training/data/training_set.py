@@ -1,0 +1,221 @@
+# Shape letters: F codec frame, Q codebook, D talker width.
+"""The clips of a run: read once, checked, with text as ids, and the voice's one frozen embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from training.data.code_rows import (
+    ROWS_FILE,
+    CodeRow,
+    DatasetCard,
+    DatasetError,
+    codes_of,
+    read_card,
+    read_code_rows,
+)
+from training.data.example import TrainingExample, build_example
+from training.model.config import ModelConfig
+from training.model.errors import PromptError
+from training.model.prompt import PromptHead, in_context_prompt, language_tag, x_vector_prompt
+from training.model.text_tokenizer import TextTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingClip:
+    """One clip, ready to be laid out.
+
+    Attributes:
+        clip_id: names it in messages.
+        text_ids: of its transcript.
+        language: `auto` or a language of the model.
+        codes_FQ: its frames.
+    """
+
+    clip_id: str
+    text_ids: tuple[int, ...]
+    language: str
+    codes_FQ: Tensor
+
+    @property
+    def num_frames(self) -> int:
+        """Frames to be predicted."""
+        return int(self.codes_FQ.shape[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipUse:
+    """One clip in one epoch: alone after the embedding, or as the continuation of another clip."""
+
+    clip: int
+    reference: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSet:
+    """The clips that are trained on, and how they are laid out for one model.
+
+    Attributes:
+        config: of the model.
+        role_ids: its three opening tokens.
+        clips: in the dataset's order; held-out clips are not among them.
+        speaker_D: the voice's embedding, float32; frozen, and the same in every example.
+        num_too_long: clips left out because they do not fit.
+    """
+
+    config: ModelConfig
+    role_ids: tuple[int, ...]
+    clips: tuple[TrainingClip, ...]
+    speaker_D: Tensor
+    num_too_long: int = 0
+
+    @cached_property
+    def num_frames(self) -> int:
+        """Frames of one epoch."""
+        return sum(clip.num_frames for clip in self.clips)
+
+    def num_rows(self, use: ClipUse) -> int:
+        """Rows an example takes, without building it."""
+        clip = self.clips[use.clip]
+        rows = _head_rows(self.config, clip.language) + len(clip.text_ids) + 2 + clip.num_frames
+        if use.reference is not None:
+            reference = self.clips[use.reference]
+            rows += len(reference.text_ids) + reference.num_frames
+        return rows
+
+    def example(self, use: ClipUse) -> TrainingExample:
+        """Lay an example out as generation would see it."""
+        clip = self.clips[use.clip]
+        head = PromptHead(role_ids=self.role_ids, language=clip.language)
+        if use.reference is None:
+            prompt = x_vector_prompt(self.config, head, clip.text_ids)
+        else:
+            reference = self.clips[use.reference]
+            prompt = in_context_prompt(
+                self.config,
+                head,
+                clip.text_ids,
+                reference_text_ids=reference.text_ids,
+                reference_codes_FQ=reference.codes_FQ,
+            )
+        return build_example(self.config, prompt, clip.codes_FQ, self.speaker_D)
+
+
+def read_training_set(
+    folder: Path,
+    config: ModelConfig,
+    text_tokenizer: TextTokenizer,
+    *,
+    longest_rows: int,
+    speaker: Literal["reference", "mean"] = "reference",
+    rows: Iterable[CodeRow | Mapping[str, Any]] | None = None,
+) -> tuple[DatasetCard, TrainingSet]:
+    """Read a dataset for training.
+
+    Args:
+        folder: the dataset.
+        config: of the model that will be trained.
+        text_tokenizer: its text tokenizer.
+        longest_rows: clips that take more with their prompt are left out.
+        speaker: whose embedding stands for the voice.
+        rows: all of the dataset's rows from elsewhere (a Ray Data shard, say); its Parquet file when None.
+
+    Raises:
+        DatasetError: it is missing or damaged, was made for another model, or holds nothing to train on.
+    """
+    card = read_card(folder)
+    source = read_code_rows(folder / ROWS_FILE) if rows is None else [_as_row(row) for row in rows]
+    # Rows that come through a pipeline may arrive in any order; the order decides what a seed means.
+    ordered = sorted(source, key=lambda row: row.clip_id)
+    if card.num_codebooks != config.talker.num_code_groups:
+        raise DatasetError(
+            f"The dataset {card.name} has {card.num_codebooks} codebooks per frame and the model "
+            f"{config.talker.num_code_groups}. Build it again with this model."
+        )
+    trained_on = [row for row in ordered if not row.held_out]
+    if not trained_on:
+        held_out = f" ({len(ordered)} are held out)" if ordered else ""
+        raise DatasetError(f"The dataset {card.name} has no clips to train on{held_out}. Accept or add some clips.")
+    everything = TrainingSet(
+        config=config,
+        role_ids=tuple(text_tokenizer.role_ids),
+        clips=tuple(_prepare(row, config, text_tokenizer) for row in trained_on),
+        speaker_D=_speaker_embedding(ordered, trained_on, card, speaker, config.talker.hidden_size),
+    )
+    limit = min(longest_rows, config.talker.max_position_embeddings)
+    fitting = [clip for i, clip in enumerate(everything.clips) if everything.num_rows(ClipUse(clip=i)) <= limit]
+    if not fitting:
+        raise DatasetError(
+            f"None of the {len(trained_on)} clips of the dataset {card.name} fits into {limit} rows with its text. "
+            "Raise longest_clip_rows, or cut the recordings into shorter clips."
+        )
+    return card, TrainingSet(
+        config=config,
+        role_ids=everything.role_ids,
+        clips=tuple(fitting),
+        speaker_D=everything.speaker_D,
+        num_too_long=len(trained_on) - len(fitting),
+    )
+
+
+def _as_row(row: CodeRow | Mapping[str, Any]) -> CodeRow:
+    if isinstance(row, CodeRow):
+        return row
+    try:
+        return CodeRow(**{name: row[name] for name in CodeRow.__dataclass_fields__})
+    except KeyError as error:
+        raise DatasetError(f"A row of the dataset has no column {error}. Build the dataset again.") from error
+
+
+def _prepare(row: CodeRow, config: ModelConfig, text_tokenizer: TextTokenizer) -> TrainingClip:
+    codes_FQ = codes_of(row, config.talker.num_code_groups)
+    if int(codes_FQ.min()) < 0 or int(codes_FQ.max()) >= config.code_predictor.vocab_size:
+        raise DatasetError(
+            f"Clip {row.clip_id} has codes beyond the model's {config.code_predictor.vocab_size}. "
+            "Build the dataset again with this model."
+        )
+    try:
+        text_ids = tuple(text_tokenizer.encode_text(row.text))
+        language_tag(config, row.language)
+    except PromptError as error:
+        raise DatasetError(f"Clip {row.clip_id} cannot be trained on: {error}") from error
+    if not text_ids:
+        raise DatasetError(f"Clip {row.clip_id} has no transcript. Write one, or reject the clip.")
+    return TrainingClip(clip_id=row.clip_id, text_ids=text_ids, language=row.language, codes_FQ=codes_FQ)
+
+
+def _speaker_embedding(
+    rows: list[CodeRow], trained_on: list[CodeRow], card: DatasetCard, speaker: str, width: int
+) -> Tensor:
+    """The embedding the run freezes; float32, since rounded sums drift from one run to the next."""
+    if speaker == "mean":
+        chosen = trained_on
+    else:
+        chosen = [row for row in rows if row.clip_id == card.reference_clip_id]
+        if not chosen:
+            raise DatasetError(
+                f"The reference clip {card.reference_clip_id} of the dataset {card.name} is not among its rows. "
+                "Choose another reference."
+            )
+    for row in chosen:
+        if len(row.speaker_embedding) != width:
+            raise DatasetError(
+                f"Clip {row.clip_id} has a speaker embedding of width {len(row.speaker_embedding)}, the model's is "
+                f"{width}. Build the dataset again with this model."
+            )
+    stacked = torch.tensor([list(row.speaker_embedding) for row in chosen], dtype=torch.float32)
+    if not bool(stacked.isfinite().all()):
+        raise DatasetError(f"A speaker embedding of the dataset {card.name} is not finite. Build the dataset again.")
+    return stacked.mean(dim=0)
+
+
+def _head_rows(config: ModelConfig, language: str) -> int:
+    """Role, language tag, speaker and tts_bos."""
+    return 3 + len(language_tag(config, language)) + 1 + 1

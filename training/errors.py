@@ -1,0 +1,21 @@
+"""What a fine-tune can fail with; every message says what happened and what to do."""
+
+from __future__ import annotations
+
+from training.model.errors import EncoreError
+
+
+class TrainingError(EncoreError):
+    """A fine-tune cannot go on."""
+
+
+class JobError(TrainingError):
+    """A job does not describe a run: a misspelt option, a value out of range, options that exclude each other."""
+
+
+class PreflightError(TrainingError):
+    """This machine, or the data, cannot run the job; nothing was started."""
+
+
+class ResumeError(TrainingError):
+    """A checkpoint of a run is missing, damaged, or belongs to another run."""

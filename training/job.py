@@ -1,0 +1,211 @@
+"""Everything a fine-tune depends on, as one frozen object that is saved beside its checkpoints."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from training.errors import JobError
+
+Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", "zero2", "zero3"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+Offload = Literal["none", "cpu", "nvme"]
+
+JOB_FILE = "job.json"
+_VOICE_NAME = re.compile(r"[\w][\w .-]{0,63}")
+# What may differ between the two halves of an interrupted run without changing what it learns.
+_FREE_ON_RESUME = frozenset(
+    {"strategy", "num_workers", "device", "offload", "nvme_folder", "deepspeed", "activation_checkpointing", "output"}
+    | {"dataset", "base_model", "checkpoint_every", "keep_checkpoints", "report_every"}
+)
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FineTuneJob(BaseModel):
+    """One fine-tune: data, base model, recipe, machines, and where the results go.
+
+    A step trains on `micro_batches` micro-batches of at most `micro_batch_rows` rows each, whatever the number of
+    workers: they only share the work out. That is why one, two and four workers make the same updates.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    voice: str
+    """Name of the new voice; the speaker of the exported checkpoint, there in lower case."""
+    dataset: Path
+    """Folder with `dataset.json` and `rows.parquet`."""
+    dataset_digest: str = Field(min_length=1)
+    """Of the data the run was planned for; other data is refused."""
+    base_model: Path
+    """Folder of a `base` checkpoint."""
+    output: Path
+    """The run's folder: checkpoints and exports. Every worker must see it."""
+
+    strategy: Strategy = "ddp"
+    num_workers: PositiveInt = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Of the arithmetic; weights and their updates are float32."""
+    activation_checkpointing: bool = False
+    """Compute activations twice and keep few of them: a third slower, a fraction of the memory."""
+    offload: Offload = "none"
+    """Where optimizer state (and with fsdp2 and zero3 the shards of the weights) waits between uses."""
+    nvme_folder: Path | None = None
+    deepspeed: dict[str, JsonValue] = Field(default_factory=dict)
+    """Laid over the DeepSpeed configuration that the strategy makes, section by section."""
+
+    seed: NonNegativeInt = 1
+    num_epochs: PositiveInt = 3
+    num_steps: PositiveInt | None = None
+    """Exactly so many steps, over as many epochs as that takes; None for whole epochs."""
+    learning_rate: PositiveFloat = 1e-5
+    final_learning_rate_share: Share = 0.1
+    warmup_share: Share = 0.1
+    """Of all steps."""
+    weight_decay: NonNegativeFloat = 0.01
+    adam_betas: tuple[Share, Share] = (0.9, 0.95)
+    max_gradient_norm: PositiveFloat = 1.0
+
+    micro_batches: PositiveInt = 4
+    """Per step, over all workers together; a worker accumulates its share of them."""
+    micro_batch_rows: PositiveInt = 1024
+    """Prompt rows and frames in a micro-batch, padding included; bounds a worker's memory."""
+    longest_clip_rows: PositiveInt = 1024
+    """Clips that take more rows with their prompt are left out, and counted."""
+
+    code_predictor_fraction: Annotated[float, Field(ge=1 / 16, le=1)] = 1.0
+    """Share of the frames the code predictor is trained on in each micro-batch."""
+    code_predictor_weight: NonNegativeFloat = 0.3
+    train_text_embedding: bool = False
+    in_context_share: Share = 0.0
+    """Share of examples laid out as the continuation of another clip; the rest follow the speaker embedding alone."""
+    speaker: Literal["reference", "mean"] = "reference"
+    """The voice's frozen embedding: that of the reference clip, or the mean over the training clips."""
+
+    checkpoint_every: PositiveInt | None = None
+    """Steps between checkpoints; None for one per epoch. The last step always has one."""
+    keep_checkpoints: PositiveInt = 2
+    """The newest so many; the best one is kept beside them."""
+    report_every: PositiveInt = 1
+    """Steps between reports."""
+
+    @field_validator("voice")
+    @classmethod
+    def _check_voice(cls, voice: str) -> str:
+        voice = voice.strip()
+        if not _VOICE_NAME.fullmatch(voice):
+            raise ValueError(
+                "a voice's name is 1 to 64 letters, digits, spaces, dots, dashes or underscores, no mark first"
+            )
+        return voice
+
+    @field_validator("dataset", "base_model", "output", "nvme_folder")
+    @classmethod
+    def _make_absolute(cls, path: Path | None) -> Path | None:
+        # Ray starts workers in folders of their own, where a relative path leads elsewhere.
+        return path.expanduser().absolute() if path is not None else None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.deepspeed and not self.uses_deepspeed:
+            raise ValueError(f"deepspeed options need a zero strategy, not {self.strategy}")
+        if self.offload == "nvme" and self.strategy != "zero3":
+            raise ValueError("offload to nvme needs strategy zero3")
+        if (self.offload == "nvme") != (self.nvme_folder is not None):
+            raise ValueError("nvme_folder and offload nvme go together: set both or neither")
+        if self.offload == "cpu" and self.strategy == "ddp":
+            raise ValueError("ddp keeps everything on the device; offload needs an fsdp2 or zero strategy")
+        if self.strategy == "fsdp2-hybrid" and (self.num_workers < 4 or self.num_workers % 2):
+            raise ValueError("fsdp2-hybrid needs an even number of workers, 4 or more: groups that shard, and copies")
+        return self
+
+    @property
+    def uses_deepspeed(self) -> bool:
+        """Whether a ZeRO strategy was chosen."""
+        return self.strategy.startswith("zero")
+
+    @property
+    def speaker_name(self) -> str:
+        """What the exported checkpoint calls the voice: the reference package looks speakers up in lower case."""
+        return self.voice.lower()
+
+    @property
+    def checkpoint_family(self) -> str:
+        """Strategies of the same family read each other's checkpoints."""
+        return self.strategy if self.uses_deepspeed else "torch"
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Check a job that came from a file, a form or another process.
+
+        Raises:
+            JobError: what is wrong with it, on one line, with the nearest name for a misspelt one.
+        """
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            raise JobError(f"This is no fine-tune job: {'; '.join(_explain(error, cls.model_fields))}.") from error
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a job file.
+
+        Raises:
+            JobError: there is none, or it holds no job.
+        """
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise JobError(f"The job {path} cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise JobError(f"The job {path} is not JSON: {error}.") from error
+        if not isinstance(raw, dict):
+            raise JobError(f"The job {path} must hold one JSON object.")
+        return cls.parse(raw)
+
+    def write(self, path: Path) -> None:
+        """Write a job file, for `read` on this machine or another."""
+        path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+    def differences(self, earlier: FineTuneJob) -> list[str]:
+        """Names of what differs from an earlier job and would change what a resumed run learns."""
+        return [
+            name
+            for name in type(self).model_fields
+            if name not in _FREE_ON_RESUME and getattr(self, name) != getattr(earlier, name)
+        ]
+
+
+def _explain(error: ValidationError, known: Iterable[str]) -> list[str]:
+    reasons = []
+    for one in error.errors(include_url=False):
+        name = ".".join(map(str, one["loc"]))
+        if one["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+            reasons.append(f"there is no option {name!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+        elif one["type"] == "missing":
+            reasons.append(f"{name} is missing")
+        else:
+            message = one["msg"].removeprefix("Value error, ")
+            reasons.append(f"{name}: {message}" if name else message)
+    # A question ends in its own mark; the sentence's full stop comes after the last reason.
+    return [reason.rstrip(".?") for reason in reasons]

@@ -1,0 +1,168 @@
+"""The training loop: steps, their losses and their speed. It knows no strategy, no files and no Ray."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from training.data.batching import BatchPlan, MicroBatch, StepPlan, generator_of
+from training.errors import TrainingError
+from training.job import FineTuneJob
+from training.strategies.learner import Learner
+from training.workers import Workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """One step over all workers, or the newest of several with the speed of them all.
+
+    Attributes:
+        step: steps done since the beginning of the run, this one included.
+        num_steps: of the whole run.
+        epoch: counted from 0.
+        talker_loss: mean over the step's labels, in nats.
+        code_predictor_loss: the same.
+        gradient_norm: before clipping.
+        learning_rate: of this step.
+        clips_per_second: over all workers.
+        frames_per_second: frames that were learnt to be predicted, over all workers.
+        seconds_per_step: wall time.
+        memory_bytes: the most that any worker has held so far.
+    """
+
+    step: int
+    num_steps: int
+    epoch: int
+    talker_loss: float
+    code_predictor_loss: float
+    gradient_norm: float
+    learning_rate: float
+    clips_per_second: float
+    frames_per_second: float
+    seconds_per_step: float
+    memory_bytes: float
+
+    def metrics(self) -> dict[str, float]:
+        """As numbers by name, for whoever logs them."""
+        return asdict(self)
+
+
+class LoopEvents(Protocol):
+    """What the loop asks for and tells between steps, on every worker at the same steps."""
+
+    def stop_requested(self) -> bool:
+        """Whether this worker was asked to stop; if any was, all stop after the step."""
+        ...
+
+    def after_step(self, report: StepReport, *, is_stopping: bool) -> None:
+        """A step is done: report it, start or finish a checkpoint."""
+        ...
+
+
+@dataclass
+class _Pace:
+    """Speed since the last report."""
+
+    began: float
+    num_steps: int = 0
+    num_clips: int = 0
+    num_frames: int = 0
+
+    def add(self, plan: StepPlan) -> float:
+        self.num_steps += 1
+        self.num_clips += plan.num_clips
+        self.num_frames += plan.num_frames
+        return max(time.perf_counter() - self.began, 1e-9)
+
+
+def learning_rate_of(job: FineTuneJob, step: int, num_steps: int) -> float:
+    """Linear warm-up, then half a cosine down to the final share; `step` counts from 0."""
+    num_warmup = min(num_steps - 1, math.ceil(job.warmup_share * num_steps))
+    if step < num_warmup:
+        return job.learning_rate * (step + 1) / num_warmup
+    progress = (step - num_warmup) / max(1, num_steps - num_warmup)
+    final = job.learning_rate * job.final_learning_rate_share
+    return final + (job.learning_rate - final) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def train(
+    learner: Learner, batches: BatchPlan, job: FineTuneJob, workers: Workers, events: LoopEvents, *, first_step: int = 0
+) -> int:
+    """Do the steps from `first_step` on; returns how many the run has done by now.
+
+    Raises:
+        TrainingError: a loss is not a number any more.
+    """
+    pace = _Pace(time.perf_counter())
+    for step in range(first_step, batches.num_steps):
+        plan = batches.step(step)
+        learning_rate = learning_rate_of(job, step, batches.num_steps)
+        loss_sums = _accumulate(learner, batches, plan, job, workers)
+        norm = learner.step(learning_rate, job.max_gradient_norm)
+        talker, code_predictor, stops, memory = _gather(workers, loss_sums, events)
+        if not math.isfinite(talker + code_predictor + norm):
+            raise TrainingError(
+                f"The loss became {talker + code_predictor} at step {step + 1}: training diverged. "
+                "Lower the learning rate, or go back to an earlier checkpoint."
+            )
+        seconds = pace.add(plan)
+        report = StepReport(
+            step=step + 1,
+            num_steps=batches.num_steps,
+            epoch=plan.epoch,
+            talker_loss=talker,
+            code_predictor_loss=code_predictor,
+            gradient_norm=norm,
+            learning_rate=learning_rate,
+            clips_per_second=pace.num_clips / seconds,
+            frames_per_second=pace.num_frames / seconds,
+            seconds_per_step=seconds / pace.num_steps,
+            memory_bytes=memory,
+        )
+        events.after_step(report, is_stopping=stops)
+        if stops:
+            return step + 1
+        if report.step % job.report_every == 0:
+            pace = _Pace(time.perf_counter())
+    return max(first_step, batches.num_steps)
+
+
+def _accumulate(
+    learner: Learner, batches: BatchPlan, plan: StepPlan, job: FineTuneJob, workers: Workers
+) -> tuple[float, float]:
+    """This worker's part of a step's gradients, and of its two mean losses."""
+    mine = plan.share_of(workers.rank, workers.size)
+    talker_sum = code_sum = 0.0
+    for place, micro_batch in enumerate(mine, start=1):
+        talker, code_predictor = _backward(learner, batches, plan, job, micro_batch, is_last=place == len(mine))
+        talker_sum += talker
+        code_sum += code_predictor
+    return talker_sum, code_sum
+
+
+def _backward(
+    learner: Learner, batches: BatchPlan, plan: StepPlan, job: FineTuneJob, micro_batch: MicroBatch, *, is_last: bool
+) -> tuple[float, float]:
+    """Add one micro-batch's gradients, weighed by its share of the labels of the whole step over all workers."""
+    batch = batches.collate(micro_batch).to(learner.device)
+    losses = learner.losses(batch, generator_of(micro_batch), is_last=is_last)
+    # A clip's labels are its frames and the end of speech, so the totals are known without asking the other workers.
+    talker_share = losses.num_talker_labels / (plan.num_frames + plan.num_clips)
+    num_codebooks = batch.rows.residual_codes.shape[-1]
+    code_share = losses.num_code_labels / (plan.num_frames * num_codebooks)
+    talker = losses.talker * talker_share * micro_batch.weight
+    code_predictor = losses.code_predictor * code_share * micro_batch.weight
+    learner.backward(talker + job.code_predictor_weight * code_predictor)
+    return float(talker.detach()), float(code_predictor.detach())
+
+
+def _gather(workers: Workers, loss_sums: tuple[float, float], events: LoopEvents) -> tuple[float, float, bool, float]:
+    """Both losses over all workers, whether anyone was asked to stop, and the fullest worker's memory."""
+    memory_by_rank = [0.0] * workers.size
+    memory_by_rank[workers.rank] = float(workers.peak_bytes())
+    talker, code_predictor, stops, *memory = workers.total(
+        [*loss_sums, float(events.stop_requested()), *memory_by_rank]
+    )
+    return talker, code_predictor, stops > 0, max(memory)

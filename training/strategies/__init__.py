@@ -1,0 +1,1 @@
+"""How a model's weights, gradients and optimizer state lie over the workers; one module each, one table."""

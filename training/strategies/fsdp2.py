@@ -1,0 +1,78 @@
+"""Weights, gradients and optimizer state in shards; a layer's weights are gathered when it is their turn.
+
+Shards are float32 and gathered copies have the dtype of the arithmetic. Layers of talker and code predictor are one
+unit each; embeddings, projections and heads are in the root's, which stays gathered from forward to backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+from training.job import FineTuneJob
+from training.loss import SpeechLoss
+from training.strategies.ddp import wrap_ddp
+from training.strategies.torch_learner import TorchLearner
+from training.workers import Workers, local_world_size
+
+MakeMesh = Callable[[Workers], DeviceMesh]
+
+
+def wrap_fsdp2(
+    speech_loss: SpeechLoss,
+    job: FineTuneJob,
+    workers: Workers,
+    dtype: torch.dtype,
+    *,
+    make_mesh: MakeMesh,
+    reshard: bool = True,
+) -> TorchLearner:
+    """Shard a model over a mesh.
+
+    Args:
+        speech_loss: on the CPU, float32.
+        job: the recipe.
+        workers: who shares it.
+        dtype: of the arithmetic; gradients are summed in float32.
+        make_mesh: lays the workers out.
+        reshard: drop a layer's gathered weights after its forward pass and gather them again for the backward pass.
+    """
+    if workers.size == 1:
+        return wrap_ddp(speech_loss, job, workers, dtype)
+    mesh = make_mesh(workers)
+    offload = job.offload == "cpu" and workers.device.type != "cpu"
+    shard = partial(
+        fully_shard,
+        mesh=mesh,
+        mp_policy=MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32),
+        offload_policy=CPUOffloadPolicy() if offload else OffloadPolicy(),
+    )
+    talker = speech_loss.talker
+    if not talker.model.text_embedding.weight.requires_grad:
+        # A third of a gigabyte that only the first operation reads; in the root's unit it would stay gathered.
+        shard(talker.model.text_embedding, reshard_after_forward=True)
+    for layer in (*talker.model.layers, *talker.code_predictor.model.layers):
+        shard(layer, reshard_after_forward=reshard)
+    shard(speech_loss, reshard_after_forward=False)
+    return TorchLearner(speech_loss, job, workers.device, num_workers=workers.size)
+
+
+def flat_mesh(workers: Workers) -> DeviceMesh:
+    """Everybody holds a different shard."""
+    return init_device_mesh(workers.device.type, (workers.size,), mesh_dim_names=("shard",))
+
+
+def hybrid_mesh(workers: Workers) -> DeviceMesh:
+    """Groups that shard among themselves, and hold copies of each other: gathering stays within a machine."""
+    group = hybrid_group_size(workers.size, local_world_size(workers.size))
+    shape = (workers.size // group, group)
+    return init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
+
+
+def hybrid_group_size(num_workers: int, num_local: int) -> int:
+    """Workers per sharding group: a machine's, or half of them all on a single machine."""
+    return num_local if 1 < num_local < num_workers and num_workers % num_local == 0 else num_workers // 2

@@ -1,0 +1,65 @@
+"""What the training loop knows of a model that is spread over workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from training.data.example import TrainingBatch
+from training.loss import SpeechLosses
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateBytes:
+    """Bytes that one worker holds between steps, gradients at their fullest."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+
+    @property
+    def total(self) -> int:
+        """All three."""
+        return self.parameters + self.gradients + self.optimizer
+
+
+class Learner(Protocol):
+    """A wrapped model with its optimizer. Every call is collective: all workers make it, in the same order."""
+
+    device: torch.device
+
+    def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
+        """Both losses of a micro-batch; `is_last` of the step, after which gradients are summed over workers."""
+        ...
+
+    def backward(self, objective: Tensor) -> None:
+        """Add the gradients of a worker's part of the global objective."""
+        ...
+
+    def step(self, learning_rate: float, max_gradient_norm: float) -> float:
+        """Clip, update, forget the gradients; the norm before clipping."""
+        ...
+
+    def state_bytes(self) -> StateBytes:
+        """What this worker holds; meaningful between `backward` and `step`."""
+        ...
+
+    def weights(self) -> dict[str, Tensor]:
+        """The talker's whole weights in float32 on the CPU of worker 0; empty on the others."""
+        ...
+
+    def start_save(self, folder: Path) -> Any:
+        """Begin to write weights and optimizer into an empty folder; pass the result to `finish_save`."""
+        ...
+
+    def finish_save(self, pending: Any) -> None:
+        """Wait until everything that `start_save` began is written."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Take weights and optimizer from what `start_save` wrote, of whatever number of workers."""
+        ...

@@ -1,0 +1,148 @@
+"""The learner behind ddp and the fsdp2 strategies: AdamW over plain or sharded tensors, checkpoints through DCP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from training.data.example import TrainingBatch
+from training.job import FineTuneJob
+from training.loss import SpeechLosses
+from training.strategies.learner import StateBytes
+
+# Frozen weights are those of the base model, which the run refers to anyway.
+_TRAINED_ONLY = StateDictOptions(ignore_frozen_params=True, strict=False)
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+class TorchLearner:
+    """A module that PyTorch itself spreads over the workers, or keeps whole."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        job: FineTuneJob,
+        device: torch.device,
+        *,
+        num_workers: int,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        """Take over a wrapped `SpeechLoss`.
+
+        Args:
+            module: what is called; weights in float32.
+            job: the recipe.
+            device: of the batches.
+            num_workers: how many average their gradients.
+            autocast: dtype of the arithmetic where the wrapping does not see to it itself.
+        """
+        self.device = device
+        self._module, self._num_workers, self._autocast = module, num_workers, autocast
+        self._optimizer = make_optimizer(module, job)
+        # Saving goes on beside training, and must not get between its messages.
+        self._saving_group = dist.new_group(backend="gloo")
+
+    def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
+        """See `Learner.losses`."""
+        if isinstance(self._module, DistributedDataParallel):
+            self._module.require_backward_grad_sync = is_last
+        computing = torch.autocast(self.device.type, self._autocast) if self._autocast else nullcontext()
+        with computing:
+            out: SpeechLosses = self._module(batch, generator)
+        return out
+
+    def backward(self, objective: Tensor) -> None:
+        """See `Learner.backward`."""
+        # Workers' gradients are averaged, and the parts of the objective are to be summed.
+        (objective * self._num_workers).backward()
+
+    def step(self, learning_rate: float, max_gradient_norm: float) -> float:
+        """See `Learner.step`."""
+        norm = torch.nn.utils.clip_grad_norm_(self._trained(), max_gradient_norm)
+        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return float(norm)
+
+    def state_bytes(self) -> StateBytes:
+        """See `Learner.state_bytes`."""
+        gradients = (p.grad for p in self._module.parameters() if p.grad is not None)
+        state = self._optimizer.state.values()
+        moments = (value for of_one in state for value in of_one.values() if isinstance(value, Tensor) and value.dim())
+        return StateBytes(
+            parameters=_local_bytes(self._module.parameters()),
+            gradients=_local_bytes(gradients),
+            optimizer=_local_bytes(moments),
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `Learner.weights`."""
+        state = get_model_state_dict(self._module, options=_WHOLE)
+        return {name.removeprefix("talker."): value.float() for name, value in state.items()}
+
+    def start_save(self, folder: Path) -> Future[Any]:
+        """See `Learner.start_save`."""
+        # Staged in memory before this returns, so that the next step may change the weights.
+        pending = dcp.async_save(self._state(), checkpoint_id=folder, process_group=self._saving_group)
+        assert isinstance(pending, Future)
+        return pending
+
+    def finish_save(self, pending: Future[Any]) -> None:
+        """See `Learner.finish_save`."""
+        pending.result()
+
+    def load(self, folder: Path) -> None:
+        """See `Learner.load`."""
+        state = self._state()
+        dcp.load(state, checkpoint_id=folder, process_group=self._saving_group)
+        set_state_dict(
+            self._module,
+            self._optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optimizer"],
+            options=_TRAINED_ONLY,
+        )
+
+    def _trained(self) -> list[nn.Parameter]:
+        return [p for p in self._module.parameters() if p.requires_grad]
+
+    def _state(self) -> dict[str, Any]:
+        model, optimizer = get_state_dict(self._module, self._optimizer, options=_TRAINED_ONLY)
+        return {"model": model, "optimizer": optimizer}
+
+
+def make_optimizer(module: nn.Module, job: FineTuneJob) -> torch.optim.AdamW:
+    """AdamW over what is trained; gains and biases do not decay."""
+    return torch.optim.AdamW(parameter_groups(module, job), lr=job.learning_rate, betas=job.adam_betas)
+
+
+def parameter_groups(module: nn.Module, job: FineTuneJob) -> list[dict[str, Any]]:
+    """What decays and what does not."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for p in trained if p.dim() > 1], "weight_decay": job.weight_decay},
+        {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+
+
+def _local_bytes(tensors: Iterable[Tensor]) -> int:
+    local = (tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors)
+    return sum(tensor.numel() * tensor.element_size() for tensor in local)

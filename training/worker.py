@@ -1,0 +1,340 @@
+"""One worker of a fine-tune, whoever started it: Ray Train, or `torchrun -m training.worker JOB.json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from training.checkpoint import CheckpointKeeper, Progress, find_resumable
+from training.data.batching import BatchPlan, BatchShape
+from training.data.code_rows import CodeRow
+from training.data.training_set import TrainingSet, read_training_set
+from training.errors import PreflightError, TrainingError
+from training.job import FineTuneJob
+from training.loop import StepReport, train
+from training.loss import SpeechLoss
+from training.model.checkpoint.reading import find_weights, load_weights, read_config
+from training.model.config import ModelConfig
+from training.model.errors import EncoreError
+from training.model.talker import Talker
+from training.model.text_tokenizer import TextTokenizer
+from training.model.voice_model import choose_precision
+from training.strategies.learner import Learner
+from training.strategies.recompute import recompute_layers
+from training.strategies.table import WRAP_BY_STRATEGY
+from training.workers import Workers, device_of_worker, distributed_backend
+
+
+class WorkerContext(Protocol):
+    """What a worker needs of whoever started it."""
+
+    @property
+    def rank(self) -> int:
+        """Of this worker among all."""
+        ...
+
+    @property
+    def local_rank(self) -> int:
+        """Among those on this machine; picks the GPU."""
+        ...
+
+    @property
+    def world_size(self) -> int:
+        """Number of workers. Above one, their process group exists already."""
+        ...
+
+    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
+        """Take a report: all workers make it, at the same steps, with the same checkpoint.
+
+        Args:
+            metrics: see `training.loop.StepReport`.
+            checkpoint_folder: a checkpoint that has been completed since the last report; already in its place.
+        """
+        ...
+
+    def should_stop(self) -> bool:
+        """Whether to stop after this step, with a checkpoint; asked at every step, and any worker may say so."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerResult:
+    """How a worker's part of a run ended.
+
+    Attributes:
+        steps_done: since the beginning of the run.
+        num_steps: of the whole run.
+        checkpoint: the last one.
+    """
+
+    steps_done: int
+    num_steps: int
+    checkpoint: Path | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no step is left; a run that was stopped has some."""
+        return self.steps_done >= self.num_steps
+
+
+def run_worker(
+    job: FineTuneJob, context: WorkerContext, rows: Iterable[CodeRow | Mapping[str, Any]] | None = None
+) -> WorkerResult:
+    """Do a worker's part of a job, from its newest checkpoint on if there is one.
+
+    Args:
+        job: what to do.
+        context: who this worker is and whom it tells.
+        rows: all rows of the dataset, held-out ones included, for every worker alike; read from disk when None.
+
+    Raises:
+        EncoreError: it cannot be done, in words for a person.
+    """
+    workers = Workers(
+        rank=context.rank, size=context.world_size, device=device_of_worker(job.device, context.local_rank)
+    )
+    with process_group():
+        require_shared_output(job, workers)
+        return _train(job, context, workers, rows)
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """A group of one for a worker that nobody started with others: saving and sharding are the same code for all."""
+    is_ours = not dist.is_initialized()
+    if is_ours:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        if is_ours:
+            dist.destroy_process_group()
+
+
+def _train(
+    job: FineTuneJob,
+    context: WorkerContext,
+    workers: Workers,
+    rows: Iterable[CodeRow | Mapping[str, Any]] | None,
+) -> WorkerResult:
+    torch.manual_seed(job.seed)
+    config, _, batches = plan_data(job, rows)
+    learner = build_learner(job, config, workers)
+    keeper = CheckpointKeeper(job, learner, workers)
+    found = find_resumable(job)
+    workers.wait()
+    if found is not None:
+        if found.progress.num_steps != batches.num_steps:
+            raise TrainingError(f"The run in {job.output} had {found.progress.num_steps} steps, not the planned ones.")
+        learner.load(found.state)
+    events = _Reporting(job, context, keeper, batches, workers)
+    events.checkpoint = found.folder if found is not None else None
+    done = train(learner, batches, job, workers, events, first_step=found.progress.step if found is not None else 0)
+    return WorkerResult(steps_done=done, num_steps=batches.num_steps, checkpoint=events.checkpoint)
+
+
+def plan_data(
+    job: FineTuneJob, rows: Iterable[CodeRow | Mapping[str, Any]] | None = None
+) -> tuple[ModelConfig, TrainingSet, BatchPlan]:
+    """Read what a job trains on and plan its steps.
+
+    Raises:
+        DatasetError, CheckpointError, ConfigError: data or base model are missing or do not fit each other.
+        PreflightError: the dataset was changed since the run was planned.
+    """
+    config = read_config(job.base_model)
+    card, training_set = read_training_set(
+        job.dataset,
+        config,
+        TextTokenizer.from_folder(job.base_model),
+        longest_rows=job.longest_clip_rows,
+        speaker=job.speaker,
+        rows=rows,
+    )
+    if card.digest != job.dataset_digest:
+        raise PreflightError(
+            f"The dataset {card.name} was changed since this run was planned. Start a new run with the data as it is."
+        )
+    shape = BatchShape(
+        micro_batches=job.micro_batches,
+        micro_batch_rows=job.micro_batch_rows,
+        longest_rows=min(job.longest_clip_rows, config.talker.max_position_embeddings),
+        in_context_share=job.in_context_share,
+    )
+    batches = BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)
+    return config, training_set, batches
+
+
+def build_learner(job: FineTuneJob, config: ModelConfig, workers: Workers) -> Learner:
+    """Load the base model in float32 and spread it over the workers as the job's strategy says."""
+    with torch.device("meta"):
+        talker = Talker(config.talker, config.code_predictor)
+    load_weights(talker, find_weights(job.base_model), "talker.", dtype=torch.float32, device="cpu")
+    num_parameters = sum(parameter.numel() for parameter in talker.model.layers.parameters())
+    precision = choose_precision(job.precision, workers.device, num_parameters)
+    if job.activation_checkpointing:
+        recompute_layers(talker)
+    speech_loss = SpeechLoss(
+        talker.train(),
+        code_predictor_fraction=job.code_predictor_fraction,
+        train_text_embedding=job.train_text_embedding,
+    )
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    return WRAP_BY_STRATEGY[job.strategy](speech_loss, job, workers, dtype)
+
+
+def require_shared_output(job: FineTuneJob, workers: Workers) -> None:
+    """Make sure that all workers mean the same folder by the job's output.
+
+    Raises:
+        PreflightError: the folder cannot be written, or another machine does not see it.
+    """
+    number = workers.total([float(secrets.randbits(32)) if workers.is_first else 0.0])[0]
+    token = job.output / f".shared-{number:.0f}"
+    failure = 0.0
+    if workers.is_first:
+        try:
+            job.output.mkdir(parents=True, exist_ok=True)
+            token.touch()
+        except OSError:
+            failure = 1.0
+    if workers.total([failure])[0]:
+        raise PreflightError(f"The folder {job.output} cannot be written. Choose another folder for the run.")
+    num_blind = workers.total([float(not token.is_file())])[0]
+    if workers.is_first:
+        token.unlink(missing_ok=True)
+    if num_blind:
+        raise PreflightError(
+            f"{num_blind:.0f} of {workers.size} workers do not see {job.output}. "
+            "Put the run on storage that all machines share."
+        )
+
+
+class _Reporting:
+    """What happens between steps: reports, and checkpoints that are written beside the next steps."""
+
+    def __init__(
+        self,
+        job: FineTuneJob,
+        context: WorkerContext,
+        keeper: CheckpointKeeper,
+        batches: BatchPlan,
+        workers: Workers,
+    ) -> None:
+        self.checkpoint: Path | None = None
+        self._job, self._context, self._keeper, self._batches, self._workers = job, context, keeper, batches, workers
+
+    def stop_requested(self) -> bool:
+        """See `LoopEvents.stop_requested`."""
+        return self._context.should_stop()
+
+    def after_step(self, report: StepReport, *, is_stopping: bool) -> None:
+        """See `LoopEvents.after_step`."""
+        is_end = is_stopping or report.step == report.num_steps
+        must_report = is_end or report.step % self._job.report_every == 0
+        finished = self._finish() if must_report else None
+        if is_end or self._is_checkpoint_due(report.step):
+            # At the latest now: only one is written at a time.
+            finished = self._finish() or finished
+            self._start(report)
+        if is_end:
+            finished = self._finish() or finished
+        if must_report or finished:
+            self._context.report(report.metrics(), finished)
+
+    def _is_checkpoint_due(self, step: int) -> bool:
+        every = self._job.checkpoint_every
+        return step % every == 0 if every is not None else self._batches.ends_epoch(step - 1)
+
+    def _start(self, report: StepReport) -> None:
+        self._keeper.start(
+            Progress(
+                step=report.step,
+                num_steps=report.num_steps,
+                epoch=report.epoch,
+                dataset_digest=self._job.dataset_digest,
+                family=self._job.checkpoint_family,
+                num_workers=self._workers.size,
+                talker_loss=report.talker_loss,
+                code_predictor_loss=report.code_predictor_loss,
+            )
+        )
+
+    def _finish(self) -> Path | None:
+        if not self._keeper.is_saving:
+            return None
+        self.checkpoint = self._keeper.finish()
+        return self.checkpoint
+
+
+class TorchrunContext:
+    """A worker that torchrun started, or nobody: reports go to standard output and to the run's folder."""
+
+    def __init__(self, output: Path) -> None:
+        """Read torchrun's variables; SIGTERM and Ctrl-C ask for a stop with a checkpoint."""
+        self.rank = int(os.environ.get("RANK", 0))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        self._log = output / "log.jsonl"
+        self._stopping = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
+        """See `WorkerContext.report`."""
+        if self.rank:
+            return
+        line = {**metrics, **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})}
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        print(
+            f"step {metrics['step']}/{metrics['num_steps']}  talker {metrics['talker_loss']:.3f}  "
+            f"code predictor {metrics['code_predictor_loss']:.3f}  {metrics['clips_per_second']:.1f} clips/s"
+            + (f"  saved {checkpoint_folder.name}" if checkpoint_folder else ""),
+            flush=True,
+        )
+
+    def should_stop(self) -> bool:
+        """See `WorkerContext.should_stop`."""
+        return self._stopping
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._stopping = True
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one worker of the job in a file; exit status 0 when the run is complete or was stopped on request."""
+    parser = argparse.ArgumentParser(prog="torchrun -m training.worker", description=__doc__)
+    parser.add_argument("job", type=Path, help="a job file, as FineTuneJob.write makes it")
+    try:
+        job = FineTuneJob.read(parser.parse_args(arguments).job)
+        context = TorchrunContext(job.output)
+        if context.world_size != job.num_workers:
+            job = FineTuneJob.parse({**job.model_dump(), "num_workers": context.world_size})
+        if context.world_size > 1:
+            kind = device_of_worker(job.device, context.local_rank).type
+            dist.init_process_group(distributed_backend(kind, job.offload))
+        run_worker(job, context)
+    except EncoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
