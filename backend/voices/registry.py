@@ -21,6 +21,7 @@ from backend.voices.reference import write_reference
 from backend.voices.rows import read_voice, write_voice_row
 from backend.voices.variants import copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
+from backend.voices.voice_file import export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.sampling import Sampling
 
@@ -155,6 +156,25 @@ class Voices:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM voices WHERE id = ?", (voice.id,))
         shutil.rmtree(voice.folder, ignore_errors=True)
+
+    def export(self, name: str, destination: Path) -> Path:
+        """Write a voice and its consent to one file, or into a folder; returns the file.
+
+        Raises:
+            VoiceUnknown: there is none of that name.
+            VoiceError: the file cannot be written.
+        """
+        return export_voice(self.get(name), destination)
+
+    def import_(self, path: Path, name: str | None = None) -> Voice:
+        """Make a voice of a file that somebody exported; `name` replaces the one it has.
+
+        Raises:
+            VoiceFileRefused: the file is damaged, or holds anything that is no part of a voice.
+            VoiceNameTaken: there is a voice of that name.
+            EncoreError: its recording or its checkpoint cannot be used.
+        """
+        return import_voice(path, add=self.add, voices_folder=self.folder, name=name)
 
     def add(self, record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
         """Store a voice whose files `fill` writes into a folder; both are there afterwards, or neither is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,16 @@ from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
 
 # Exports may hold reports and logs beside the checkpoint; only what a model is loaded from becomes part of a voice.
-CHECKPOINT_SUFFIXES = frozenset({".json", ".txt", ".safetensors", ".jinja"})
+_CHECKPOINT_FILE = re.compile(
+    r"(speech_tokenizer/)?(model(-\d{5}-of-\d{5})?\.safetensors|merges\.txt|(model\.safetensors\.index|config"
+    r"|configuration|generation_config|preprocessor_config|vocab|tokenizer_config|tokenizer|special_tokens_map"
+    r"|added_tokens)\.json)"
+)
+
+
+def is_checkpoint_file(relative: str) -> bool:
+    """Tell the files a model is loaded from, by their path in a checkpoint folder, from all others."""
+    return _CHECKPOINT_FILE.fullmatch(relative) is not None
 
 
 def copy_variants(checkpoints: Mapping[Variant, Path], folder: Path) -> None:
@@ -28,8 +38,9 @@ def copy_variants(checkpoints: Mapping[Variant, Path], folder: Path) -> None:
             raise VoiceError(f"There is no variant {variant!r} of a voice; there are {', '.join(VARIANT_FOLDERS)}.")
         check_variant(variant, read_config(source))
         for path in sorted(source.rglob("*")):
-            if path.is_file() and path.suffix in CHECKPOINT_SUFFIXES:
-                _link_or_copy(path, folder / variant / path.relative_to(source))
+            relative = path.relative_to(source)
+            if path.is_file() and is_checkpoint_file(relative.as_posix()):
+                _link_or_copy(path, folder / variant / relative)
 
 
 def check_variant(variant: Variant, config: ModelConfig) -> None:

@@ -1,0 +1,58 @@
+"""A voice's prompt as a safetensors file: `speaker`, and `codes` where the voice is cloned in context."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from backend.voices.errors import VoiceFileRefused
+from training.model.checkpoint.stored_tensors import open_safetensors
+from training.model.take_request import VoicePrompt
+
+# Far beyond what any model makes: the public ones have width 2048, 16 codebooks and 12.5 frames a second.
+_WIDEST = 65_536
+_MOST_CODEBOOKS = 64
+_MOST_FRAMES = 10_000
+_EXPECTED = {"speaker": "F32", "codes": "I16"}
+
+
+def check_prompt_file(path: Path) -> None:
+    """Refuse a file that holds anything but a prompt, from its header and then its values.
+
+    Raises:
+        VoiceFileRefused: unknown tensors, other types or shapes, values that no model makes.
+        CheckpointError: it is no safetensors file.
+    """
+    with open_safetensors(path) as file:
+        names = set(file.keys())
+        if "speaker" not in names or names - _EXPECTED.keys():
+            raise VoiceFileRefused(f"{path.name} holds {', '.join(sorted(names))[:100]} instead of a voice's prompt.")
+        for name in names:
+            header = file.get_slice(name)
+            shape = header.get_shape()
+            if header.get_dtype() != _EXPECTED[name] or not _is_plausible(name, shape):
+                raise VoiceFileRefused(
+                    f"{path.name}: {name} is {header.get_dtype()} {shape}, which no model makes of a recording."
+                )
+        if not bool(file.get_tensor("speaker").isfinite().all()):
+            raise VoiceFileRefused(f"{path.name}: speaker holds values that are no numbers.")
+        if "codes" in names and int(file.get_tensor("codes").min()) < 0:
+            raise VoiceFileRefused(f"{path.name}: codes holds negative numbers.")
+
+
+def read_prompt_file(path: Path, transcript: str | None) -> VoicePrompt:
+    """Read a prompt that was checked; without a transcript only its speaker is used. Raises CheckpointError."""
+    with open_safetensors(path) as file:
+        speaker = file.get_tensor("speaker")
+        if transcript is None or "codes" not in file.keys():  # noqa: SIM118 - an open file is no mapping
+            return VoicePrompt(speaker=speaker)
+        return VoicePrompt(
+            speaker=speaker, reference_codes=file.get_tensor("codes").to(torch.long), reference_text=transcript
+        )
+
+
+def _is_plausible(name: str, shape: list[int]) -> bool:
+    if name == "speaker":
+        return len(shape) == 1 and 0 < shape[0] <= _WIDEST
+    return len(shape) == 2 and 0 < shape[0] <= _MOST_FRAMES and 0 < shape[1] <= _MOST_CODEBOOKS

@@ -1,0 +1,135 @@
+"""What a model makes of a voice's reference, kept as safetensors beside it: made once per model and voice."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from backend.voices.cloning import clone_voice, read_reference
+from backend.voices.errors import VoiceError
+from backend.voices.prompt_file import check_prompt_file, read_prompt_file
+from backend.voices.voice import Voice
+from training.model.errors import CheckpointError
+from training.model.take_request import VoicePrompt
+from training.model.voice_model import VoiceModel
+
+MOST_PROMPTS = 64
+"""A prompt is some hundred kilobytes; the same object again also spares the decoder the reference."""
+
+_logger = logging.getLogger(__name__)
+_FINGERPRINT_CHARACTERS = 32
+
+
+class VoicePrompts:
+    """Finds or makes the prompts of voices for one model; may be used from any thread."""
+
+    def __init__(self, model: VoiceModel, most_prompts: int = MOST_PROMPTS) -> None:
+        self._model = model
+        self._most_prompts = most_prompts
+        self._fingerprint: str | None = None
+        self._prompts: OrderedDict[tuple[str, str | None], VoicePrompt] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, voice: Voice) -> VoicePrompt:
+        """Make or find the prompt that speaks in this voice; the same object for the same voice.
+
+        Raises:
+            VoiceError: the voice has neither a speaker in this model nor a reference recording.
+            EncoreError: the reference is damaged, or the model cannot clone.
+        """
+        if voice.kind == "fine-tuned" and self._model.config.tts_model_type == "custom_voice":
+            return VoicePrompt(speaker_name=next(iter(self._model.config.talker.spk_id)))
+        key = (voice.id, voice.transcript)
+        with self._lock:
+            prompt = self._prompts.get(key)
+        # Outside the lock: whoever asks for another voice does not wait.
+        prompt = prompt or self._read(voice) or self._make(voice)
+        with self._lock:
+            prompt = self._prompts.setdefault(key, prompt)
+            self._prompts.move_to_end(key)
+            while len(self._prompts) > self._most_prompts:
+                self._prompts.popitem(last=False)
+        return prompt
+
+    def _path(self, voice: Voice) -> Path:
+        with self._lock:
+            self._fingerprint = self._fingerprint or fingerprint(self._model)
+        return voice.prompts_folder / f"{self._fingerprint}.safetensors"
+
+    def _read(self, voice: Voice) -> VoicePrompt | None:
+        path = self._path(voice)
+        if not path.is_file():
+            return None
+        try:
+            check_prompt_file(path)
+            prompt = read_prompt_file(path, voice.transcript)
+        except (VoiceError, CheckpointError) as error:
+            # It can be made anew, so nobody has to do anything about it.
+            _logger.warning("prompt %s is not used: %s", path, error)
+            return None
+        return prompt if self._fits(prompt) else None
+
+    def _fits(self, prompt: VoicePrompt) -> bool:
+        """Whether the tensors are of this model's sizes; a file from a stranger may carry this model's fingerprint."""
+        talker = self._model.config.talker
+        if prompt.speaker is None or prompt.speaker.shape != (talker.hidden_size,):
+            return False
+        codes = prompt.reference_codes
+        if codes is None:
+            return True
+        vocabulary = self._model.speech_tokenizer.config.decoder.codebook_size
+        return codes.shape[1] == talker.num_code_groups and int(codes.max()) < vocabulary
+
+    def _make(self, voice: Voice) -> VoicePrompt:
+        if voice.reference is None:
+            raise VoiceError(
+                f"The voice {voice.name} has no reference recording, which this model would need to speak like it. "
+                "Use the voice's own checkpoint, or make the voice again."
+            )
+        prompt = clone_voice(self._model, read_reference(voice.reference), voice.transcript)
+        try:
+            _write(self._path(voice), prompt)
+        except OSError as error:
+            _logger.warning("the prompt of voice %s cannot be kept: %s", voice.id, error)
+        return prompt
+
+
+def fingerprint(model: VoiceModel) -> str:
+    """Name what a prompt depends on: the weights of the speaker encoder and of the speech tokenizer's encoder."""
+    networks = [network for network in (model.speaker_encoder, model.speech_tokenizer) if network is not None]
+    digests = "".join(map(_hash_weights, networks))
+    return hashlib.sha256(digests.encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]
+
+
+def _hash_weights(network: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(network.state_dict().items()):
+        # The decoder's precision is a setting and has no part in analysing a recording.
+        if name.startswith("decoder."):
+            continue
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _write(path: Path, prompt: VoicePrompt) -> None:
+    assert prompt.speaker is not None
+    tensors = {"speaker": prompt.speaker.detach().float().cpu().contiguous()}
+    if prompt.reference_codes is not None:
+        tensors["codes"] = prompt.reference_codes.to("cpu", torch.int16).contiguous()
+    path.parent.mkdir(exist_ok=True)
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        save_file(tensors, partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,229 @@
+"""Reads a voice file from a stranger: a zip of which nothing is believed before it is checked.
+
+Members are stored, not compressed, so that a file cannot grow when it is opened; their names come from a fixed list,
+so that none leads out of the folder; and each has to have the size and the hash that the manifest says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError
+
+from backend.voices.errors import VoiceFileRefused
+from backend.voices.variants import is_checkpoint_file
+from backend.voices.voice import VARIANT_FOLDERS, VoiceRecord
+
+MANIFEST_MEMBER, RECORD_MEMBER, REFERENCE_MEMBER = "manifest.json", "voice.json", "reference.wav"
+
+# Two 1.7B checkpoints in bfloat16 with their speech tokenizers are 9 GB.
+MOST_BYTES = 16 * 2**30
+# Two checkpoints in shards, prompts of a dozen models.
+MOST_MEMBERS = 200
+# The published vocabularies are below 4 MB.
+MOST_JSON_BYTES = 64 * 2**20
+MOST_RECORD_BYTES = 2**20
+MOST_PROMPT_BYTES = 4 * 2**20
+# Five minutes of 24 kHz PCM16 are 14.4 MB.
+MOST_REFERENCE_BYTES = 16 * 2**20
+# The table of contents of that many members is far smaller; the library reads it in one piece.
+_LONGEST_READ = 2**20
+
+_PROMPT_MEMBER = re.compile(r"prompts/[0-9a-f]{32}\.safetensors")
+
+
+class MemberDigest(BaseModel):
+    """Size and hash of one member."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bytes: NonNegativeInt
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """What a voice file says it holds; written last, of what was really written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["encore-voice"] = "encore-voice"
+    version: Literal[1] = 1
+    members: dict[str, MemberDigest] = Field(max_length=MOST_MEMBERS)
+
+
+class VoiceArchive:
+    """An open voice file whose table of contents was checked; members are checked as they are read."""
+
+    def __init__(self, name: str, archive: zipfile.ZipFile, num_bytes: int) -> None:
+        self._name = name
+        self._archive = archive
+        self._infos = self._check_members(num_bytes)
+        self.manifest = self._read_manifest()
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of all members but the manifest."""
+        return tuple(name for name in self._infos if name != MANIFEST_MEMBER)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all members together."""
+        return sum(info.file_size for info in self._infos.values())
+
+    def read_record(self) -> VoiceRecord:
+        """What the file says about the voice. Raises VoiceFileRefused."""
+        buffer = io.BytesIO()
+        self._copy(RECORD_MEMBER, buffer)
+        try:
+            return VoiceRecord.model_validate(json.loads(buffer.getvalue()))
+        except (ValueError, RecursionError) as error:
+            raise self._refused(f"its {RECORD_MEMBER} is not valid") from error
+
+    def extract(self, name: str, folder: Path) -> Path:
+        """Write one member to `folder` under its own name. Raises VoiceFileRefused when it is not what it should be."""
+        destination = folder / name
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with destination.open("xb") as file:
+            self._copy(name, file)
+        return destination
+
+    def _check_members(self, num_bytes: int) -> dict[str, zipfile.ZipInfo]:
+        infos = self._archive.infolist()
+        if len(infos) > MOST_MEMBERS:
+            raise self._refused(f"it has {len(infos)} members, more than {MOST_MEMBERS}")
+        by_name = {info.filename: info for info in infos}
+        if len(by_name) != len(infos):
+            raise self._refused("two members have the same name")
+        for name, info in by_name.items():
+            if info.file_size > _size_limit(name):
+                known = _size_limit(name) > 0
+                problem = "is too large" if known else "is nothing that belongs into a voice"
+                raise self._refused(f"its member {_printable(name)} {problem}")
+            if info.flag_bits & 1 or info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                raise self._refused(f"its member {_printable(name)} is compressed or encrypted")
+        if missing := {MANIFEST_MEMBER, RECORD_MEMBER} - by_name.keys():
+            raise self._refused(f"it has no {' and no '.join(sorted(missing))}")
+        # Members that share bytes would be more than the file when they are written out.
+        if sum(info.file_size for info in infos) > num_bytes:
+            raise self._refused("its members overlap")
+        return by_name
+
+    def _read_manifest(self) -> Manifest:
+        content = b"".join(self._chunks(MANIFEST_MEMBER))
+        try:
+            manifest = Manifest.model_validate(json.loads(content))
+        except (ValidationError, ValueError, RecursionError) as error:
+            raise self._refused("its manifest is not valid, or of a later version of Encore") from error
+        if manifest.members.keys() != set(self.members):
+            raise self._refused("its manifest lists other members than it has")
+        return manifest
+
+    def _copy(self, name: str, destination: BinaryIO) -> None:
+        expected = self.manifest.members[name]
+        digest = hashlib.sha256()
+        num_bytes = 0
+        for chunk in self._chunks(name):
+            digest.update(chunk)
+            destination.write(chunk)
+            num_bytes += len(chunk)
+        if num_bytes != expected.bytes or digest.hexdigest() != expected.sha256:
+            raise self._refused(f"the checksum of {name} is wrong")
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
+        """A member's content; never more than its checked size."""
+        left = self._infos[name].file_size
+        try:
+            with self._archive.open(self._infos[name]) as member:
+                while left and (chunk := member.read(min(left, _LONGEST_READ // 2))):
+                    left -= len(chunk)
+                    yield chunk
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            raise self._refused(f"its member {name} cannot be read") from error
+
+    def _refused(self, problem: str) -> VoiceFileRefused:
+        return refusal(self._name, problem)
+
+
+@contextmanager
+def open_voice_archive(path: Path, most_bytes: int = MOST_BYTES) -> Iterator[VoiceArchive]:
+    """Open a voice file and check its table of contents.
+
+    Raises:
+        VoiceFileRefused: it is no voice file, too large, or holds what no voice file holds.
+    """
+    try:
+        with path.open("rb") as file:
+            num_bytes = file.seek(0, io.SEEK_END)
+            if num_bytes > most_bytes:
+                raise refusal(path.name, f"it has {num_bytes / 1e9:.1f} GB, more than {most_bytes / 1e9:.1f}")
+            with zipfile.ZipFile(_BoundedReads(file)) as archive:
+                yield VoiceArchive(path.name, archive, num_bytes)
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, _ReadTooLong) as error:
+        raise refusal(path.name, "it is damaged or no voice file") from error
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
+            raise refusal(path.name, f"it cannot be opened ({error.strerror})") from error
+        raise
+
+
+def refusal(name: str, problem: str) -> VoiceFileRefused:
+    """The one sentence about a voice file that is not imported."""
+    return VoiceFileRefused(f"{_printable(name)} is not imported: {problem}. Ask for the file again where it is from.")
+
+
+class _ReadTooLong(Exception):
+    """Something asked for more bytes at once than anything in a voice file has."""
+
+
+class _BoundedReads(io.RawIOBase):
+    """A file of which nobody reads much at once: the library takes a table of contents of any size into memory."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _LONGEST_READ:
+            position = self._file.tell()
+            left = self._file.seek(0, io.SEEK_END) - position
+            self._file.seek(position)
+            if left > _LONGEST_READ or size > _LONGEST_READ:
+                raise _ReadTooLong
+        return self._file.read(size)
+
+
+def _size_limit(name: str) -> int:
+    """The most bytes a member of that name may have; 0 for a name that no voice file has."""
+    if name in (MANIFEST_MEMBER, RECORD_MEMBER):
+        return MOST_RECORD_BYTES
+    if name == REFERENCE_MEMBER:
+        return MOST_REFERENCE_BYTES
+    if _PROMPT_MEMBER.fullmatch(name):
+        return MOST_PROMPT_BYTES
+    variant, _, relative = name.partition("/")
+    if variant in VARIANT_FOLDERS and is_checkpoint_file(relative):
+        return MOST_BYTES if name.endswith(".safetensors") else MOST_JSON_BYTES
+    return 0
+
+
+def _printable(name: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in name[:80])

@@ -1,0 +1,173 @@
+"""A voice as one file that can be given away: a zip of safetensors, JSON and the reference WAV, with checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+import zipfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from backend.voices.checkpoint_check import check_checkpoint
+from backend.voices.consent import require_consent
+from backend.voices.errors import VoiceError
+from backend.voices.prompt_file import check_prompt_file
+from backend.voices.reference import write_reference
+from backend.voices.voice import PROMPTS_FOLDER, REFERENCE_FILE, VARIANT_FOLDERS, Voice, VoiceRecord
+from backend.voices.voice_archive import (
+    MANIFEST_MEMBER,
+    MOST_BYTES,
+    RECORD_MEMBER,
+    Manifest,
+    MemberDigest,
+    VoiceArchive,
+    open_voice_archive,
+    refusal,
+)
+
+SUFFIX = ".encore-voice"
+
+_CHUNK_BYTES = 2**20
+# A file's time would make two exports of the same voice differ.
+_MEMBER_TIME = (2020, 1, 1, 0, 0, 0)
+# Left for everything else on the disk.
+_SPARE_BYTES = 256 * 2**20
+
+
+def export_voice(voice: Voice, destination: Path) -> Path:
+    """Write a voice, with its consent, to one file; in a folder it is named after the voice. Returns the file.
+
+    Raises:
+        VoiceError: it cannot be written.
+    """
+    path = destination / f"{voice.name.replace(' ', '-')}{SUFFIX}" if destination.is_dir() else destination
+    partial = path.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("xb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                _write_members(archive, voice)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as error:
+        raise VoiceError(
+            f"The voice {voice.name} cannot be written to {path}: {error.strerror}. Choose another place."
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def import_voice(
+    path: Path,
+    *,
+    add: Callable[[VoiceRecord, Callable[[Path], object]], Voice],
+    voices_folder: Path,
+    name: str | None = None,
+    most_bytes: int = MOST_BYTES,
+) -> Voice:
+    """Make a voice of a file somebody else exported.
+
+    Args:
+        path: the file.
+        add: stores a voice whose files the given function writes.
+        voices_folder: where it will be stored.
+        name: what to call it here; its own name by default.
+        most_bytes: larger files are not opened.
+
+    Raises:
+        VoiceFileRefused: it is damaged, or holds anything that is no part of a voice.
+        VoiceNameTaken: there is a voice of that name; give another.
+        EncoreError: its recording or its checkpoint cannot be used.
+    """
+    with open_voice_archive(path, most_bytes) as archive:
+        stranger = archive.read_record()
+        require_consent(stranger.consent)
+        _require_room(voices_folder, archive)
+        imported: dict[str, JsonValue] = {
+            "file": path.name[:200],
+            "id": stranger.id,
+            "run_id": stranger.run_id,
+            "created_at": stranger.created_at.isoformat(),
+        }
+        record = VoiceRecord.model_validate(
+            {
+                **dict(stranger),
+                # An id of its own: the same voice may be imported twice, and no file decides which folder it gets.
+                "id": uuid.uuid4().hex,
+                "name": name or stranger.name,
+                "run_id": None,
+                "created_at": datetime.now(UTC),
+                "provenance": {"imported": imported, "original": stranger.provenance},
+            }
+        )
+        return add(record, lambda folder: _unpack(archive, record, folder, path.name))
+
+
+def _write_members(archive: zipfile.ZipFile, voice: Voice) -> None:
+    members = {RECORD_MEMBER: _write_bytes(archive, RECORD_MEMBER, voice.record.model_dump_json(indent=1).encode())}
+    for path in _files_of(voice):
+        name = path.relative_to(voice.folder).as_posix()
+        members[name] = _write_file(archive, name, path)
+    _write_bytes(archive, MANIFEST_MEMBER, Manifest(members=members).model_dump_json(indent=1).encode())
+
+
+def _files_of(voice: Voice) -> list[Path]:
+    files = [voice.reference] if voice.reference else []
+    for folder in (voice.prompts_folder, *voice.variants.values()):
+        files += [
+            path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")
+        ]  # fmt: skip
+    return files
+
+
+def _write_file(archive: zipfile.ZipFile, name: str, path: Path) -> MemberDigest:
+    digest = hashlib.sha256()
+    num_bytes = 0
+    with path.open("rb") as source, archive.open(zipfile.ZipInfo(name, _MEMBER_TIME), "w", force_zip64=True) as member:
+        while chunk := source.read(_CHUNK_BYTES):
+            member.write(chunk)
+            digest.update(chunk)
+            num_bytes += len(chunk)
+    return MemberDigest(bytes=num_bytes, sha256=digest.hexdigest())
+
+
+def _write_bytes(archive: zipfile.ZipFile, name: str, content: bytes) -> MemberDigest:
+    archive.writestr(zipfile.ZipInfo(name, _MEMBER_TIME), content)
+    return MemberDigest(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name: str) -> None:
+    """Write the members to the voice's folder, and look into each before the voice exists."""
+    for name in archive.members:
+        if name != RECORD_MEMBER:
+            archive.extract(name, folder)
+    for prompt in sorted((folder / PROMPTS_FOLDER).glob("*")):
+        check_prompt_file(prompt)
+    variants = [variant for variant in VARIANT_FOLDERS if (folder / variant).is_dir()]
+    for variant in variants:
+        check_checkpoint(folder / variant, variant)
+    reference = folder / REFERENCE_FILE
+    if reference.is_file():
+        # Decoded and written anew, as any stranger's recording.
+        received = reference.rename(folder / f"received-{REFERENCE_FILE}")
+        write_reference(reference, [received])
+        received.unlink()
+    if record.kind == "zero-shot" and (variants or not reference.is_file()):
+        raise refusal(file_name, "it calls itself zero-shot and does not consist of a reference recording")
+    if record.kind == "fine-tuned" and "custom_voice" not in variants and not (variants and reference.is_file()):
+        raise refusal(file_name, "it calls itself fine-tuned and has no checkpoint to speak with")
+
+
+def _require_room(folder: Path, archive: VoiceArchive) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if archive.num_bytes + _SPARE_BYTES > free:
+        raise VoiceError(
+            f"The voice needs {archive.num_bytes / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Free some space."
+        )

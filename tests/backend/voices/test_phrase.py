@@ -1,0 +1,106 @@
+"""Spoken consent: the right words in the right voice, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from backend.audio.writing import write_wav
+from backend.errors import RecordingError
+from backend.voices.errors import ConsentRefused
+from backend.voices.phrase import STATEMENT, ProofLimits, check_phrase, draw_phrase, error_rate
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import speak_like, write_broken, write_voice
+from training.model.voice_model import VoiceModel
+
+
+@dataclass
+class Hears:
+    """Stands where Whisper stands: what counts here is what is made of its words."""
+
+    text: str
+    seconds: float = 0.0
+
+    def transcribe(self, samples, language):
+        assert samples.dtype == np.float32
+        self.seconds = len(samples) / 16_000
+        return self
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
+
+
+@pytest.fixture
+def reference(tmp_path):
+    return write_voice(tmp_path / "reference.wav", seconds=2.0)
+
+
+@pytest.fixture
+def spoken(tmp_path):
+    return write_voice(tmp_path / "spoken.wav", seconds=3.0)
+
+
+def test_phrases_hold_the_statement_and_differ():
+    phrases = {draw_phrase() for _ in range(50)}
+    assert all(phrase.startswith(STATEMENT) for phrase in phrases)
+    assert len(phrases) > 25
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        ("i agree THAT my voice, is cloned", 0.0),
+        ("I agree that my voice was cloned", 1 / 7),
+        ("", 1.0),
+        ("Something else entirely was said here", 7 / 7),
+    ],
+)
+def test_errors_are_counted_in_words(heard, expected):
+    assert error_rate("I agree that my voice is cloned.", heard) == pytest.approx(expected, abs=0.15)
+
+
+def test_the_phrase_in_the_same_voice_is_proof(model, reference, spoken):
+    phrase = draw_phrase()
+    listener = Hears(phrase.lower().replace(".", ""))
+    proof = check_phrase(phrase, spoken, reference, listener=listener, model=model)
+    assert proof.error_rate == 0.0
+    assert proof.similarity > 0.6
+    assert proof.phrase == phrase
+    assert listener.seconds == pytest.approx(3.0, abs=0.01)
+
+
+def test_other_words_are_no_proof(model, reference, spoken):
+    with pytest.raises(ConsentRefused, match="does not say the phrase"):
+        check_phrase(draw_phrase(), spoken, reference, listener=Hears("Good evening, this is the news."), model=model)
+
+
+def test_another_voice_is_no_proof(model, reference, tmp_path):
+    noise = np.random.default_rng(1).normal(0.0, 0.2, 72_000).astype(np.float32)
+    other = tmp_path / "other.wav"
+    write_wav(other, noise, 24_000)
+    phrase = draw_phrase()
+    # Random weights know no voices; what is tested is that the likeness found is compared with the limit.
+    like = check_phrase(
+        phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(least_similarity=-1.0)
+    ).similarity
+    assert like < 0.9999
+    with pytest.raises(ConsentRefused, match="another voice"):
+        check_phrase(
+            phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(least_similarity=0.9999)
+        )
+
+
+def test_the_same_recording_is_as_like_as_can_be(model, reference):
+    phrase = draw_phrase()
+    proof = check_phrase(phrase, reference, reference, listener=Hears(phrase), model=model)
+    assert proof.similarity == pytest.approx(1.0, abs=1e-4)
+
+
+def test_a_recording_that_is_none(model, reference, tmp_path):
+    assert len(speak_like(1.0)) == 24_000
+    with pytest.raises(RecordingError):
+        check_phrase("A", write_broken(tmp_path / "broken.wav"), reference, listener=Hears("A"), model=model)

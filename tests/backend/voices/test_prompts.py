@@ -1,0 +1,111 @@
+"""Prompts of voices: made once, kept as safetensors, and never believed when they do not fit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from backend.store.database import Database
+from backend.voices.cloning import clone_voice, read_reference
+from backend.voices.consent import Consent
+from backend.voices.errors import VoiceError
+from backend.voices.prompts import VoicePrompts, fingerprint
+from backend.voices.registry import Voices
+from tests.backend.voices.checkpoints import SPEAKER, fine_tuned_checkpoint
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import write_voice
+from training.model.voice_model import VoiceModel
+
+CONSENT = Consent.give("Anna")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
+
+
+@pytest.fixture
+def voices(tmp_path):
+    return Voices(Database(tmp_path / "home"), tmp_path / "home")
+
+
+@pytest.fixture
+def voice(voices, tmp_path):
+    recording = write_voice(tmp_path / "anna.wav", seconds=1.5)
+    return voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini", transcript="Hello there.")
+
+
+def test_a_prompt_is_what_cloning_makes_and_is_read_back_the_same(model, voice):
+    prompts = VoicePrompts(model)
+    made = prompts.get(voice)
+    assert prompts.get(voice) is made
+    direct = clone_voice(model, read_reference(voice.reference), "Hello there.")
+    (path,) = voice.prompts_folder.iterdir()
+    voice.reference.unlink()
+    again = VoicePrompts(model).get(voice)
+    for prompt in (made, again):
+        assert torch.equal(prompt.speaker, direct.speaker)
+        assert torch.equal(prompt.reference_codes, direct.reference_codes)
+        assert prompt.reference_text == "Hello there."
+    assert path.suffix == ".safetensors"
+    assert set(load_file(path)) == {"speaker", "codes"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors: {"speaker": tensors["speaker"][:-1], "codes": tensors["codes"]},
+        lambda tensors: {"speaker": tensors["speaker"] * torch.nan, "codes": tensors["codes"]},
+        lambda tensors: {"speaker": tensors["speaker"], "codes": tensors["codes"][:, :2].contiguous()},
+        lambda tensors: {"speaker": tensors["speaker"], "codes": tensors["codes"] + 1000},
+        lambda tensors: {"speaker": tensors["speaker"], "codes": tensors["codes"] - 1000},
+        lambda tensors: {"speaker": tensors["speaker"], "codes": tensors["codes"].float()},
+        lambda tensors: {"codes": tensors["codes"]},
+        lambda tensors: {**tensors, "more": torch.zeros(1)},
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_made_anew(model, voice, change):
+    made = VoicePrompts(model).get(voice)
+    (path,) = voice.prompts_folder.iterdir()
+    save_file(change(load_file(path)), path)
+    again = VoicePrompts(model).get(voice)
+    assert torch.equal(again.speaker, made.speaker)
+    assert torch.equal(again.reference_codes, made.reference_codes)
+
+
+def test_a_damaged_prompt_is_made_anew(model, voice):
+    made = VoicePrompts(model).get(voice)
+    (path,) = voice.prompts_folder.iterdir()
+    path.write_bytes(b"\x80\x04pickle")
+    assert torch.equal(VoicePrompts(model).get(voice).speaker, made.speaker)
+    assert set(load_file(path)) == {"speaker", "codes"}
+
+
+def test_the_least_used_prompt_is_forgotten(model, voice, voices, tmp_path):
+    other = voices.create_zero_shot("Ben", write_voice(tmp_path / "b.wav", 1.2), consent=CONSENT, model="mini")
+    prompts = VoicePrompts(model, most_prompts=1)
+    first = prompts.get(voice)
+    assert not prompts.get(other).is_in_context
+    assert prompts.get(voice) is not first
+
+
+def test_a_fine_tuned_voice_speaks_by_its_name(voices, tmp_path):
+    folder = fine_tuned_checkpoint(tmp_path / "custom_voice")
+    voice = voices.add_fine_tuned("Anna", {"custom_voice": folder}, consent=CONSENT, model="mini")
+    tuned = VoiceModel.load(voice.variants["custom_voice"], precision="fp32", device="cpu")
+    assert VoicePrompts(tuned).get(voice).speaker_name == SPEAKER
+
+
+def test_a_voice_without_reference_says_so(model, voice):
+    voice.reference.unlink()
+    with pytest.raises(VoiceError, match="no reference recording"):
+        VoicePrompts(model).get(voice)
+
+
+def test_another_encoder_is_another_fingerprint(model):
+    again = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
+    assert fingerprint(again) == fingerprint(model)
+    with torch.no_grad():
+        next(again.speaker_encoder.parameters()).add_(1.0)
+    assert fingerprint(again) != fingerprint(model)
