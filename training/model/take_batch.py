@@ -73,6 +73,10 @@ class TakeBatch:
         """Advance every take by one frame; slots of ended takes are free again, but can still be decoded."""
         return self.loop.step()
 
+    def is_preparing(self, slot: int) -> bool:
+        """Whether a slot's decoder is on its way through a reference; `prepare` takes it further."""
+        return slot in self._on_their_way
+
     @torch.inference_mode()
     def prepare(self, slot: int) -> bool:
         """Take a slot's decoder one piece further through its reference; whether it can decode now.

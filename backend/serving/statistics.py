@@ -1,0 +1,40 @@
+"""What an engine has done and is doing, as numbers for metrics and for scaling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineStatistics:
+    """A snapshot; the `num_..._total` only ever grow.
+
+    Attributes:
+        num_slots: takes that can be spoken at once.
+        num_active: takes being spoken.
+        num_waiting: takes without a slot.
+        most_waiting: beyond which new ones are refused.
+        num_frames_total: frames made.
+        num_steps_total: steps of the batch; frames per step is how full it was.
+        num_takes_total: takes asked for and accepted.
+        num_finished_total: takes that came to their end.
+        num_cancelled_total: takes nobody wanted to the end.
+        num_failed_total: takes that ended by a fault.
+        num_refused_total: takes that found the line full.
+        num_underruns_total: chunks that came after a listener had run dry.
+        busy_seconds_total: time in which there was something to do.
+    """
+
+    num_slots: int = 0
+    num_active: int = 0
+    num_waiting: int = 0
+    most_waiting: int = 0
+    num_frames_total: int = 0
+    num_steps_total: int = 0
+    num_takes_total: int = 0
+    num_finished_total: int = 0
+    num_cancelled_total: int = 0
+    num_failed_total: int = 0
+    num_refused_total: int = 0
+    num_underruns_total: int = 0
+    busy_seconds_total: float = 0.0

@@ -1,0 +1,20 @@
+"""Counts kept by an engine's thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Tally:
+    """Grows only; written by one thread, read by any. See `EngineStatistics` for what is counted."""
+
+    steps: int = 0
+    frames: int = 0
+    takes: int = 0
+    finished: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    refused: int = 0
+    underruns: int = 0
+    busy_seconds: float = 0.0
