@@ -11,6 +11,8 @@ from training.model.errors import EncoreError
 STAGES = {
     "corpus": "training.pretrain.make_corpus",
     "tokenizer": "training.pretrain.train_tokenizer",
+    "talker": "training.pretrain.train_talker",
+    "whisper": "training.pretrain.train_whisper",
 }
 
 
