@@ -1,7 +1,7 @@
 """The process in which one recording is decoded: it may crash, hang or be killed, and nothing else is hurt.
 
 Started by `decoding.py` as `python -m backend.audio.decoder_process JOB`. The recording is standard input, opened
-by the app: no file name reaches this process. Samples leave as raw float32 on standard output, the outcome as the
+by the app: no file name reaches this process. Samples leave as raw numbers on standard output, the outcome as the
 last line of standard error, one JSON object. Imports are few because every recording waits for them.
 """
 
@@ -22,10 +22,10 @@ import soxr
 from numpy.typing import NDArray
 
 from backend.audio.containers import sniff_container
-from backend.audio.decoder_protocol import DecodingJob, Refusal
+from backend.audio.decoder_protocol import BYTES_PER_SAMPLE, DecodingJob, Refusal, SampleFormat
 from backend.audio.mono_blocks import MonoBlocks
+from backend.audio.pcm16 import to_pcm16
 
-_BYTES_PER_SAMPLE = 4
 # Beyond the exact number of samples: the resampler rounds up, the outcome needs a line.
 _OUTPUT_SLACK_BYTES = 1 << 20
 # An orphan (the app was killed) ends itself this long after the app would have ended it.
@@ -50,7 +50,8 @@ def main() -> None:
 def _confine(job: DecodingJob) -> None:
     """Give up what decoding does not need; called when everything is imported and open."""
     limits = job.limits
-    most_output_bytes = int(limits.maximum_seconds * job.sample_rate) * _BYTES_PER_SAMPLE + _OUTPUT_SLACK_BYTES
+    most_output_bytes = int(limits.maximum_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
+    most_output_bytes += _OUTPUT_SLACK_BYTES
     if sys.platform == "linux":
         # Elsewhere the address space tells nothing about what is used of it; the other limits have to do.
         _lower(resource.RLIMIT_AS, _address_space_bytes() + limits.memory_bytes)
@@ -88,7 +89,7 @@ def _decode(recording: BinaryIO, output: BinaryIO, job: DecodingJob) -> dict[str
     blocks = MonoBlocks(recording, kind, job.limits)
     num_samples = 0
     for block in _resample(blocks, job.sample_rate):
-        _write_all(output, block)
+        _write_all(output, _to_bytes(block, job.sample_format))
         num_samples += len(block)
     return {
         "num_samples": num_samples,
@@ -109,8 +110,12 @@ def _resample(blocks: MonoBlocks, sample_rate: int) -> Iterator[NDArray[np.float
         yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
 
 
-def _write_all(output: BinaryIO, block: NDArray[np.float32]) -> None:
-    rest = memoryview(block.tobytes())
+def _to_bytes(block: NDArray[np.float32], sample_format: SampleFormat) -> bytes:
+    return block.tobytes() if sample_format == "float32" else to_pcm16(block).tobytes()
+
+
+def _write_all(output: BinaryIO, content: bytes) -> None:
+    rest = memoryview(content)
     try:
         while rest:
             rest = rest[output.write(rest) :]

@@ -28,12 +28,18 @@ RefusalReason = Literal[
 ]
 
 
+SampleFormat = Literal["float32", "pcm16"]
+BYTES_PER_SAMPLE: dict[SampleFormat, int] = {"float32": 4, "pcm16": 2}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingJob:
     """What the app asks for; travels as JSON on the command line."""
 
     sample_rate: int
     limits: DecodingLimits
+    # Hours of sound are written as 16-bit integers, which take half the room.
+    sample_format: SampleFormat = "float32"
 
     def to_json(self) -> str:
         """The command-line form."""

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, TypeAdapter
 from pydantic import ValidationError as AnswerError
 
-from backend.audio.decoder_protocol import DecodingJob, RefusalReason
+from backend.audio.decoder_protocol import BYTES_PER_SAMPLE, DecodingJob, RefusalReason
 from backend.audio.limits import REFERENCE_DECODING, DecodingLimits
 from backend.audio.recording import Recording
 from backend.errors import (
@@ -39,6 +39,9 @@ from backend.errors import (
 
 _logger = logging.getLogger(__name__)
 
+WORK_FOLDER_PREFIX = "encore-decoder-"
+"""Of the folders that are left behind when the app is killed while it decodes; any older than a day can go."""
+
 _PROJECT_FOLDER = Path(__file__).resolve().parents[2]
 # The end of a traceback names the cause.
 _LONGEST_LOGGED_BYTES = 2_000
@@ -49,7 +52,9 @@ _OUT_OF_TIME_SIGNALS = (signal.SIGXCPU, signal.SIGALRM)
 _ShortText = Annotated[str, Field(max_length=40, pattern=r"^[\w.-]+$")]
 
 
-class _Decoded(BaseModel):
+class Decoded(BaseModel):
+    """What the decoder says about a recording, by the names of `Recording`."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     num_samples: NonNegativeInt
@@ -69,7 +74,7 @@ class _Refused(BaseModel):
     promised: NonNegativeFloat = 0.0
 
 
-_ANSWER: TypeAdapter[_Decoded | _Refused] = TypeAdapter(_Decoded | _Refused)
+_ANSWER: TypeAdapter[Decoded | _Refused] = TypeAdapter(Decoded | _Refused)
 
 
 def decode_recording(path: Path, *, sample_rate: int, limits: DecodingLimits = REFERENCE_DECODING) -> Recording:
@@ -81,31 +86,48 @@ def decode_recording(path: Path, *, sample_rate: int, limits: DecodingLimits = R
     Raises:
         RecordingError: with one line for the person who handed it in; see `backend.errors` for the kinds.
     """
-    name = path.name
-    with _open_file(path, limits) as recording, _work_folder(name) as folder:
-        samples_path = folder / "samples"
-        with samples_path.open("wb") as samples:
-            exit_code, answer = _run_decoder(
-                DecodingJob(sample_rate=sample_rate, limits=limits), recording, samples, name
-            )
-        outcome = _read_answer(answer, exit_code, name)
-        if isinstance(outcome, _Refused):
-            raise _to_error(outcome, name, limits)
-        if samples_path.stat().st_size != outcome.num_samples * np.float32().itemsize:
-            raise DecoderFailed(name, cause="the decoder's answer contradicts itself")
+    with decoded_samples(path, DecodingJob(sample_rate=sample_rate, limits=limits)) as (samples_path, outcome):
         return Recording(
             samples=np.fromfile(samples_path, dtype=np.float32, count=outcome.num_samples),
             sample_rate=sample_rate,
-            source_name=name,
+            source_name=path.name,
             **outcome.model_dump(exclude={"num_samples"}),
         )
 
 
 @contextlib.contextmanager
-def _work_folder(name: str) -> Iterator[Path]:
+def decoded_samples(
+    path: Path, job: DecodingJob, *, name: str | None = None, work_folder: Path | None = None
+) -> Iterator[tuple[Path, Decoded]]:
+    """The raw samples of the recording at `path` as a file that is gone afterwards, and what is known about it.
+
+    Args:
+        path: the file to decode.
+        job: how the samples are wanted.
+        name: what the recording is called in errors, where the file has another name.
+        work_folder: where there is room for the samples; otherwise the system's place for temporary files.
+
+    Raises:
+        RecordingError: see `decode_recording`.
+    """
+    name = name or path.name
+    with _open_file(path, name, job.limits) as recording, _work_folder(name, work_folder) as folder:
+        samples_path = folder / "samples"
+        with samples_path.open("wb") as samples:
+            exit_code, answer = _run_decoder(job, recording, samples, name)
+        outcome = _read_answer(answer, exit_code, name)
+        if isinstance(outcome, _Refused):
+            raise _to_error(outcome, name, job.limits)
+        if samples_path.stat().st_size != outcome.num_samples * BYTES_PER_SAMPLE[job.sample_format]:
+            raise DecoderFailed(name, cause="the decoder's answer contradicts itself")
+        yield samples_path, outcome
+
+
+@contextlib.contextmanager
+def _work_folder(name: str, parent: Path | None) -> Iterator[Path]:
     """An empty folder for one decoding, gone afterwards."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="encore-decoder-")
+        folder = tempfile.TemporaryDirectory(prefix=WORK_FOLDER_PREFIX, dir=parent)
     except OSError as error:
         raise DecoderFailed(name, cause=f"there is no room for temporary files ({error.strerror})") from error
     with folder as created:
@@ -113,9 +135,8 @@ def _work_folder(name: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _open_file(path: Path, limits: DecodingLimits) -> Iterator[int]:
+def _open_file(path: Path, name: str, limits: DecodingLimits) -> Iterator[int]:
     """A descriptor of a regular file of acceptable size; this open file is decoded, whatever its name becomes."""
-    name = path.name
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -183,7 +204,7 @@ def _decoder_environment() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(import_path), "PYTHONUTF8": "1", **threads, **inherited}
 
 
-def _read_answer(answer: bytes, exit_code: int, name: str) -> _Decoded | _Refused:
+def _read_answer(answer: bytes, exit_code: int, name: str) -> Decoded | _Refused:
     """The decoder's last line, checked: after a successful attack it could say anything.
 
     Raises:

@@ -33,6 +33,18 @@ class DecodingLimits:
     wall_seconds: float = 120.0
 
 
+def recording_decoding(*, maximum_seconds: float = 2 * 60 * 60.0, maximum_bytes: int = 500_000_000) -> DecodingLimits:
+    """Limits for the recordings of a data set, which may be hours long; effort grows with the permitted length."""
+    minutes = maximum_seconds / 60.0
+    return DecodingLimits(
+        maximum_bytes=maximum_bytes,
+        maximum_seconds=maximum_seconds,
+        # Five seconds a minute are more than ten times what any codec takes on a slow core.
+        cpu_seconds=60 + round(5 * minutes),
+        wall_seconds=120.0 + 15 * minutes,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReferenceLimits:
     """What a recording must be like to clone a voice from it; levels in dB relative to full scale."""

@@ -15,14 +15,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.audio.pcm16 import to_pcm16
 from backend.errors import AudioNotWritten
 
 _BYTES_PER_SAMPLE = 2
 _HEADER_BYTES = 44
 # A RIFF chunk counts its bytes in 32 bits: 24 hours at 24 kHz.
 _MOST_BYTES = 2**32 - 1 - _HEADER_BYTES
-# Symmetric, so that +1.0 and -1.0 are equally loud; -32768 stays unused.
-_FULL_SCALE = 32767.0
 
 
 def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
@@ -71,13 +70,20 @@ class WavWriter:
         assert samples.ndim == 1, f"mono samples expected, not shape {samples.shape}"
         if not np.isfinite(samples).all():
             raise AudioNotWritten(self._path.name, problem="some samples are not numbers; generate it again")
-        if (self.num_samples + len(samples)) * _BYTES_PER_SAMPLE > _MOST_BYTES:
+        self.write_pcm16(to_pcm16(samples))
+
+    def write_pcm16(self, integers: NDArray[np.int16]) -> None:
+        """Append mono samples (samples,) that are 16-bit integers already.
+
+        Raises:
+            AudioNotWritten: see `write_wav`; the file will not appear.
+        """
+        if (self.num_samples + len(integers)) * _BYTES_PER_SAMPLE > _MOST_BYTES:
             raise AudioNotWritten(self._path.name, problem="a WAV file holds 4 GB at most; write it in parts")
-        integers = np.rint(np.clip(samples, -1.0, 1.0) * _FULL_SCALE).astype("<i2")
         with self._or_not_written():
             # Not writeframes, which would patch the header each time.
-            self._wave.writeframesraw(integers.tobytes())
-        self.num_samples += len(samples)
+            self._wave.writeframesraw(integers.astype("<i2", copy=False).tobytes())
+        self.num_samples += len(integers)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
