@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -39,7 +40,7 @@ class Tempo:
         self._graph = _build_graph(speed, sample_rate) if speed != 1 else None
 
     def add(self, chunk: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-        """What can be made of the stream so far; may be empty, because some of it is kept back to match what follows."""
+        """What can be made of the stream so far; may be empty, because a little is kept back to match what follows."""
         samples = np.ascontiguousarray(chunk, dtype=np.float32)
         if self._graph is None or not len(samples):
             return samples
@@ -96,7 +97,7 @@ def _build_graph(speed: float, sample_rate: int) -> Graph:
         *(graph.add("atempo", f"{stage:.9f}") for _ in range(num_stages)),
         graph.add("abuffersink"),
     ]
-    for node, following in zip(nodes, nodes[1:], strict=False):
+    for node, following in itertools.pairwise(nodes):
         node.link_to(following)
     graph.configure()
     return graph

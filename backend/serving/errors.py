@@ -37,9 +37,5 @@ class TakeFailed(ServingError):
         super().__init__(message)
 
 
-class AudioFormatError(EncoreError):
-    """An audio format, speed or rate that cannot be made."""
-
-
 def _busy_again(kind: type[TooBusy], what: str, retry_after_seconds: float) -> TooBusy:
     return kind(what, retry_after_seconds=retry_after_seconds)
