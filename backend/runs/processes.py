@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -71,17 +72,22 @@ def is_alive(process_id: int | None, started_at: float | None) -> bool:
         return False
 
 
-def end_process(process_id: int, started_at: float) -> None:
-    """Kill a supervisor, and whatever it started that did not leave its session; nothing if it is gone."""
-    if not is_alive(process_id, started_at):
-        return
-    try:
-        family = [psutil.Process(process_id), *psutil.Process(process_id).children(recursive=True)]
-    except psutil.Error:
-        return
-    for member in family:
-        try:
+def end_session(leader: int, started_at: float) -> None:
+    """Kill a supervisor and everything it started that is still there, such as a Ray that outlived it.
+
+    A session's number is not given away again as long as one of its processes lives.
+    """
+    if (birth := birth_of(leader)) and abs(birth - started_at) >= _SAME_BIRTH_SECONDS:
+        return  # it is long gone, and somebody else has its number
+    members = [process for process in psutil.process_iter() if _session_of(process.pid) == leader]
+    for member in members:
+        with contextlib.suppress(psutil.Error):
             member.kill()
-        except psutil.Error:
-            continue
-    psutil.wait_procs(family, timeout=10)
+    psutil.wait_procs(members, timeout=10)
+
+
+def _session_of(process_id: int) -> int | None:
+    try:
+        return os.getsid(process_id)
+    except OSError:
+        return None

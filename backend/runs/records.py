@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -51,7 +51,10 @@ class RunRecord(BaseModel):
     verdict: str
     """What judging found, in plain words; empty until then."""
     export_folder: str | None
+    consent: str | None
+    """Who agreed to the cloning, as JSON."""
     job: str
+    """The fine-tune itself, as JSON."""
 
     @property
     def share_done(self) -> float:
@@ -130,14 +133,45 @@ class RunRows:
         """
         now = time.time()
         changes = {"state": str(state), "message": message, **fields}
-        if state is RunState.STARTING:
-            changes |= {"ended_at": None, "heartbeat_at": now}
-        elif not state.is_active:
+        if not state.is_active:
             changes |= {"ended_at": now, "process_id": None, "process_started_at": None}
         with self._database.transaction() as connection:
             check_transition(run_id, _get(connection, run_id).state, state)
             _update(connection, run_id, changes)
             return _get(connection, run_id)
+
+    def claim(self, run_id: str, *, alone: bool, is_alive: Callable[[int | None, float | None], bool]) -> bool:
+        """Let a queued run begin its next attempt; false while another one has to end first.
+
+        Args:
+            run_id: the run whose turn it may be.
+            alone: whether it shares the machine with no other run.
+            is_alive: tells from process id and birth whether a run's supervisor lives; dead ones hold up nobody.
+
+        Raises:
+            RunNotFound, RunStateError: it is not there, or not queued any more.
+        """
+        with self._database.transaction() as connection:
+            mine = _get(connection, run_id)
+            check_transition(run_id, mine.state, RunState.STARTING)
+            busy = connection.execute(
+                "SELECT * FROM runs WHERE id != ? AND (state IN ('starting', 'running', 'judging') "
+                "OR state = 'queued' AND (created_at, id) < (?, ?))",
+                (run_id, mine.created_at, run_id),
+            )
+            if alone and any(is_alive(row["process_id"], row["process_started_at"]) for row in busy):
+                return False
+            now = time.time()
+            changes = {
+                "state": str(RunState.STARTING),
+                "message": "Starting workers.",
+                "attempt": mine.attempt + 1,
+                "started_at": mine.started_at or now,
+                "ended_at": None,
+                "heartbeat_at": now,
+            }
+            _update(connection, run_id, changes)
+            return True
 
     def change(self, run_id: str, **fields: object) -> None:
         """Change columns other than the state."""

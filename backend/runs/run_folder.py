@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+
+from backend.runs.control import Control, StopReason
 
 RUNS_FOLDER = "runs"
 _LONGEST_LOG_BYTES = 2_000_000
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-StopReason = Literal["cancel", "pause"]
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,24 @@ class RunFolder:
         return self.path / "log.txt"
 
     @property
-    def events(self) -> Path:
-        """Faults that Ray saw, one JSON object a line."""
-        return self.path / "events.jsonl"
+    def metrics(self) -> Path:
+        """What steps report, in a file for each time that workers start."""
+        return self.path / "metrics"
 
     @property
-    def stop(self) -> Path:
-        """There while the run is asked to stop; holds why. A file, because workers on any machine can see it."""
-        return self.path / "stop"
+    def faults(self) -> Path:
+        """What Ray saw go wrong, in the same form."""
+        return self.path / "faults"
+
+    @property
+    def problem(self) -> Path:
+        """Written by a worker that met something no other attempt would get around, in words for a person."""
+        return self.path / "problem.txt"
+
+    @property
+    def control(self) -> Path:
+        """What workers obey; see `Control`."""
+        return self.path / "control.json"
 
     @property
     def ray(self) -> Path:
@@ -77,14 +86,7 @@ class RunFolder:
 
     def ask_to_stop(self, reason: StopReason) -> None:
         """Let workers and supervisor know."""
-        self.stop.write_text(reason, encoding="utf-8")
-
-    def stop_reason(self) -> StopReason | None:
-        """Why the run is to stop; None if it is not."""
-        try:
-            return "pause" if self.stop.read_text(encoding="utf-8") == "pause" else "cancel"
-        except FileNotFoundError:
-            return None
+        Control.read(self.control).model_copy(update={"stop": reason}).write(self.control)
 
     def read_log(self) -> str:
         """The end of the log, without colours; empty before anything was printed."""

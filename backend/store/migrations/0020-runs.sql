@@ -23,6 +23,7 @@ CREATE TABLE runs (
     best_checkpoint TEXT,
     verdict TEXT NOT NULL DEFAULT '',
     export_folder TEXT,
+    consent TEXT,
     job TEXT NOT NULL
 );
 

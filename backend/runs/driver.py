@@ -1,0 +1,56 @@
+"""The driver of a fine-tune: an actor that takes no processor and holds Ray Train's `fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from backend.runs.launch import LaunchPlan
+from backend.runs.run_folder import RunFolder
+
+ELASTIC_RESIZE_SECONDS = 60.0
+
+
+class Driver:
+    """Made into an actor by the supervisor; killing it ends the workers and frees what they held."""
+
+    def fit(self, raw_job: dict[str, Any], raw_launch: dict[str, Any], folder: str, attempt: int) -> None:
+        """Train until done, stopped, or given up.
+
+        Raises:
+            TrainingFailedError: workers failed more often than the plan allows.
+        """
+        from ray.train import FailureConfig, RunConfig, ScalingConfig  # noqa: PLC0415 - in the actor's process only
+        from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
+
+        from backend.runs.ray_worker import FaultLog, train_under_ray  # noqa: PLC0415
+
+        launch, run_folder = LaunchPlan.model_validate(raw_launch), RunFolder(Path(folder))
+        workers: int | tuple[int, int] = launch.max_workers
+        if launch.is_elastic:
+            workers = (launch.fewest_workers, launch.max_workers)
+        resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
+        TorchTrainer(
+            train_under_ray,
+            train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
+            torch_config=TorchConfig(backend=_backend(launch, raw_job)),
+            scaling_config=ScalingConfig(
+                num_workers=workers,
+                use_gpu=launch.use_gpu,
+                resources_per_worker=resources,
+                elastic_resize_monitor_interval_s=ELASTIC_RESIZE_SECONDS,
+            ),
+            run_config=RunConfig(
+                # A new name each time: what to resume from is in the run's own checkpoints, not in Ray's notes.
+                name=f"attempt-{attempt}",
+                storage_path=str(run_folder.ray),
+                failure_config=FailureConfig(max_failures=launch.max_failures),
+                callbacks=[FaultLog(run_folder.faults, attempt)],
+            ),
+        ).fit()
+
+
+def _backend(launch: LaunchPlan, raw_job: dict[str, Any]) -> str:
+    from training.workers import distributed_backend  # noqa: PLC0415 - imports torch
+
+    return distributed_backend("cuda" if launch.use_gpu else "cpu", str(raw_job.get("offload", "none")))

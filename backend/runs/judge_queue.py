@@ -1,0 +1,116 @@
+"""Judging beside training: one Ray task at a time, the base model first, then each checkpoint as it appears."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from backend.errors import EncoreError
+from backend.runs.choosing import choose
+from backend.runs.judge_task import judge_checkpoint
+from backend.runs.judging_plan import JudgingPlan, plan_judging
+from backend.runs.launch import LaunchPlan
+from backend.runs.records import BASE, CheckpointRecord, RunRows
+from backend.runs.run_folder import RunFolder
+from backend.runs.scores import JudgedTake, summarize
+from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
+from training.job import FineTuneJob
+
+_logger = logging.getLogger(__name__)
+
+
+class JudgeQueue:
+    """Knows what is still to be listened to, and hands it out."""
+
+    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, job: FineTuneJob, launch: LaunchPlan) -> None:
+        """Plan the sentences; what an earlier attempt had begun to judge is judged anew.
+
+        Raises:
+            DatasetError: the dataset cannot be read.
+        """
+        self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
+        self._current: tuple[CheckpointRecord, Any] | None = None
+        self._plan: JudgingPlan | None = None
+        if not launch.judge:
+            return
+        self._plan = plan_judging(
+            job.dataset,
+            job.base_model,
+            num_held_out=launch.num_held_out,
+            num_standard=launch.num_standard,
+            seed=job.seed,
+        )
+        rows.add_checkpoint(run_id, BASE, 0)
+        for record in rows.checkpoints(run_id):
+            if record.state in ("judging", "failed"):
+                rows.mark_judging(run_id, record.name, waiting=True)
+
+    def advance(self) -> bool:
+        """Take in what is finished and hand out what is next; false when nothing is left to wait for."""
+        if self._plan is None:
+            return False
+        if self._current is not None and not self._take_in(*self._current):
+            return True
+        self._current = None
+        waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
+        # All of them, so that the newer ones do not push the older ones out before their turn.
+        waiting = [record for record in waiting if self._hold(record)]
+        if waiting:
+            self._hand_out(waiting[0], self._plan)
+        return bool(waiting)
+
+    def _hold(self, record: CheckpointRecord) -> bool:
+        """Keep a checkpoint until it was judged; false if it is gone."""
+        if record.is_base:
+            return True
+        try:
+            hold(self._place(record))
+        except FileNotFoundError:
+            problem = "It was replaced by newer checkpoints before anybody could listen."
+            self._rows.fail_judgement(self._run_id, record.name, problem)
+            return False
+        return True
+
+    def _hand_out(self, record: CheckpointRecord, plan: JudgingPlan) -> None:
+        import ray  # noqa: PLC0415 - only where a supervisor has started it
+
+        # No processor is set aside: training has them all on a laptop, and listening may take what it leaves.
+        options: dict[str, Any] = {"num_cpus": 0, "max_retries": 1}
+        spare_gpus = ray.available_resources().get("GPU", 0)
+        if self._launch.use_gpu and spare_gpus >= 1:
+            options["num_gpus"] = 1
+        place = None if record.is_base else str(self._place(record))
+        task = ray.remote(**options)(judge_checkpoint).remote(
+            plan.model_dump(mode="json"), str(self._folder.path), record.name, place
+        )
+        self._rows.mark_judging(self._run_id, record.name)
+        self._current = record, task
+
+    def _take_in(self, record: CheckpointRecord, task: Any) -> bool:
+        """Put a finished judgement down; false if it is not finished."""
+        import ray  # noqa: PLC0415
+
+        if not ray.wait([task], timeout=0)[0]:
+            return False
+        try:
+            takes = [JudgedTake.model_validate(take) for take in ray.get(task)]
+            self._rows.add_judgement(self._run_id, record.name, takes, summarize(takes))
+            self._keep_best()
+        except Exception as error:
+            # One checkpoint that cannot be listened to must not end the run.
+            _logger.exception("judging %s failed", record.name)
+            cause = error.__cause__ or getattr(error, "cause", None)
+            problem = str(cause) if isinstance(cause, EncoreError) else "Listening failed; the run's log says why."
+            self._rows.fail_judgement(self._run_id, record.name, problem)
+        if not record.is_base:
+            release(self._place(record))
+        return True
+
+    def _keep_best(self) -> None:
+        best = choose(self._rows.checkpoints(self._run_id)).best
+        if best is not None:
+            mark_best(self._folder.path, int(best.rpartition("-")[2]))
+
+    def _place(self, record: CheckpointRecord) -> Path:
+        return self._folder.path / CHECKPOINTS_FOLDER / record.name

@@ -1,0 +1,50 @@
+"""The Ray task that listens to one checkpoint; runs beside training, perhaps on another machine."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backend.runs.ears import find_transcriber
+from backend.runs.evaluation import judge, prepare_ears
+from backend.runs.judging_plan import JudgingPlan
+from backend.runs.run_folder import RunFolder
+from backend.runs.verifier import find_verifier
+from training.export import export_checkpoint
+from training.model.voice_model import VoiceModel
+
+
+def judge_checkpoint(
+    raw_plan: dict[str, Any], run_folder: str, name: str, checkpoint: str | None
+) -> list[dict[str, Any]]:
+    """Speak and measure; returns the takes.
+
+    Args:
+        raw_plan: a `JudgingPlan`.
+        run_folder: of the run.
+        name: of the checkpoint; names the folder of its takes.
+        checkpoint: its folder; None for the base model.
+
+    Raises:
+        EncoreError: it cannot be loaded, or cannot speak.
+    """
+    logging.basicConfig(level=logging.INFO)
+    # Training beside it is what the processors are for.
+    torch.set_num_threads(1)
+    plan, folder = JudgingPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
+    ears = prepare_ears(plan, find_transcriber(), find_verifier())
+    if checkpoint is None:
+        model = VoiceModel.load(plan.base_model)
+        return [take.model_dump(mode="json") for take in judge(model, plan, ears, folder.takes / name)]
+    exported = folder.judging / name
+    shutil.rmtree(exported, ignore_errors=True)
+    try:
+        export_checkpoint(Path(checkpoint), exported, "base")
+        model = VoiceModel.load(exported)
+        return [take.model_dump(mode="json") for take in judge(model, plan, ears, folder.takes / name)]
+    finally:
+        shutil.rmtree(exported, ignore_errors=True)

@@ -1,0 +1,283 @@
+"""Fine-tunes: prepared, started, watched and steered. Any number of processes may hold one; supervisors do the work."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.errors import EncoreError, OutputRefused
+from backend.runs.control import Control
+from backend.runs.errors import RunError, RunStateError
+from backend.runs.preflight import Prepared, prepare
+from backend.runs.processes import end_session, is_alive, start_supervisor
+from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord, RunRows
+from backend.runs.report import write_report
+from backend.runs.run_folder import RunFolder
+from backend.runs.states import RunState
+from backend.store.database import Database
+from backend.voices.consent import Consent
+
+HUNG_AFTER_SECONDS = 20.0
+"""A supervisor that has not obeyed a cancel for so long is ended by the next one."""
+
+
+class Runs:
+    """All fine-tunes of one home."""
+
+    def __init__(self, database: Database, home: Path, *, num_cpus: int | None = None) -> None:
+        """Look after the runs in `home`.
+
+        Args:
+            database: of that home.
+            home: where the runs' folders are; workers must see it.
+            num_cpus: how many workers may share this machine; as many as it has processors when None.
+        """
+        self._database, self._home, self._num_cpus = database, home.absolute(), num_cpus
+        self._rows = RunRows(database)
+
+    def prepare(
+        self,
+        dataset: str | Path,
+        voice: str,
+        model: str,
+        preset: str = "standard",
+        *,
+        consent: Consent | None = None,
+        **options: Any,
+    ) -> Prepared:
+        """Plan a run and check everything that can be checked before it starts.
+
+        Args:
+            dataset: name of one in the home, or its folder.
+            voice: name of the voice to be.
+            model: mini, a checkpoint folder, or a hub id.
+            preset: quick, standard or thorough.
+            consent: of the person who speaks.
+            options: fields of `FineTuneJob` and of `LaunchOptions` that the preset shall not decide.
+
+        Raises:
+            EncoreError: why it cannot be done, and what to do.
+        """
+        return prepare(
+            self._database,
+            self._home,
+            dataset=dataset,
+            voice=voice,
+            model=model,
+            preset=preset,
+            consent=consent,
+            num_cpus=self._num_cpus,
+            options=options,
+        )
+
+    def start(self, prepared: Prepared) -> str:
+        """Begin a run and return its id; it goes on whatever becomes of the caller.
+
+        Raises:
+            EncoreError: the disk is full, or its process cannot be started.
+        """
+        run_id = prepared.run_id
+        folder = RunFolder.of(self._home, run_id)
+        if folder.job.exists():
+            raise RunStateError(f"Run {run_id} was started already. Prepare another one.")
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            prepared.job.write(folder.job)
+            folder.launch.write_text(prepared.launch.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            Control(attempt=0).write(folder.control)
+        except OSError as error:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise RunError(f"The run cannot be stored: {error.strerror}. Free some space and start it again.") from (
+                error
+            )
+        self._rows.add(_new_record(prepared))
+        self._start_supervisor(run_id)
+        return run_id
+
+    def list(self) -> list[RunRecord]:
+        """All runs, the newest first."""
+        return self._rows.list()
+
+    def get(self, run_id: str) -> RunRecord:
+        """One run as it stands. Raises RunNotFound."""
+        return self._rows.get(run_id)
+
+    def metrics(self, run_id: str, after_step: int = 0) -> Sequence[MetricRecord]:
+        """What each step after `after_step` reported. Raises RunNotFound."""
+        return self._rows.metrics(run_id, after_step)
+
+    def checkpoints(self, run_id: str) -> Sequence[CheckpointRecord]:
+        """The base model and the checkpoints, with their scores and takes. Raises RunNotFound."""
+        return self._rows.checkpoints(run_id)
+
+    def events(self, run_id: str) -> Sequence[EventRecord]:
+        """Faults, resumes and the like. Raises RunNotFound."""
+        self._rows.get(run_id)
+        return self._rows.events(run_id)
+
+    def log(self, run_id: str) -> str:
+        """What supervisor, Ray and workers printed. Raises RunNotFound."""
+        self._rows.get(run_id)
+        return RunFolder.of(self._home, run_id).read_log()
+
+    def folder(self, run_id: str) -> Path:
+        """Where its files are; takes name theirs relative to it."""
+        return RunFolder.of(self._home, run_id).path
+
+    def seconds_left(self, run_id: str) -> float | None:
+        """Estimate of what training still takes, from the newest steps; None before there are any."""
+        run = self._rows.get(run_id)
+        recent = self._rows.metrics(run_id, max(0, run.step - 20))
+        paces = [record.measures["seconds_per_step"] for record in recent if "seconds_per_step" in record.measures]
+        return (run.num_steps - run.step) * sum(paces) / len(paces) if paces else None
+
+    def cancel(self, run_id: str) -> None:
+        """End a run for now; its last checkpoint is kept, and it can be resumed.
+
+        Raises:
+            RunNotFound, RunStateError: there is nothing to cancel.
+        """
+        run = self._rows.get(run_id)
+        if not run.state.is_active and run.state not in (RunState.PAUSED, RunState.INTERRUPTED):
+            raise RunStateError(f"Run {run_id} is {run.state}, so there is nothing to cancel.")
+        folder = RunFolder.of(self._home, run_id)
+        asked_before = Control.read(folder.control).stop == "cancel"
+        is_hung = asked_before and time.time() - folder.control.stat().st_mtime > HUNG_AFTER_SECONDS
+        if not asked_before:
+            folder.ask_to_stop("cancel")
+        if run.state.is_active and self._is_looked_after(run) and not is_hung:
+            return
+        self._end_leftovers(run)
+        self._rows.move(run_id, RunState.CANCELLED, "Cancelled. Its last checkpoint is kept.")
+
+    def pause(self, run_id: str) -> None:
+        """Let a run save a checkpoint after its step, and free the machine.
+
+        Raises:
+            RunNotFound, RunStateError: it is not running.
+        """
+        run = self._rows.get(run_id)
+        if not run.state.is_active:
+            raise RunStateError(f"Run {run_id} is {run.state}, so it cannot be paused.")
+        if self._is_looked_after(run):
+            RunFolder.of(self._home, run_id).ask_to_stop("pause")
+        else:
+            self._end_leftovers(run)
+            self._rows.move(run_id, RunState.PAUSED, "Paused. Resuming goes on from the last checkpoint.")
+
+    def resume(self, run_id: str) -> None:
+        """Go on from the last complete checkpoint.
+
+        Raises:
+            RunNotFound, RunStateError: it is at work, or done.
+        """
+        run = self._rows.get(run_id)
+        if run.state.is_active and not self._is_looked_after(run):
+            run = self._interrupt(run)
+        if not run.state.can_resume:
+            raise RunStateError(f"Run {run_id} is {run.state}, so it cannot be resumed.")
+        folder = RunFolder.of(self._home, run_id)
+        if not folder.job.is_file():
+            raise RunError(f"The files of run {run_id} are gone from {folder.path}. Start a new run.")
+        Control.read(folder.control).model_copy(update={"stop": None}).write(folder.control)
+        self._rows.move(run_id, RunState.QUEUED, "Waiting to go on.")
+        self._rows.add_event(run_id, "Resumed.")
+        self._start_supervisor(run_id)
+
+    def delete(self, run_id: str) -> None:
+        """Forget a run and remove its files; a voice made of it stays.
+
+        Raises:
+            RunNotFound, RunStateError: it is at work.
+        """
+        run = self._rows.get(run_id)
+        if run.state.is_active and self._is_looked_after(run):
+            raise RunStateError(f"Run {run_id} is {run.state}. Cancel it before you delete it.")
+        self._end_leftovers(run)
+        self._rows.delete(run_id)
+        shutil.rmtree(RunFolder.of(self._home, run_id).path, ignore_errors=True)
+
+    def write_report(self, run_id: str, path: Path | None = None) -> Path:
+        """Write the run's page, finished or not; beside its other files unless a path is given.
+
+        Raises:
+            EncoreError: there is no such run, or the page cannot be written.
+        """
+        run, folder = self._rows.get(run_id), RunFolder.of(self._home, run_id)
+        destination = path or folder.report
+        if not destination.absolute().parent.is_dir():
+            raise OutputRefused(f"The folder {destination.absolute().parent} does not exist. Create it first.")
+        events = self._rows.events(run_id)
+        write_report(destination, run, self.metrics(run_id), self.checkpoints(run_id), events, folder.path)
+        return destination
+
+    def reconcile(self, *, resume: bool = True) -> list[str]:
+        """Compare the rows with the processes that live, and let what was interrupted go on; called at app start.
+
+        Returns:
+            Ids of the runs that were resumed.
+        """
+        resumed = []
+        for run in self._rows.list():
+            if run.state.is_active and not self._is_looked_after(run):
+                run = self._interrupt(run)
+            if resume and run.state is RunState.INTERRUPTED:
+                try:
+                    self.resume(run.id)
+                except EncoreError as error:
+                    self._rows.add_event(run.id, f"It could not be resumed: {error}")
+                    continue
+                resumed.append(run.id)
+        return resumed
+
+    def _interrupt(self, run: RunRecord) -> RunRecord:
+        self._end_leftovers(run)
+        self._rows.add_event(run.id, "Its process was gone.")
+        return self._rows.move(run.id, RunState.INTERRUPTED, "Interrupted: its process ended without a word.")
+
+    def _start_supervisor(self, run_id: str) -> None:
+        try:
+            process_id, birth = start_supervisor(run_id, self._home, RunFolder.of(self._home, run_id).log)
+        except RunError as error:
+            self._rows.move(run_id, RunState.FAILED, str(error))
+            raise
+        if birth:
+            self._rows.change(run_id, process_id=process_id, process_started_at=birth)
+
+    def _is_looked_after(self, run: RunRecord) -> bool:
+        return is_alive(run.process_id, run.process_started_at)
+
+    def _end_leftovers(self, run: RunRecord) -> None:
+        if run.process_id is not None:
+            end_session(run.process_id, run.process_started_at or 0.0)
+
+
+def _new_record(prepared: Prepared) -> RunRecord:
+    return RunRecord(
+        id=prepared.run_id,
+        dataset=prepared.dataset,
+        voice=prepared.job.voice,
+        model=prepared.model,
+        preset=prepared.preset,
+        strategy=prepared.job.strategy,
+        num_workers=prepared.job.num_workers,
+        state=RunState.QUEUED,
+        message="Waiting to begin.",
+        created_at=time.time(),
+        started_at=None,
+        ended_at=None,
+        heartbeat_at=None,
+        process_id=None,
+        process_started_at=None,
+        attempt=0,
+        step=0,
+        num_steps=prepared.num_steps,
+        best_checkpoint=None,
+        verdict="",
+        export_folder=None,
+        consent=prepared.consent.model_dump_json(),
+        job=prepared.job.model_dump_json(indent=1),
+    )

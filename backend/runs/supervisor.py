@@ -1,0 +1,208 @@
+"""The process that sees one run through: it starts Ray, watches, judges, and outlives whoever asked for the run.
+
+python -m backend.runs.supervisor RUN --home HOME
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from backend.errors import EncoreError
+from backend.runs.cluster import check_size, connect
+from backend.runs.control import Control, StopReason
+from backend.runs.judge_queue import JudgeQueue
+from backend.runs.launch import LaunchPlan
+from backend.runs.processes import birth_of, is_alive
+from backend.runs.promotion import conclude
+from backend.runs.records import RunRows
+from backend.runs.run_folder import RunFolder
+from backend.runs.states import RunState
+from backend.runs.watching import Watcher, register_checkpoints
+from backend.store.database import Database
+from training.job import FineTuneJob
+
+POLL_SECONDS = 0.3
+HEARTBEAT_SECONDS = 3.0
+GRACE_SECONDS: dict[StopReason, float] = {"cancel": 5.0, "interrupt": 5.0, "pause": 120.0}
+"""How long workers may take to finish their step and save; a cancel has to free the machine within ten seconds."""
+
+_STATE_AFTER: dict[StopReason, tuple[RunState, str]] = {
+    "cancel": (RunState.CANCELLED, "Cancelled. Its last checkpoint is kept; resuming goes on from there."),
+    "pause": (RunState.PAUSED, "Paused. Resuming goes on from the last checkpoint."),
+    "interrupt": (RunState.INTERRUPTED, "Interrupted: its process was asked to end. Resuming goes on from there."),
+}
+_logger = logging.getLogger(__name__)
+
+
+class _Stopped(Exception):
+    """The person wants the run to stop; carries why."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Supervisor:
+    """Sees one attempt of a run through, from the queue to its end."""
+
+    def __init__(self, database: Database, home: Path, run_id: str) -> None:
+        self._home, self._database, self._run_id = home, database, run_id
+        self._rows = RunRows(database)
+        self._folder = RunFolder.of(home, run_id)
+        self._launch = LaunchPlan.read(self._folder.launch)
+        self._job = FineTuneJob.read(self._folder.job)
+        self._last_beat = 0.0
+
+    def run(self) -> RunState:
+        """Do it all; whatever happens, the run's row says how it ended."""
+        try:
+            self._wait_for_turn()
+            self._work()
+            return RunState.DONE
+        except _Stopped as stopped:
+            state, message = _STATE_AFTER[stopped.reason]
+            return self._end(state, message)
+        except EncoreError as error:
+            return self._end(RunState.FAILED, str(error))
+        except Exception:
+            # The edge of the job: whatever it was, the row must not say that it is running.
+            _logger.exception("run %s failed", self._run_id)
+            return self._end(RunState.FAILED, "It failed because of a fault in Encore. Its log has the details.")
+        finally:
+            _leave_ray()
+
+    def _work(self) -> None:
+        last_step = register_checkpoints(self._rows, self._run_id, self._folder)
+        self._rows.forget_steps_after(self._run_id, last_step)
+        watcher = Watcher(self._rows, self._run_id, self._folder, self._attempt)
+        self._rows.forget_steps_after(self._run_id, last_step)
+        self._folder.problem.unlink(missing_ok=True)
+        connect(self._launch.machine)
+        fewest = self._launch.fewest_workers
+        check_size(fewest, fewest if self._launch.use_gpu else 0)
+        judges = JudgeQueue(self._rows, self._run_id, self._folder, self._job, self._launch)
+        is_complete = last_step >= self._rows.get(self._run_id).num_steps
+        if not is_complete:
+            self._train(watcher, judges)
+        else:
+            self._rows.move(self._run_id, RunState.RUNNING, "All steps are done.")
+        self._rows.move(self._run_id, RunState.JUDGING, "Listening to the checkpoints.")
+        while judges.advance():
+            self._stop_if_wanted()
+            self._beat()
+            time.sleep(POLL_SECONDS)
+        conclude(self._database, self._home, self._run_id)
+
+    def _wait_for_turn(self) -> None:
+        """One run at a time on this machine; a cluster's own scheduler sees to the rest."""
+        own = os.getpid()
+        self._rows.change(self._run_id, process_id=own, process_started_at=birth_of(own))
+        while not self._rows.claim(self._run_id, alone=self._launch.machine.address is None, is_alive=is_alive):
+            self._stop_if_wanted()
+            self._beat()
+            time.sleep(POLL_SECONDS)
+        self._attempt = self._rows.get(self._run_id).attempt
+        control = Control.read(self._folder.control)
+        control.model_copy(update={"attempt": self._attempt}).write(self._folder.control)
+
+    def _train(self, watcher: Watcher, judges: JudgeQueue) -> None:
+        import ray  # noqa: PLC0415 - takes a second, and a run that waits does not need it
+
+        from backend.runs.driver import Driver  # noqa: PLC0415
+
+        driver = ray.remote(num_cpus=0)(Driver).remote()
+        fit = driver.fit.remote(
+            self._job.model_dump(mode="json"),
+            self._launch.model_dump(mode="json"),
+            str(self._folder.path),
+            self._attempt,
+        )
+        is_running, stop_by = False, float("inf")
+        try:
+            while not ray.wait([fit], timeout=POLL_SECONDS)[0]:
+                if watcher.look() and not is_running:
+                    self._rows.move(self._run_id, RunState.RUNNING, "Training.")
+                    is_running = True
+                judges.advance()
+                stop_by = self._check_on(stop_by)
+            self._raise_for(fit)
+        finally:
+            # Nothing if it has ended; otherwise this is what frees the processors.
+            ray.kill(driver)
+            watcher.look()
+        self._stop_if_wanted()
+        if not is_running:
+            self._rows.move(self._run_id, RunState.RUNNING, "Training.")
+        register_checkpoints(self._rows, self._run_id, self._folder)
+
+    def _check_on(self, stop_by: float) -> float:
+        """Heartbeat, problems that workers wrote down, and how long a stop may still take."""
+        if self._folder.problem.is_file():
+            raise EncoreError(self._folder.problem.read_text(encoding="utf-8"))
+        self._beat()
+        reason = Control.read(self._folder.control).stop
+        if reason is None:
+            return float("inf")
+        stop_by = min(stop_by, time.monotonic() + GRACE_SECONDS[reason])
+        if time.monotonic() >= stop_by:
+            raise _Stopped(reason)
+        return stop_by
+
+    def _raise_for(self, fit: Any) -> None:
+        """Turn what Ray Train ended with into a sentence."""
+        import ray  # noqa: PLC0415
+
+        try:
+            ray.get(fit)
+        except Exception as error:
+            if self._folder.problem.is_file():
+                raise EncoreError(self._folder.problem.read_text(encoding="utf-8")) from error
+            self._stop_if_wanted()
+            _logger.exception("training ended")
+            raise EncoreError(
+                "The workers failed more often than the run allows. Its log says why; "
+                "correct that and resume: it goes on from the last checkpoint."
+            ) from error
+
+    def _stop_if_wanted(self) -> None:
+        if (reason := Control.read(self._folder.control).stop) is not None:
+            raise _Stopped(reason)
+
+    def _beat(self) -> None:
+        """Say that the run is looked after."""
+        if time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
+            self._rows.change(self._run_id, heartbeat_at=time.time())
+            self._last_beat = time.monotonic()
+
+    def _end(self, state: RunState, message: str) -> RunState:
+        self._rows.move(self._run_id, state, message)
+        return state
+
+
+def _leave_ray() -> None:
+    """End the local cluster, or part from the existing one; nothing if there was none."""
+    if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
+        ray.shutdown()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status 0 when the run is done or was stopped on request."""
+    parser = argparse.ArgumentParser(prog="python -m backend.runs.supervisor", description=__doc__)
+    parser.add_argument("run", help="id of the run")
+    parser.add_argument("--home", type=Path, required=True, help="ENCORE_HOME")
+    parsed = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    folder = RunFolder.of(parsed.home, parsed.run)
+    signal.signal(signal.SIGTERM, lambda number, frame: folder.ask_to_stop("interrupt"))
+    return 1 if Supervisor(Database(parsed.home), parsed.home, parsed.run).run() is RunState.FAILED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
