@@ -1,0 +1,201 @@
+"""Transcripts that came along with recordings: which recording each belongs to, and what it says.
+
+`NAME.txt` beside `NAME.wav`; `metadata.csv` as LJSpeech has it (`id|text|normalised text`) or with a header; JSONL
+with `audio` and `text`. Names found in them are compared with the recordings that are there and never opened.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+SIDECAR_SUFFIXES = frozenset({".txt", ".csv", ".jsonl"})
+
+_MOST_BYTES = 50_000_000
+_AUDIO_COLUMNS = ("audio", "audio_file", "file_name", "file", "path", "id")
+_TEXT_COLUMNS = ("text", "transcript", "transcription", "sentence")
+# When several tell the text of one recording, the last of these wins: it lies nearest to it.
+_RANK = {".csv": 0, ".jsonl": 1, ".txt": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidecarTranscript:
+    """What somebody wrote down about a recording; `source` is the file it came from."""
+
+    text: str
+    source: str
+    language: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidecarEntry:
+    """One line of a sidecar: `audio` is what it says the recording is called, `folder` where the sidecar lies.
+
+    `has_any_place` is set for sidecars that were named by hand: their recordings may be in another folder.
+    """
+
+    audio: str
+    folder: Path
+    transcript: SidecarTranscript
+    rank: int
+    has_any_place: bool = False
+
+
+class SidecarUnreadable(ValueError):
+    """A sidecar, or a line of it, cannot be understood; the message says what is wrong."""
+
+
+def read_sidecar(path: Path, *, has_any_place: bool = False) -> tuple[list[SidecarEntry], list[str]]:
+    """Read one sidecar file; returns its entries and what is wrong with those lines that are none.
+
+    Raises:
+        SidecarUnreadable: nothing of it can be used.
+    """
+    text = _read_text(path)
+    suffix = path.suffix.lower()
+    rows: Iterable[tuple[str, str, str | None] | str]
+    match suffix:
+        case ".txt":
+            rows = [(path.stem, text, None)]
+        case ".jsonl":
+            rows = _json_rows(text)
+        case _:
+            rows = _csv_rows(text)
+    entries, problems = [], []
+    for row in rows:
+        if isinstance(row, str):
+            problems.append(row)
+            continue
+        audio, spoken, language = row
+        spoken = " ".join(spoken.split())
+        if spoken:
+            transcript = SidecarTranscript(text=spoken, source=path.name, language=language)
+            rank = _RANK.get(suffix, 0)
+            entries.append(
+                SidecarEntry(
+                    audio=audio, folder=path.parent, transcript=transcript, rank=rank, has_any_place=has_any_place
+                )
+            )
+    return entries, problems
+
+
+def match_sidecars(
+    entries: Sequence[SidecarEntry], recordings: Sequence[Path]
+) -> tuple[dict[Path, SidecarTranscript], list[SidecarEntry]]:
+    """Find the recording of each entry: by the place it names, else by its bare name where only one bears it.
+
+    Returns the transcripts by recording, and the entries that belong to none.
+    """
+    by_place: dict[str, list[Path]] = defaultdict(list)
+    by_name: dict[str, list[Path]] = defaultdict(list)
+    for recording in recordings:
+        for key in {str(recording), str(recording.with_suffix(""))}:
+            by_place[key].append(recording)
+        for key in {recording.name, recording.stem}:
+            by_name[key].append(recording)
+    found: dict[Path, tuple[int, SidecarTranscript]] = {}
+    lost = []
+    for entry in entries:
+        at_place = [recording for place in _places(entry) for recording in by_place.get(place, ())]
+        for recording in at_place:
+            _keep_nearest(found, recording, entry)
+        if not at_place:
+            lost.append(entry)
+    unmatched = []
+    placed = set(found)
+    for entry in lost:
+        name = entry.audio.replace("\\", "/").rpartition("/")[2]
+        namesakes = [
+            recording
+            for recording in by_name.get(name, ())
+            if entry.has_any_place or recording.is_relative_to(entry.folder)
+        ]
+        # A recording whose place was named is not the one that is looked for here.
+        if len(namesakes) == 1 and namesakes[0] not in placed:
+            _keep_nearest(found, namesakes[0], entry)
+        else:
+            unmatched.append(entry)
+    return {recording: transcript for recording, (_, transcript) in found.items()}, unmatched
+
+
+def _keep_nearest(found: dict[Path, tuple[int, SidecarTranscript]], recording: Path, entry: SidecarEntry) -> None:
+    if recording not in found or found[recording][0] <= entry.rank:
+        found[recording] = entry.rank, entry.transcript
+
+
+def _places(entry: SidecarEntry) -> Iterator[str]:
+    """Where the recording of an entry may be, as plain text: the names come from strangers."""
+    audio = entry.audio.replace("\\", "/")
+    for folder in (entry.folder, entry.folder / "wavs"):
+        yield os.path.normpath(os.path.join(folder, audio))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise SidecarUnreadable(f"is larger than {_MOST_BYTES / 1e6:g} MB")
+        content = path.read_bytes()
+    except OSError as error:
+        raise SidecarUnreadable(f"cannot be read ({error.strerror})") from error
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise SidecarUnreadable("is not text in UTF-8; save it with that encoding") from error
+    if "\0" in text:
+        raise SidecarUnreadable("is not a text file")
+    return text
+
+
+def _json_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
+    """Recording, text and language of each line, or what is wrong with the line."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row: Any = json.loads(line)  # Any: it is somebody else's file
+        except (ValueError, RecursionError):
+            row = None
+        audio, spoken = (row.get("audio"), row.get("text")) if isinstance(row, dict) else (None, None)
+        if not isinstance(audio, str) or not isinstance(spoken, str):
+            yield f'line {number} is no JSON object with "audio" and "text"'
+            continue
+        language = row.get("language")
+        yield audio, spoken, language if isinstance(language, str) and language else None
+
+
+def _csv_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
+    """The same of a table: LJSpeech's without a header and with bars, or one whose header names the columns."""
+    lines = text.splitlines()
+    first = lines[0] if lines else ""
+    delimiter = "|" if "|" in first else "\t" if "\t" in first else ","
+    names = [name.strip().lower() for name in first.split(delimiter)]
+    audio_column = next((names.index(name) for name in _AUDIO_COLUMNS if name in names), None)
+    text_column = next((names.index(name) for name in _TEXT_COLUMNS if name in names), None)
+    has_header = audio_column is not None and text_column is not None
+    if not has_header and delimiter != "|":
+        raise SidecarUnreadable('is no table of transcripts; lines are "name|text", or a header has "audio" and "text"')
+    # In LJSpeech's form a quotation mark is only a quotation mark.
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
+    rows = csv.reader(lines[1:] if has_header else lines, delimiter=delimiter, quoting=quoting)
+    try:
+        for number, row in enumerate(rows, start=2 if has_header else 1):
+            if not row:
+                continue
+            if audio_column is not None and text_column is not None and has_header:
+                fields = [row[column] for column in (audio_column, text_column) if column < len(row)]
+            else:
+                # The third column is the text as it is spoken, with numbers and titles written out.
+                fields = [row[0], next((field for field in row[2:3] if field.strip()), *row[1:2])] if row[1:] else []
+            if len(fields) == 2 and fields[0].strip():
+                yield fields[0].strip(), fields[1], None
+            else:
+                yield f"line {number} names no recording and text"
+    except csv.Error as error:
+        yield f"the rest is no table ({error})"
