@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.model.frame_loop import FinishReason
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -74,7 +77,14 @@ class Delivery:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody still listens."""
-        return not (self._cancelled or (self._asks is not None and self._asks()))
+        if self._cancelled or self._asks is None:
+            return not self._cancelled
+        try:
+            return not self._asks()
+        except Exception:
+            # The listener's code in the engine's thread: it may end its own take, not everybody's.
+            _logger.exception("asking whether a take is still wanted failed")
+            return False
 
     @property
     def is_over(self) -> bool:

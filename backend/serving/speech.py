@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.errors import PromptError
+from backend.serving.joining import Joiner
+from backend.serving.pieces import Pieces, Speaker
 from backend.serving.sentences import split_text
 from training.model.frame_loop import FinishReason
-from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest
 
 LONGEST_TEXT = 100_000
 """Characters; about two hours of speech."""
-
-EDGE_SECONDS = 0.005
-"""Fade at both ends of a piece, so that two pieces meet without a click."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +106,7 @@ def check_text(text: str) -> None:
 
 
 def speak(
-    synthesizer: Synthesizer,
+    speaker: Speaker,
     request: TakeRequest,
     *,
     streaming: bool,
@@ -116,84 +114,50 @@ def speak(
 ) -> Speech:
     """Speak a text of any length with one voice.
 
-    With a seed every piece is spoken with it; without one each draws its own, told in `Speech.seeds`.
+    With a seed every piece is spoken with it; without one each draws its own, told in `Speech.seeds`. A piece that
+    runs away is tried once more with another seed, if none was asked for and nobody has heard it yet.
 
     Args:
-        synthesizer: the loaded model.
+        speaker: the engine, or a synthesizer.
         request: voice, sampling, seed and the whole text.
-        streaming: hand audio out frame by frame. Otherwise piece by piece, and a piece that runs away is tried
-            again with another seed, if none was asked for.
+        streaming: hand audio out frame by frame; otherwise piece by piece.
         cancelled: asked before every frame.
 
     Raises:
         PromptError: at once, when there is no text or too much of it, or it cannot be spoken.
+        TooBusy: at once, when too many are waiting; a speech that has begun is not turned away later.
     """
     check_text(request.text)
-    pieces = split_text(request.text)
-    requests = [replace(request, text=piece) for piece in pieces]
+    requests = [replace(request, text=piece) for piece in split_text(request.text)]
     for piece in requests:
-        synthesizer.check(piece)
-    speech = Speech(pieces=pieces, sample_rate=synthesizer.model.sample_rate, chunks=iter(()))
-    speech.chunks = _run(synthesizer, requests, speech, streaming, cancelled)
+        speaker.check(piece)
+    speech = Speech(pieces=[piece.text for piece in requests], sample_rate=speaker.sample_rate, chunks=iter(()))
+    pieces = Pieces(speaker, requests, streaming=streaming, cancelled=cancelled)
+    speech.chunks = _run(pieces, speech)
     return speech
 
 
-def _run(
-    synthesizer: Synthesizer,
-    requests: list[TakeRequest],
-    speech: Speech,
-    streaming: bool,
-    cancelled: Callable[[], bool] | None,
-) -> Iterator[NDArray[np.float32]]:
+def _run(pieces: Pieces, speech: Speech) -> Iterator[NDArray[np.float32]]:
     started = time.perf_counter()
-    for request in requests:
-        piece = _stream_piece if streaming else _speak_piece
-        for chunk in piece(synthesizer, request, speech, cancelled):
-            speech.num_samples += len(chunk)
-            speech.wall_seconds = time.perf_counter() - started
-            speech.seconds_to_first_audio = speech.seconds_to_first_audio or speech.wall_seconds
-            yield chunk
+    joiner = Joiner(speech.sample_rate)
+
+    def heard(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         speech.wall_seconds = time.perf_counter() - started
-        if speech.finish_reasons and speech.finish_reasons[-1] is FinishReason.CANCELLED:
-            return
+        if len(samples):
+            speech.num_samples += len(samples)
+            speech.seconds_to_first_audio = speech.seconds_to_first_audio or speech.wall_seconds
+            yield samples
 
-
-def _stream_piece(
-    synthesizer: Synthesizer, request: TakeRequest, speech: Speech, cancelled: Callable[[], bool] | None
-) -> Iterator[NDArray[np.float32]]:
-    stream = synthesizer.stream(request, cancelled)
-    speech.seeds.append(stream.seed)
-    first = True
-    # Closed when a listener leaves in the middle: the stream and its chunks refer to each other, so its slot would
-    # stay taken until the garbage collector comes by.
-    with closing(stream):
-        for chunk in stream:
-            yield _fade(chunk, speech.sample_rate, fade_in=first)
-            first = False
-    assert stream.finish_reason is not None
-    speech.finish_reasons.append(stream.finish_reason)
-
-
-def _speak_piece(
-    synthesizer: Synthesizer, request: TakeRequest, speech: Speech, cancelled: Callable[[], bool] | None
-) -> Iterator[NDArray[np.float32]]:
-    take = synthesizer.speak(request, cancelled)
-    # The piece is handed out whole, but what it can do streaming is worth knowing.
-    speech.seconds_to_first_audio = speech.seconds_to_first_audio or take.seconds_to_first_audio
-    speech.seeds.append(take.seed)
-    speech.finish_reasons.append(take.finish_reason)
-    if len(take.waveform):
-        yield _fade(take.waveform, speech.sample_rate, fade_in=True, fade_out=True)
-
-
-def _fade(
-    chunk: NDArray[np.float32], sample_rate: int, *, fade_in: bool = False, fade_out: bool = False
-) -> NDArray[np.float32]:
-    length = min(round(EDGE_SECONDS * sample_rate), len(chunk))
-    ramp = np.linspace(0.0, 1.0, length, dtype=np.float32)
-    faded = chunk.copy()
-    if fade_in:
-        faded[:length] *= ramp
-    if fade_out:
-        faded[len(faded) - length :] *= ramp[::-1]
-    return faded
+    with closing(pieces):
+        for piece in pieces:
+            for chunk in pieces.sound_of(piece):
+                # A piece that is handed out whole could still have been heard from its first frame on.
+                speech.seconds_to_first_audio = speech.seconds_to_first_audio or piece.stream.seconds_to_first_audio
+                yield from heard(joiner.add(chunk))
+            assert piece.stream.finish_reason is not None
+            speech.seeds.append(piece.stream.seed)
+            speech.finish_reasons.append(piece.stream.finish_reason)
+            yield from heard(joiner.end_piece())
+            if piece.stream.finish_reason is FinishReason.CANCELLED:
+                break
+        yield from heard(joiner.finish())

@@ -71,6 +71,15 @@ class TakeStream:
     chunks: Generator[NDArray[np.float32]]
     codes: list[Tensor] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+    seconds_to_first_audio: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended; a stream that is only made while it is iterated has not, before."""
+        return self.finish_reason is not None
+
+    def listen(self) -> None:
+        """Nothing to change: whoever iterates hears it as it is made."""
 
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return self.chunks
@@ -127,6 +136,29 @@ class Synthesizer:
         result.chunks = self._run(frame_request, request.voice, result, cancelled, chunk_frames)
         return result
 
+    @property
+    def sample_rate(self) -> int:
+        """Of what it speaks, in Hz."""
+        return self.model.sample_rate
+
+    @property
+    def pieces_ahead(self) -> int:
+        """None: there is one slot."""
+        return 0
+
+    def submit(
+        self,
+        request: TakeRequest,
+        *,
+        is_heard: bool = True,
+        cancelled: Callable[[], bool] | None = None,
+        needed_in_seconds: float | None = None,
+        is_admitted: bool = False,
+    ) -> TakeStream:
+        """What `stream` does, asked for as from an engine; there is no line to wait in."""
+        del needed_in_seconds, is_admitted
+        return self.stream(request, cancelled, CHUNK_FRAMES if is_heard else UNHEARD_CHUNK_FRAMES)
+
     def check(self, request: TakeRequest) -> None:
         """Find out whether a request can be spoken, without speaking it. Raises PromptError if not."""
         self._frame_request(request)
@@ -143,7 +175,7 @@ class Synthesizer:
         chunk_frames: Sequence[int],
     ) -> Generator[NDArray[np.float32]]:
         waiting: list[Tensor] = []
-        num_chunks = 0
+        num_chunks, started = 0, time.perf_counter()
         try:
             self.loop.join(0, request)
             decoder = self._references.state(voice)
@@ -157,7 +189,9 @@ class Synthesizer:
                     waiting.append(step.codes_BQ)
                     result.codes.append(step.codes_BQ[0])
                 if len(waiting) == chunk_frames[min(num_chunks, len(chunk_frames) - 1)]:
-                    yield self._decode(waiting, decoder)
+                    chunk = self._decode(waiting, decoder)
+                    result.seconds_to_first_audio = result.seconds_to_first_audio or time.perf_counter() - started
+                    yield chunk
                     waiting, num_chunks = [], num_chunks + 1
             if waiting:
                 yield self._decode(waiting, decoder)

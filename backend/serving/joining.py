@@ -1,0 +1,67 @@
+"""Pieces of a text joined to one sound, without clicks where they meet."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+CROSSFADE_SECONDS = 0.01
+"""How much of a piece's end sounds together with the beginning of the next."""
+
+EDGE_SECONDS = 0.005
+"""Fade at the very beginning and end."""
+
+
+class Joiner:
+    """Passes chunks on as they come, keeping back a piece's last hundredth of a second until its follower is there."""
+
+    def __init__(self, sample_rate: int) -> None:
+        self._overlap, self._edge = round(CROSSFADE_SECONDS * sample_rate), round(EDGE_SECONDS * sample_rate)
+        self._kept = np.zeros(0, dtype=np.float32)
+        self._ending: NDArray[np.float32] | None = None
+        self._has_begun = False
+
+    def add(self, chunk: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The next chunk of the current piece; what of it and before can be played now."""
+        samples = np.concatenate((self._kept, chunk))
+        if len(samples) < 2 * self._overlap:
+            self._kept = samples
+            return np.zeros(0, dtype=np.float32)
+        if self._ending is not None:
+            samples = _crossfade(self._ending, samples)
+            self._ending = None
+        elif not self._has_begun:
+            samples[: self._edge] *= np.linspace(0.0, 1.0, self._edge, dtype=np.float32)
+        self._has_begun = True
+        self._kept = samples[len(samples) - self._overlap :]
+        return samples[: len(samples) - self._overlap]
+
+    def end_piece(self) -> NDArray[np.float32]:
+        """The current piece is over, another may follow; what has become playable with that."""
+        if self._ending is None:
+            self._ending, self._kept = self._kept, np.zeros(0, dtype=np.float32)
+            return np.zeros(0, dtype=np.float32)
+        # A piece too short to fade into: behind the one before it.
+        samples = np.concatenate((self._ending, self._kept))
+        cut = max(0, len(samples) - self._overlap)
+        self._ending, self._kept = samples[cut:], np.zeros(0, dtype=np.float32)
+        return samples[:cut]
+
+    def finish(self) -> NDArray[np.float32]:
+        """What was kept back, faded out."""
+        ending = self._ending if self._ending is not None else np.zeros(0, dtype=np.float32)
+        samples = np.concatenate((ending, self._kept))
+        length = min(self._edge, len(samples))
+        if length:
+            samples[len(samples) - length :] *= np.linspace(1.0, 0.0, length, dtype=np.float32)
+        self._ending, self._kept = None, np.zeros(0, dtype=np.float32)
+        return samples
+
+
+def _crossfade(ending: NDArray[np.float32], beginning: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Lay the beginning of one piece over the end of another; linear, because both are close to silence."""
+    length = len(ending)
+    ramp = np.linspace(0.0, 1.0, length, dtype=np.float32)
+    joined = beginning.copy()
+    joined[:length] = ending * (1 - ramp) + beginning[:length] * ramp
+    return joined
