@@ -13,6 +13,8 @@ STAGES = {
     "tokenizer": "training.pretrain.train_tokenizer",
     "talker": "training.pretrain.train_talker",
     "whisper": "training.pretrain.train_whisper",
+    "voices": "training.pretrain.sample_voices",
+    "pack": "training.pretrain.pack",
 }
 
 

@@ -15,7 +15,6 @@ _HOP_SAMPLES = 160
 _NUM_BANDS = 24
 _FLOOR = 1e-3
 _FRAMES_PER_CODE = SAMPLES_PER_FRAME // _HOP_SAMPLES
-_HEAD_WIDTH = 128
 
 
 class ContentTarget(nn.Module):
@@ -42,17 +41,3 @@ class ContentTarget(nn.Module):
         normalised = centred / centred.square().mean(dim=(1, 2), keepdim=True).sqrt().clamp(min=0.1)
         target: Tensor = normalised.unflatten(-1, (-1, _FRAMES_PER_CODE)).transpose(2, 3).flatten(1, 2)
         return target
-
-
-class ContentHead(nn.Module):
-    """Predicts the content target from the first codebook's entries and their neighbours; used in training only."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.mix = nn.Conv1d(width, _HEAD_WIDTH, 3, padding=1)
-        self.out = nn.Conv1d(_HEAD_WIDTH, _NUM_BANDS * _FRAMES_PER_CODE, 1)
-
-    def forward(self, entries: Tensor) -> Tensor:
-        """From (rows, width, codec frames) to (rows, values, codec frames)."""
-        predicted: Tensor = self.out(functional.gelu(self.mix(entries)))
-        return predicted

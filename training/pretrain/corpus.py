@@ -29,6 +29,7 @@ TRAIN = "train"
 HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE = "held-out-texts", "held-out-parameters", "held-out-voice"
 PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE, TRAIN)
 _SAMPLE_TYPE = np.dtype("<i2")
+FULL_SCALE = 32768.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,11 @@ class Corpus:
     def hours(self) -> float:
         """How much speech there is."""
         return float(self.num_samples.sum()) / SAMPLE_RATE_HZ / 3600
+
+    def shards(self) -> list[range]:
+        """Utterance numbers of each shard."""
+        ends = [*self._first_of_shard[1:], len(self)]
+        return [range(first, end) for first, end in zip(self._first_of_shard, ends, strict=True)]
 
     def by_speaker(self) -> dict[str, list[int]]:
         """Utterance numbers of each speaker, to draw pairs from."""

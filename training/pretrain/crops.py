@@ -3,48 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.pretrain.corpus import Corpus
+from training.pretrain.corpus import FULL_SCALE
+from training.pretrain.errors import PretrainError
+from training.pretrain.frame_codes import CodedCorpus
 from training.pretrain.tokenizer_job import SAMPLES_PER_FRAME, CropShape
 
 # Recordings are not all as loud as the engines.
-_GAIN_DB = (-8.0, 4.0)
+_GAIN_DB = (-12.0, 6.0)
 _LOUDEST_PEAK = 0.99
-FULL_SCALE = 32768.0
+
+
+class Crops(NamedTuple):
+    """A batch of pieces of utterances that begin and end with a codec frame."""
+
+    waveform: Tensor
+    """(crops, samples), float32 in [-1, 1]."""
+    codes: Tensor
+    """(crops, frames, codebooks), int64: what the analysis found in the whole utterances."""
+    gains: Tensor
+    """(crops, 1): how loud the encoder hears them."""
 
 
 class CropSource:
     """An endless stream of batches that can be entered at any step."""
 
-    def __init__(self, corpus: Corpus, shapes: Sequence[CropShape], seed: int) -> None:
-        self._corpus = corpus
-        self._shapes = shapes
+    def __init__(self, coded: CodedCorpus, shapes: Sequence[CropShape], seed: int) -> None:
+        self._coded = coded
         self._seed = seed
-        self._ends = np.cumsum(corpus.num_samples)
+        # Shapes that no utterance is long enough for are left out. Of the others: the utterances that are, and
+        # where each ends when they stand in a row.
+        longest = int(coded.num_frames.max())
+        self._shapes = [shape for shape in shapes if shape.num_frames <= longest]
+        if not self._shapes:
+            raise PretrainError(f"No utterance of the corpus has {shapes[0].num_frames} frames. Make a larger one.")
+        self._choices = []
+        for shape in self._shapes:
+            numbers = np.flatnonzero(coded.num_frames >= shape.num_frames)
+            self._choices.append((numbers, np.cumsum(coded.num_frames[numbers])))
 
-    def batch(self, step: int) -> Tensor:
-        """Crops of step `step`, float32 (crops, samples) in [-1, 1], random in loudness."""
+    def batch(self, step: int) -> Crops:
+        """Crops of step `step`."""
         random = np.random.default_rng((self._seed, step))
         shares = np.array([shape.share for shape in self._shapes])
-        shape = self._shapes[random.choice(len(shares), p=shares / shares.sum())]
-        num_samples = shape.num_frames * SAMPLES_PER_FRAME
-        return torch.from_numpy(np.stack([self._crop(random, num_samples) for _ in range(shape.num_crops)]))
+        kind = int(random.choice(len(shares), p=shares / shares.sum()))
+        drawn = [self._crop(random, kind) for _ in range(self._shapes[kind].num_crops)]
+        waveform = torch.from_numpy(np.stack([samples for samples, _ in drawn]))
+        gains = torch.tensor(10 ** (random.uniform(*_GAIN_DB, size=(len(drawn), 1)) / 20), dtype=torch.float32)
+        peaks = waveform.abs().amax(dim=1, keepdim=True).clamp(min=1e-6)
+        return Crops(waveform, torch.stack([codes for _, codes in drawn]), gains.minimum(_LOUDEST_PEAK / peaks))
 
-    def _crop(self, random: np.random.Generator, num_samples: int) -> NDArray[np.float32]:
-        """A piece of an utterance drawn by its length; shorter utterances begin at a random place in silence."""
-        number = int(np.searchsorted(self._ends, random.integers(self._ends[-1]), side="right"))
-        audio = self._corpus.utterance(number).audio
-        spare = len(audio) - num_samples
-        offset = int(random.integers(abs(spare) + 1))
-        piece = np.zeros(num_samples, dtype=np.float32)
-        if spare >= 0:
-            piece[:] = audio[offset : offset + num_samples]
-        else:
-            piece[offset : offset + len(audio)] = audio
-        piece *= 10 ** (random.uniform(*_GAIN_DB) / 20) / FULL_SCALE
-        return piece * np.float32(min(1.0, _LOUDEST_PEAK / max(1e-6, float(np.abs(piece).max()))))
+    def _crop(self, random: np.random.Generator, kind: int) -> tuple[NDArray[np.float32], Tensor]:
+        """A piece of an utterance drawn by its length."""
+        num_frames = self._shapes[kind].num_frames
+        numbers, ends = self._choices[kind]
+        number = int(numbers[np.searchsorted(ends, random.integers(ends[-1]), side="right")])
+        codes = self._coded.codes(number)
+        first = int(random.integers(len(codes) - num_frames + 1))
+        audio = self._coded.corpus.utterance(number).audio
+        piece = np.zeros(num_frames * SAMPLES_PER_FRAME, dtype=np.float32)
+        found = audio[first * SAMPLES_PER_FRAME : (first + num_frames) * SAMPLES_PER_FRAME]
+        piece[: len(found)] = found
+        return piece / np.float32(FULL_SCALE), codes[first : first + num_frames]

@@ -85,7 +85,7 @@ def orthogonalise(matrices: Tensor, num_iterations: int) -> Tensor:
     iterate = (matrices.mT if is_tall else matrices).bfloat16()
     iterate = iterate / iterate.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(num_iterations):
-        gram = iterate @ iterate.mT
+        gram: Tensor = iterate @ iterate.mT
         iterate = a * iterate + (b * gram + c * (gram @ gram)) @ iterate
     return iterate.mT if is_tall else iterate
 
@@ -97,7 +97,8 @@ def matrices_of(network: nn.Module, *, but: Iterable[str] = ()) -> tuple[list[nn
     """
     embeddings = {id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)}
     left_out = tuple(but)
-    matrices, rest = [], []
+    matrices: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             is_matrix = parameter.ndim >= 2 and id(parameter) not in embeddings and not name.startswith(left_out)

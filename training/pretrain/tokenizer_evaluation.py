@@ -13,8 +13,7 @@ from torch import Tensor
 
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.pretrain import vector_quantizer_training as vq
-from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, open_corpus
-from training.pretrain.crops import FULL_SCALE
+from training.pretrain.corpus import FULL_SCALE, HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, open_corpus
 from training.pretrain.spectral_loss import SpectralLoss
 
 PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)

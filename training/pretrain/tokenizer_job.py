@@ -121,33 +121,32 @@ class TokenizerJob(_Frozen):
     """The recipe of one run. Resuming it with another one is refused."""
 
     seed: NonNegativeInt = 1
-    num_steps: PositiveInt = 16_000
+    num_steps: PositiveInt = 5_000
     size: TokenizerSize = TokenizerSize()
     crops: tuple[CropShape, ...] = _CPU_CROPS
 
-    num_continuous_steps: NonNegativeInt = 1500
-    """Steps before there are codes: an autoencoder whose latents are noisy instead of quantized."""
-    latent_noise: NonNegativeFloat = 0.1
-    """Relative to the latents' own root mean square."""
-    num_start_batches: PositiveInt = 100
-    """Batches whose latents the codebooks are started from."""
+    num_fitted_utterances: PositiveInt = 5000
+    """Utterances the codebooks are found in."""
 
+    muon_learning_rate: PositiveFloat = 0.01
+    """Of matrices and kernels, whose steps are orthogonalised."""
     peak_learning_rate: PositiveFloat = 1.5e-3
-    final_learning_rate: NonNegativeFloat = 1.5e-5
-    num_warmup_steps: PositiveInt = 300
+    """Of everything else."""
+    final_share: NonNegativeFloat = 0.01
+    """What is left of the learning rates at the end."""
+    num_warmup_steps: PositiveInt = 100
     adam_betas: tuple[float, float] = (0.8, 0.98)
     weight_decay: NonNegativeFloat = 0.01
     max_gradient_norm: PositiveFloat = 2.0
 
     waveform_weight: NonNegativeFloat = 0.5
-    commitment_weight: NonNegativeFloat = 0.25
-    content_weight: NonNegativeFloat = 0.3
+    imitation_weight: NonNegativeFloat = 1.0
+    """Of the distance between the encoder's vectors and what the analysis found."""
+    first_code_weight: NonNegativeFloat = 0.2
+    """Of the encoder's cross-entropy for the first codebook."""
 
-    codebook_decay: PositiveFloat = 0.98
-    """Of the running means at the peak learning rate; they average over longer as the encoder slows down."""
-    dropout_share: NonNegativeFloat = 0.4
+    dropout_share: NonNegativeFloat = 0.2
     """Crops of which only the first few acoustic codebooks are used."""
-    unquantized_share: NonNegativeFloat = 0.1
 
     adversarial: bool = False
 
@@ -156,26 +155,20 @@ class TokenizerJob(_Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.num_continuous_steps >= self.num_steps:
-            raise ValueError(
-                f"{self.num_steps} steps leave none for the codes, which begin at {self.num_continuous_steps}"
-            )
         if self.validate_every % self.log_every:
             raise ValueError("validate_every must be a multiple of log_every")
         return self
 
     @classmethod
     def of_length(cls, num_steps: int, **changes: Any) -> Self:
-        """The recipe for a run of `num_steps`: short runs begin their codes and end their warm-up sooner.
+        """The recipe for a run of `num_steps`: short runs end their warm-up sooner.
 
         Raises:
             PretrainError: so few steps make no tokenizer.
         """
-        full = cls.model_fields
-        proportions = {"num_continuous_steps": 8, "num_warmup_steps": 40, "num_start_batches": 40}
-        sooner = {name: min(full[name].default, -(-num_steps // part)) for name, part in proportions.items()}
+        num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
         try:
-            return cls(num_steps=num_steps, **{**sooner, **changes})
+            return cls(num_steps=num_steps, **{"num_warmup_steps": num_warmup_steps, **changes})
         except ValidationError as error:
             reasons = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
             raise PretrainError(f"No tokenizer can be trained like this: {reasons}.") from error
@@ -185,15 +178,9 @@ class TokenizerJob(_Frozen):
         crops = [crop.model_copy(update={"num_crops": crop.num_crops * _GPU_BATCH_FACTOR}) for crop in self.crops]
         return self.model_copy(update={"crops": tuple(crops)})
 
-    def learning_rate(self, step: int) -> float:
-        """Linear warm-up, then half a cosine down to the final rate at the last step."""
+    def learning_rate_share(self, step: int) -> float:
+        """Of the peaks: linear warm-up, then half a cosine down to the final share at the last step."""
         if step < self.num_warmup_steps:
-            return self.peak_learning_rate * (step + 1) / self.num_warmup_steps
+            return (step + 1) / self.num_warmup_steps
         progress = (step - self.num_warmup_steps) / max(1, self.num_steps - self.num_warmup_steps)
-        above = self.peak_learning_rate - self.final_learning_rate
-        return self.final_learning_rate + above * (1 + math.cos(math.pi * min(1.0, progress))) / 2
-
-    def codebook_decay_at(self, step: int) -> float:
-        """How much of the running means a step keeps: entries move as fast as what they follow, within a factor."""
-        speed = max(0.1, self.learning_rate(step) / self.peak_learning_rate)
-        return 1 - (1 - self.codebook_decay) * speed
+        return self.final_share + (1 - self.final_share) * (1 + math.cos(math.pi * min(1.0, progress))) / 2

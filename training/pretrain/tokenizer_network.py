@@ -1,4 +1,4 @@
-"""The speech tokenizer as it is trained: a differentiable way from waveform through codes to waveform."""
+"""The speech tokenizer as it is trained: an encoder that imitates the analysis, a decoder that speaks from codes."""
 
 from __future__ import annotations
 
@@ -12,41 +12,49 @@ from torch.nn import functional
 from training.model.speech_tokenizer.quantizer import EncoderResidualQuantizer
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.pretrain import vector_quantizer_training as vq
-from training.pretrain.content_target import ContentHead, ContentTarget
+from training.pretrain.code_space import CodeSpace
+from training.pretrain.crops import Crops
 from training.pretrain.tokenizer_job import TokenizerJob
-from training.pretrain.vector_quantizer_training import Quantized
 
 # Acoustic codebooks a crop keeps at least when it is to do with fewer.
 _FEWEST_CODEBOOKS = 3
+# Of the squared distances, in units of the variance of one direction: entries are some ten such apart.
+_TEMPERATURE = 8.0
 
 
 class Heard(NamedTuple):
     """What became of a batch of crops."""
 
     waveform: Tensor
-    """Decoded (rows, samples)."""
-    commitment: Tensor
-    content: Tensor
-    semantic: Quantized | None
-    acoustic: Quantized | None
-    """What the codebooks learn from; None before there are any."""
+    """Decoded from the analysis's codes (rows, samples)."""
+    imitation: Tensor
+    """Mean square distance of the encoder's vectors from what the codes stand for, whose own variance is about 1."""
+    first_code: Tensor
+    """Cross-entropy of the encoder's first codebook, in nats."""
 
 
 class TokenizerNetwork(nn.Module):
-    """The speech tokenizer with what only its training needs."""
+    """The speech tokenizer with fixed codebooks. Encoder and decoder share nothing but those."""
 
     def __init__(self, job: TokenizerJob) -> None:
         super().__init__()
-        config = job.size.config()
         self.job = job
-        self.tokenizer = SpeechTokenizer(config)
-        self.content_head = ContentHead(job.size.codebook_width)
-        self.content_target = ContentTarget(config.input_sample_rate)
-        self.semantic = vq.codebooks_of(self.tokenizer.encoder.quantizer.semantic_residual_vector_quantizer)
-        self.acoustic = vq.codebooks_of(self.tokenizer.encoder.quantizer.acoustic_residual_vector_quantizer)
+        self.tokenizer = SpeechTokenizer(job.size.config())
         self._freeze_unused()
         self._encode: Callable[[Tensor], Tensor] = self.tokenizer.encoder.latents
         self._decode_latents: Callable[[Tensor], Tensor] = self.tokenizer.decoder.forward
+
+    @torch.no_grad()
+    def adopt(self, space: CodeSpace) -> None:
+        """Take over the codebooks of the analysis."""
+        quantizer = self.tokenizer.encoder.quantizer
+        own = [
+            *vq.codebooks_of(quantizer.semantic_residual_vector_quantizer),
+            *vq.codebooks_of(quantizer.acoustic_residual_vector_quantizer),
+        ]
+        for book, found in zip(own, [*space.semantic, *space.acoustic], strict=True):
+            book.embed_sum.copy_(found.embed_sum)
+            book.cluster_usage.copy_(found.cluster_usage)
 
     def compile_networks(self) -> None:
         """Compile both networks: fused activations save most of a step on a CPU."""
@@ -67,58 +75,49 @@ class TokenizerNetwork(nn.Module):
             if unused is not None:
                 unused.requires_grad_(False)
 
-    def forward(self, waveform: Tensor, random: torch.Generator, *, has_codes: bool) -> Heard:
-        """Encode, quantize as in training, and decode crops (rows, samples) of whole frames."""
-        first, rest = self.vectors(waveform)
-        if has_codes:
-            return self._through_codes(waveform, first, rest, random)
-        noisy_first, noisy_rest = self._with_noise(first, random), self._with_noise(rest, random)
-        nothing = first.new_zeros(())
-        content = self._content_loss(noisy_first, waveform)
-        return Heard(self._decode(noisy_first, noisy_rest), nothing, content, None, None)
+    def forward(self, crops: Crops, random: torch.Generator) -> Heard:
+        """Encode crops as loud as they are heard, and decode what the analysis made of them."""
+        first_entries, rest_entries = self._entries(crops.codes)
+        first, rest = self.vectors(crops.waveform * crops.gains)
+        imitation = functional.mse_loss(first, first_entries) + functional.mse_loss(rest, rest_entries.sum(dim=0))
+        first_code = self._first_code_loss(first, crops.codes[..., 0])
+        kept = self._draw_kept(len(crops.codes), random).to(first.device)
+        decoded = self._decode(first_entries, (rest_entries * kept[:, :, None, None]).sum(dim=0))
+        return Heard(decoded, imitation, first_code)
 
     def vectors(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
         """What the first codebook and what the others quantize, each (rows, frames, width)."""
         quantizer = self.tokenizer.encoder.quantizer
-        # What is compiled would be compiled again for calls without gradients, and there are few of those.
-        encode = self._encode if torch.is_grad_enabled() else self.tokenizer.encoder.latents
-        latents = encode(waveform)
+        latents = self._encode(waveform)
         return (
             _project_in(quantizer.semantic_residual_vector_quantizer, latents),
             _project_in(quantizer.acoustic_residual_vector_quantizer, latents),
         )
 
-    def _through_codes(self, waveform: Tensor, first: Tensor, rest: Tensor, random: torch.Generator) -> Heard:
-        semantic = vq.quantize(self.semantic, first.flatten(0, 1))
-        acoustic = vq.quantize(self.acoustic, rest.flatten(0, 1))
-        kept = self._draw_kept(first.shape[0], random).to(first.device)
-        entries = acoustic.entries.unflatten(1, rest.shape[:2])
-        acoustic_sum = (entries * kept[:, :, None, None]).sum(dim=0)
-        is_quantized = (torch.rand(first.shape[0], generator=random) >= self.job.unquantized_share).to(first.device)
-        heard_first = _where_row(is_quantized, semantic.entries[0].view_as(first), first)
-        heard_rest = _where_row(is_quantized, acoustic_sum, rest)
-        commitment = vq.commitment(first.flatten(0, 1), semantic.entries)
-        commitment = commitment + vq.commitment(rest.flatten(0, 1), acoustic.entries)
-        # The first codebook answers for the content even in crops that are decoded unquantized.
-        content = self._content_loss(vq.pass_gradient(first, semantic.entries[0].view_as(first)), waveform)
-        return Heard(self._decode(heard_first, heard_rest), commitment, content, semantic, acoustic)
+    @torch.no_grad()
+    def _entries(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        quantizer = self.tokenizer.encoder.quantizer
+        semantic = vq.codebooks_of(quantizer.semantic_residual_vector_quantizer)
+        acoustic = vq.codebooks_of(quantizer.acoustic_residual_vector_quantizer)
+        rest = [book.decode(codes[..., number + 1]) for number, book in enumerate(acoustic)]
+        return semantic[0].decode(codes[..., 0]), torch.stack(rest)
+
+    def _first_code_loss(self, first: Tensor, codes: Tensor) -> Tensor:
+        """The nearest entry is what counts in use; distance alone is content with the average of two."""
+        quantizer = self.tokenizer.encoder.quantizer.semantic_residual_vector_quantizer
+        book = vq.codebooks_of(quantizer)[0]
+        table = book.decode(torch.arange(book.cluster_usage.shape[0], device=first.device))
+        distances = table.square().sum(dim=-1) - 2 * first @ table.t()
+        logits = -distances / vq.variance(table).clamp(min=1e-8) / _TEMPERATURE
+        return functional.cross_entropy(logits.flatten(0, 1), codes.flatten())
 
     def _draw_kept(self, num_rows: int, random: torch.Generator) -> Tensor:
         """Which codebooks each crop is decoded from, float (acoustic codebooks, rows)."""
-        num_acoustic = len(self.acoustic)
+        num_acoustic = self.tokenizer.config.decoder.num_quantizers - 1
         is_short = torch.rand(num_rows, generator=random) < self.job.dropout_share
         few = torch.randint(_FEWEST_CODEBOOKS, num_acoustic, (num_rows,), generator=random)
         num_kept = torch.where(is_short, few, num_acoustic)
         return (torch.arange(num_acoustic).unsqueeze(1) < num_kept).float()
-
-    def _with_noise(self, vectors: Tensor, random: torch.Generator) -> Tensor:
-        """Noise relative to the vectors' own spread, so that growing does not help against it."""
-        noise = torch.randn(vectors.shape, generator=random).to(vectors.device)
-        spread = vq.variance(vectors.flatten(0, 1)).sqrt()
-        return vectors + self.job.latent_noise * spread * noise
-
-    def _content_loss(self, first: Tensor, waveform: Tensor) -> Tensor:
-        return functional.l1_loss(self.content_head(first.transpose(1, 2)), self.content_target(waveform))
 
     def _decode(self, first: Tensor, rest: Tensor) -> Tensor:
         quantizer = self.tokenizer.decoder.quantizer
@@ -131,7 +130,3 @@ class TokenizerNetwork(nn.Module):
 def _project_in(quantizer: EncoderResidualQuantizer, latents: Tensor) -> Tensor:
     projected: Tensor = latents if quantizer.input_proj is None else quantizer.input_proj(latents)
     return projected.transpose(1, 2)
-
-
-def _where_row(is_quantized: Tensor, quantized: Tensor, vectors: Tensor) -> Tensor:
-    return torch.where(is_quantized[:, None, None], vq.pass_gradient(vectors, quantized), vectors)

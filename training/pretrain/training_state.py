@@ -71,14 +71,7 @@ def load_state(
     folder = run / _FOLDER
     about = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     _refuse_other_job(run, about["job"], job.model_dump(mode="json"))
-    tensors = load_file(folder / _MODEL)
-    try:
-        for name, network in networks.items():
-            prefix = f"{name}."
-            own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-            network.load_state_dict(own)
-    except RuntimeError as error:
-        raise PretrainError(f"{folder} is the state of another version of the network: {error}") from error
+    _load_networks(folder / _MODEL, networks)
     states = torch.load(folder / _OPTIMIZER, weights_only=True, map_location="cpu")
     for name, optimizer in optimizers.items():
         optimizer.load_state_dict(states[name])
@@ -89,6 +82,18 @@ def read_networks(run: Path, job: BaseModel, networks: Mapping[str, nn.Module]) 
     """Load the weights alone, to look at a run; returns how many steps are done."""
     step, _ = load_state(run, job, networks, {})
     return step
+
+
+def read_weights(run: Path, networks: Mapping[str, nn.Module]) -> None:
+    """Load the weights of a run whatever its recipe, to begin another one with them.
+
+    Raises:
+        PretrainError: there is no run, or its networks have other sizes.
+    """
+    path = run / _FOLDER / _MODEL
+    if not path.is_file():
+        raise PretrainError(f"{run} holds no run to start from.")
+    _load_networks(path, networks)
 
 
 def read_job(run: Path) -> dict[str, object]:
@@ -114,3 +119,14 @@ def _refuse_other_job(run: Path, saved: Mapping[str, object], asked: Mapping[str
         raise PretrainError(
             f"{run} holds a run with another recipe ({'; '.join(changed)}). Choose another folder, or delete it."
         )
+
+
+def _load_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
+    tensors = load_file(path)
+    try:
+        for name, network in networks.items():
+            prefix = f"{name}."
+            own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+            network.load_state_dict(own)
+    except RuntimeError as error:
+        raise PretrainError(f"{path} is the state of another version of the network: {error}") from error

@@ -1,4 +1,4 @@
-"""How codebooks learn: k-means start, running means, revival of dead entries, and gradients past them.
+"""How codebooks learn: k-means start, running means, revival of dead entries.
 
 The encoder's codebooks are what is trained. An entry's usage is its share of all vectors relative to the
 average entry's, so 1 is average, and its sum is its mean times that.
@@ -49,17 +49,6 @@ def quantize(codebooks: Sequence[EncoderCodebook], vectors: Tensor) -> Quantized
         entries.append(entry)
         residual = residual - entry
     return Quantized(torch.stack(codes), torch.stack(inputs), torch.stack(entries))
-
-
-def pass_gradient(vectors: Tensor, quantized: Tensor) -> Tensor:
-    """The quantized values with the gradient of the vectors (straight-through, Bengio et al. 2013)."""
-    return vectors + (quantized - vectors).detach()
-
-
-def commitment(vectors: Tensor, entries: Tensor) -> Tensor:
-    """Share of the vectors' variance missing after each codebook, a mean over codebooks; its gradient moves vectors."""
-    missing = (vectors - entries.cumsum(dim=0)).square().mean()
-    return missing / variance(vectors).clamp(min=1e-8)
 
 
 def variance(vectors: Tensor) -> Tensor:

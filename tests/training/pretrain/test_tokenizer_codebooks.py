@@ -120,33 +120,6 @@ def test_what_was_started_is_the_mean_of_its_vectors_in_every_codebook():
         torch.testing.assert_close(codebook.cluster_usage.sum(), torch.tensor(8.0))
 
 
-def test_the_gradient_passes_the_codebooks_as_if_they_were_not_there():
-    vectors = torch.randn(5, WIDTH, generator=random(), requires_grad=True)
-    quantized = torch.randn(5, WIDTH, generator=random(1))
-    passed = vq.pass_gradient(vectors, quantized)
-    torch.testing.assert_close(passed.detach(), quantized)
-    passed.backward(torch.full_like(passed, 3.0))
-    torch.testing.assert_close(vectors.grad, torch.full_like(vectors, 3.0))
-
-
-def test_commitment_is_the_share_that_is_missing_and_pulls_the_vectors_to_their_entries():
-    vectors = torch.tensor([[-2.0, 0, 0], [2.0, 0, 0]], requires_grad=True)
-    entries = torch.tensor([[[-1.0, 0, 0], [1.0, 0, 0]], [[-1.0, 0, 0], [1.0, 0, 0]]])
-    missing = vq.commitment(vectors, entries)
-    # A quarter after the first codebook, nothing after the second.
-    assert missing.item() == pytest.approx((0.25 + 0) / 2)
-    (gradient,) = torch.autograd.grad(missing, vectors)
-    assert gradient[0, 0] < 0 < gradient[1, 0]
-    assert not gradient[:, 1:].any()
-
-
-@given(scale=st.floats(0.1, 100))
-def test_commitment_does_not_fall_by_shrinking_everything(scale: float):
-    vectors = torch.randn(20, WIDTH, generator=random())
-    entries = torch.randn(4, 20, WIDTH, generator=random(1))
-    torch.testing.assert_close(vq.commitment(vectors, entries), vq.commitment(vectors * scale, entries * scale))
-
-
 def test_perplexity_counts_equally_used_entries():
     assert vq.perplexity(torch.tensor([5, 5, 5, 0])) == pytest.approx(3)
     assert vq.perplexity(torch.tensor([7, 0, 0, 0])) == pytest.approx(1)

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
-from training.pretrain.corpus import open_corpus
+from training.pretrain.corpus import TRAIN
 from training.pretrain.crops import CropSource
 from training.pretrain.errors import PretrainError
+from training.pretrain.frame_codes import CodedCorpus, analyse, open_codes, samples_of
 from training.pretrain.tokenizer_job import CropShape, TokenizerJob
 
-SHAPES = (CropShape(share=3, num_crops=4, num_frames=3), CropShape(share=1, num_crops=1, num_frames=20))
+JOB = TokenizerJob.of_length(4)
+SHAPES = (CropShape(share=3, num_crops=4, num_frames=3), CropShape(share=1, num_crops=1, num_frames=10))
 
 
 @pytest.fixture(scope="module")
@@ -21,53 +23,86 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus") / "tones")
 
 
-def test_a_step_draws_the_same_crops_whenever_it_is_done(corpus: Path):
-    one, other = (CropSource(open_corpus(corpus), SHAPES, seed=5) for _ in range(2))
+@pytest.fixture(scope="module")
+def coded(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> CodedCorpus:
+    run = tmp_path_factory.mktemp("run")
+    analyse(corpus, run, JOB, (TRAIN,), lambda line: None)
+    return open_codes(corpus, run, TRAIN)
+
+
+def test_a_step_draws_the_same_crops_whenever_it_is_done(coded: CodedCorpus):
+    one, other = (CropSource(coded, SHAPES, seed=5) for _ in range(2))
     in_order = [one.batch(step) for step in range(6)]
     for step in (4, 0, 5):
-        assert torch.equal(other.batch(step), in_order[step])
-    assert not torch.equal(CropSource(open_corpus(corpus), SHAPES, seed=6).batch(0), in_order[0])
+        assert all(map(torch.equal, other.batch(step), in_order[step]))
+    assert not torch.equal(CropSource(coded, SHAPES, seed=6).batch(0).waveform, in_order[0].waveform)
 
 
-def test_shapes_come_in_their_shares_and_sound_fits(corpus: Path):
-    source = CropSource(open_corpus(corpus), SHAPES, seed=1)
+def test_shapes_come_in_their_shares_and_sound_fits(coded: CodedCorpus):
+    source = CropSource(coded, SHAPES, seed=1)
     batches = [source.batch(step) for step in range(200)]
-    assert {tuple(batch.shape) for batch in batches} == {(4, 3 * 1280), (1, 20 * 1280)}
-    num_long = sum(len(batch) == 1 for batch in batches)
+    assert {tuple(batch.waveform.shape) for batch in batches} == {(4, 3 * 1280), (1, 10 * 1280)}
+    assert {tuple(batch.codes.shape) for batch in batches} == {(4, 3, 16), (1, 10, 16)}
+    num_long = sum(len(batch.waveform) == 1 for batch in batches)
     assert 25 <= num_long <= 75
-    assert all(batch.dtype == torch.float32 and batch.abs().max() < 1 for batch in batches)
-    assert all(batch.abs().amax(dim=1).min() > 0 for batch in batches)
+    assert all((batch.waveform * batch.gains).abs().max() < 1 for batch in batches)
 
 
-def test_short_utterances_lie_whole_in_silence(corpus: Path):
-    """A tone begins and ends in silence, so what is cut off would be missed."""
-    source = CropSource(open_corpus(corpus), SHAPES[1:], seed=1)
-    for step in range(10):
-        sounding = source.batch(step)[0].nonzero()
-        assert 7_500 <= int(sounding[-1] - sounding[0]) <= 15_000
+def test_codes_belong_to_the_samples_they_come_with(coded: CodedCorpus):
+    """Codes of a crop are those of the utterance at that place, found by its samples."""
+    source = CropSource(coded, SHAPES[:1], seed=3)
+    batch = source.batch(0)
+    for samples, codes in zip(batch.waveform, batch.codes, strict=True):
+        places = [
+            (number, first)
+            for number in range(len(coded))
+            for first in range(int(coded.num_frames[number]) - 2)
+            if torch.equal(_padded(coded, number)[first * 1280 : (first + 3) * 1280], samples)
+        ]
+        assert any(torch.equal(coded.codes(number)[first : first + 3], codes) for number, first in places)
 
 
-def test_crops_differ_in_loudness(corpus: Path):
-    source = CropSource(open_corpus(corpus), SHAPES[1:], seed=1)
-    peaks_db = 20 * np.log10([float(source.batch(step).abs().max()) for step in range(60)])
-    assert peaks_db.max() - peaks_db.min() > 6
+def test_crops_differ_in_loudness(coded: CodedCorpus):
+    source = CropSource(coded, SHAPES[1:], seed=1)
+    gains_db = 20 * np.log10([float(source.batch(step).gains) for step in range(60)])
+    assert gains_db.max() - gains_db.min() > 6
+
+
+def test_a_corpus_of_short_utterances_is_refused_for_long_crops(coded: CodedCorpus):
+    with pytest.raises(PretrainError, match="No utterance of the corpus has 500 frames"):
+        CropSource(coded, (CropShape(share=1, num_crops=1, num_frames=500),), seed=1)
+
+
+def test_the_analysis_is_done_once(corpus: Path, tmp_path: Path):
+    told: list[str] = []
+    analyse(corpus, tmp_path, JOB, (TRAIN,), told.append)
+    assert told == ["finding the codebooks", "train: codes of shard 1 of 1"]
+    analyse(corpus, tmp_path, JOB, (TRAIN,), told.append)
+    assert len(told) == 2
+
+
+def test_without_analysis_there_are_no_codes(corpus: Path, tmp_path: Path):
+    with pytest.raises(PretrainError, match="Run the tokenizer stage first"):
+        open_codes(corpus, tmp_path, TRAIN)
+
+
+def _padded(coded: CodedCorpus, number: int) -> torch.Tensor:
+    samples = samples_of(coded.corpus, number)
+    return torch.nn.functional.pad(samples, (0, -len(samples) % 1280))
 
 
 @given(num_steps=st.integers(2, 40_000))
 def test_the_learning_rate_rises_once_and_falls_to_its_end(num_steps: int):
     job = TokenizerJob.of_length(num_steps)
-    rates = [job.learning_rate(step) for step in range(0, num_steps + 1, max(1, num_steps // 200))]
+    rates = [job.learning_rate_share(step) for step in range(0, num_steps + 1, max(1, num_steps // 200))]
     top = rates.index(max(rates))
     assert rates[:top] == sorted(rates[:top])
     assert rates[top:] == sorted(rates[top:], reverse=True)
-    assert job.learning_rate(job.num_warmup_steps) == pytest.approx(job.peak_learning_rate)
-    assert job.learning_rate(num_steps) == pytest.approx(job.final_learning_rate)
-    assert all(job.codebook_decay <= job.codebook_decay_at(step) < 1 for step in range(0, num_steps, 997))
+    assert job.learning_rate_share(job.num_warmup_steps) == pytest.approx(1)
+    assert job.learning_rate_share(num_steps) == pytest.approx(job.final_share)
 
 
 def test_too_few_steps_are_refused():
-    with pytest.raises(PretrainError, match="1 steps leave none for the codes"):
-        TokenizerJob.of_length(1)
     with pytest.raises(PretrainError, match="num_steps"):
         TokenizerJob.of_length(0)
 

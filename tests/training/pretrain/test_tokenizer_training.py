@@ -31,11 +31,10 @@ JOB = TokenizerJob(
         decoder_window_frames=4,
         adversary_width=2,
     ),
-    crops=(CropShape(share=2, num_crops=3, num_frames=4), CropShape(share=1, num_crops=1, num_frames=12)),
-    num_continuous_steps=8,
-    num_start_batches=4,
+    crops=(CropShape(share=2, num_crops=3, num_frames=4), CropShape(share=1, num_crops=1, num_frames=8)),
+    muon_learning_rate=0.01,
     num_warmup_steps=4,
-    peak_learning_rate=5e-3,
+    peak_learning_rate=2e-3,
     validate_every=12,
     log_every=4,
 )
@@ -69,7 +68,8 @@ def load_exported(out: Path) -> SpeechTokenizer:
 def test_losses_fall(finished: Path):
     lines = [line for line in read_log(finished) if "spectral" in line]
     assert [line["step"] for line in lines] == [4, 8, 12, 16, 20]
-    assert lines[-1]["spectral"] < 0.7 * lines[0]["spectral"]
+    assert lines[-1]["spectral"] < 0.9 * lines[0]["spectral"]
+    assert lines[-1]["first_code"] + lines[-1]["imitation"] < lines[0]["first_code"] + lines[0]["imitation"]
     assert lines[-1]["waveform"] < lines[0]["waveform"]
 
 
@@ -85,15 +85,14 @@ class Killed(BaseException):
     """Ends a run as abruptly as a test can without taking the interpreter along."""
 
 
-@pytest.mark.parametrize("killed_after", [8, 15], ids=["as codes start", "with codes"])
 def test_a_killed_run_continues_to_the_same_losses_and_weights(
-    killed_after: int, corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every line of the log saves here, so what was done since the last line is lost and done again."""
     unharmed = TokenizerTraining._train_step
 
     def train_step(training: TokenizerTraining) -> dict[str, float]:
-        if training.step == killed_after:
+        if training.step == 11:
             raise Killed
         return unharmed(training)
 
@@ -131,12 +130,12 @@ def test_a_run_told_to_stop_saves_and_says_how_to_go_on(
 
 def test_another_recipe_does_not_continue_a_run(corpus: Path, finished: Path):
     other = JOB.model_copy(update={"peak_learning_rate": 1e-3})
-    with pytest.raises(PretrainError, match=r"peak_learning_rate 0\.005 instead of 0\.001"):
+    with pytest.raises(PretrainError, match=r"peak_learning_rate 0\.002 instead of 0\.001"):
         run(other, corpus, finished)
 
 
 def test_a_diverged_run_stops_and_keeps_its_state(corpus: Path, tmp_path: Path):
-    job = JOB.model_copy(update={"peak_learning_rate": 1e30, "max_gradient_norm": 1e30})
+    job = JOB.model_copy(update={"peak_learning_rate": 1e30, "muon_learning_rate": 1e30, "max_gradient_norm": 1e30})
     with pytest.raises(PretrainError, match="diverged at step"):
         run(job, corpus, tmp_path)
 
@@ -169,15 +168,11 @@ def test_the_export_makes_the_codes_that_training_ended_with(corpus: Path, finis
     waveform = torch.randn(13 * 1280, generator=torch.Generator().manual_seed(0)) * 0.1
     expected = training.network.tokenizer.encode([waveform])[0]
     assert torch.equal(load_exported(finished).encode([waveform])[0], expected)
-    with torch.no_grad():
-        heard = training.network(waveform.unsqueeze(0), torch.Generator(), has_codes=True)
-    assert torch.equal(heard.semantic.codes[0], expected[:, 0])
-    assert torch.equal(heard.acoustic.codes.t(), expected[:, 1:])
 
 
 def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("training.pretrain.tokenizer_training.STEPS_BEFORE_OPPONENTS", 1)
-    changes = {"adversarial": True, "num_continuous_steps": 1, "num_steps": 6, "log_every": 2, "validate_every": 6}
+    changes = {"adversarial": True, "num_steps": 6, "log_every": 2, "validate_every": 6}
     job = JOB.model_copy(update=changes)
     whole = TokenizerTraining(job, corpus, tmp_path / "whole", device=CPU, compiled=False, report=print)
     assert whole.run(save_every_seconds=1e9, should_stop=lambda: False)
@@ -188,7 +183,7 @@ def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path, m
     assert resumed.run(save_every_seconds=1e9, should_stop=lambda: False)
     lines = list(read_log(tmp_path / "whole"))
     assert list(read_log(tmp_path / "stopped")) == lines
-    assert ["opponent" in line for line in lines if "spectral" in line] == [False, True, True]
+    assert ["opponent" in line for line in lines if "spectral" in line] == [True, True, True]
 
 
 def test_the_command_trains_continues_nothing_and_evaluates(
@@ -197,8 +192,8 @@ def test_the_command_trains_continues_nothing_and_evaluates(
     folders = ["--corpus", str(corpus), "--out", str(tmp_path / "run")]
     assert command_line.main(["tokenizer", *folders, "--evaluate"]) == 1
     assert "holds no run to evaluate" in capsys.readouterr().err
-    assert command_line.main(["tokenizer", *folders, "--steps", "1"]) == 1
-    assert "leave none for the codes" in capsys.readouterr().err
+    assert command_line.main(["tokenizer", *folders, "--steps", "0"]) == 1
+    assert "num_steps" in capsys.readouterr().err
     assert command_line.main(["tokenizer", *folders, "--steps", "2", "--device", "cpu", "--threads", "1"]) == 0
     trained = capsys.readouterr().out
     assert "2 of 2: spectral" in trained
