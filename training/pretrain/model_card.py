@@ -1,0 +1,59 @@
+"""The description that travels with the embedded checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_CARD = """\
+# Encore mini
+
+A small English voice model in the Qwen3-TTS checkpoint format ({millions:.1f} million parameters, 16 kHz, 12.5 frames
+per second), trained from scratch so that the studio works on a fresh machine without a network. It speaks, clones pitch
+and timbre from a recording or from its transcript and sound together, and can be fine-tuned in minutes on two cores.
+
+**What it is not.** It has only ever heard synthetic speech (flite and espeak-ng), sounds like it, knows English letters
+and nothing about real people's voices. Use the public Qwen3-TTS checkpoints for voices anybody should listen to.
+{transcriber}
+## How it was made
+
+`python -m training.pretrain corpus`, `tokenizer`, `talker`, `whisper`, `pack`; on {machine}.{corpus}
+
+| stage | steps done | recipe's length |
+|---|---|---|
+{stages}
+
+The codec's weights are stored as {codec} and the rest as bfloat16. `training/` holds the logs of these runs, their loss
+curves and the recipes (`about.json`).
+
+## Licence and origin
+
+The weights were learnt from speech synthesized on the spot by flite (Carnegie Mellon University, BSD-like licence; its
+voices come from the CMU ARCTIC databases) and, for a small share, by espeak-ng. The texts are Debian's fortunes, word
+lists and generated sentences. The voice rms was kept out of training.
+"""
+
+_TRANSCRIBER = """
+`whisper.pt` is a transcriber for these same voices in openai-whisper's format (`whisper.load_model("whisper.pt")`),
+with word times. It is not for real recordings.
+"""
+
+
+def model_card(about: dict[str, Any], num_parameters: int) -> str:
+    """The description of a packed checkpoint as Markdown; `about` is what `pack` knows of its runs."""
+    runs = about["runs"]
+    stages = "\n".join(
+        f"| {name} | {run['steps_done']:,} | {run['recipe'].get('num_steps', run['steps_done']):,} |"
+        for name, run in runs.items()
+    )
+    corpus = ""
+    if "corpus" in about:
+        part = about["corpus"]["parts"]["train"]
+        corpus = f" The corpus has {part['hours']:.1f} hours by {part['speakers']} speakers."
+    return _CARD.format(
+        millions=num_parameters / 1e6,
+        machine=about["machine"],
+        transcriber=_TRANSCRIBER if "whisper" in runs else "",
+        corpus=corpus,
+        stages=stages,
+        codec=about["codec_weights"],
+    )
