@@ -9,7 +9,7 @@ import argparse
 import logging
 import sys
 
-from backend.commands import clone
+from backend.commands import clone, doctor
 from backend.errors import EncoreError
 from backend.settings import Settings
 
@@ -18,7 +18,8 @@ def build_parser(settings: Settings) -> argparse.ArgumentParser:
     """All commands and their options."""
     parser = argparse.ArgumentParser(prog="app.py", description=__doc__.splitlines()[0] if __doc__ else None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    clone.add_parser(commands, settings)
+    for command in (clone, doctor):
+        command.add_parser(commands, settings)
     studio = commands.add_parser("studio", help="start the studio (the same as no command)")
     for studio_parser in (parser, studio):
         studio_parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")

@@ -1,0 +1,162 @@
+"""The doctor's checks: each looks at one thing, takes less than a second and never raises."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+from backend.doctor.finding import Finding, Level
+from backend.settings import Settings
+from training.model.errors import EncoreError
+from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, resolve_model
+from training.model.voice_model import choose_device, choose_precision
+
+_GB = 1e9
+# A dataset of an hour, a run with three checkpoints of the embedded model, and room to breathe.
+_FREE_DISK_GB = 2.0
+# The studio with the embedded model, beside what a desktop needs.
+_MEMORY_GB = 4.0
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Run every check, in the order in which a person meets what they look at."""
+    checks: tuple[Callable[[Settings], Finding], ...] = (
+        check_model,
+        check_device,
+        check_transcriber,
+        check_memory,
+        check_disk,
+        check_ray,
+        check_deepspeed,
+        check_address,
+    )
+    return [check(settings) for check in checks]
+
+
+def check_model(settings: Settings) -> Finding:
+    """Whether the model is on this computer, and how large it is."""
+    try:
+        folder = _find_on_disk(settings.model)
+    except (EncoreError, OSError) as error:
+        return Finding(name="Model", level=Level.BROKEN, found=str(error), remedy="Choose one on the System tab.")
+    if folder is None:
+        return Finding(
+            name="Model",
+            level=Level.LIMITED,
+            found=f"{settings.model} is not on this computer.",
+            remedy="It is fetched when it is first used; the System tab shows how far it has come.",
+        )
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Finding(name="Model", level=Level.GOOD, found=f"{settings.model} is here, {size / 1e6:,.0f} MB.")
+
+
+def _find_on_disk(model: str) -> Path | None:
+    """The model's folder, or None where it would have to be fetched first."""
+    if model == EMBEDDED_MODEL or Path(model).expanduser().is_dir():
+        return resolve_model(model)
+    try:
+        return Path(snapshot_download(model, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
+
+
+def check_device(settings: Settings) -> Finding:
+    """What the model would run on."""
+    try:
+        device = choose_device(settings.device)
+        precision = choose_precision(settings.precision, device, 0)
+    except EncoreError as error:
+        return Finding(name="Device", level=Level.BROKEN, found=str(error))
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        memory = torch.cuda.get_device_properties(device).total_memory / _GB
+        return Finding(name="Device", level=Level.GOOD, found=f"{name} with {memory:.0f} GB, {precision}.")
+    return Finding(
+        name="Device",
+        level=Level.LIMITED,
+        found=f"{os.cpu_count()} processor cores and no GPU, {precision}: fine for the embedded model.",
+        remedy="For the public 1.7B checkpoint use a machine with an NVIDIA GPU, or --precision int8.",
+    )
+
+
+def check_transcriber(settings: Settings) -> Finding:
+    """Which Whisper could write down what recordings say."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "whisper"
+    found = sorted(path.stem for path in cache.glob("*.pt")) if cache.is_dir() else []
+    if found:
+        return Finding(name="Whisper", level=Level.GOOD, found=f"On this computer: {', '.join(found)}.")
+    remedy = "Transcribe once with --whisper base (142 MB are fetched), or give transcripts beside the recordings."
+    if (EMBEDDED_FOLDER / "whisper.pt").is_file():
+        return Finding(
+            name="Whisper",
+            level=Level.LIMITED,
+            found="Only the embedded one, which understands the sample voices.",
+            remedy=remedy,
+        )
+    return Finding(name="Whisper", level=Level.LIMITED, found="None on this computer.", remedy=remedy)
+
+
+def check_memory(settings: Settings) -> Finding:
+    """Whether there is room for a model beside what runs already."""
+    memory = psutil.virtual_memory()
+    found = f"{memory.available / _GB:.1f} of {memory.total / _GB:.1f} GB are free."
+    if memory.available < _MEMORY_GB * _GB:
+        return Finding(name="Memory", level=Level.LIMITED, found=found, remedy="Close other programs before training.")
+    return Finding(name="Memory", level=Level.GOOD, found=found)
+
+
+def check_disk(settings: Settings) -> Finding:
+    """Whether what Encore keeps has room."""
+    folder = settings.home_folder
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free / _GB
+    found = f"{free:.1f} GB are free for {folder}."
+    if free < _FREE_DISK_GB:
+        return Finding(
+            name="Disk", level=Level.BROKEN, found=found, remedy="Free some, or set ENCORE_HOME to another disk."
+        )
+    return Finding(name="Disk", level=Level.GOOD, found=found)
+
+
+def check_ray(settings: Settings) -> Finding:
+    """Where fine-tunes and datasets would be computed."""
+    version = metadata.version("ray")
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        return Finding(name="Ray", level=Level.GOOD, found=f"Ray {version}, on the cluster at {address}.")
+    return Finding(name="Ray", level=Level.GOOD, found=f"Ray {version}, on this machine alone.")
+
+
+def check_deepspeed(settings: Settings) -> Finding:
+    """Whether the ZeRO strategies could be used; the others need no compiler."""
+    if any(map(shutil.which, _COMPILERS)):
+        return Finding(name="DeepSpeed", level=Level.GOOD, found=f"DeepSpeed {metadata.version('deepspeed')}.")
+    return Finding(
+        name="DeepSpeed",
+        level=Level.LIMITED,
+        found="There is no C++ compiler, so zero1, zero2 and zero3 cannot be used.",
+        remedy="Install one (Debian: apt install g++), or use ddp or fsdp2.",
+    )
+
+
+def check_address(settings: Settings) -> Finding:
+    """Who can reach the page."""
+    if not settings.is_exposed:
+        return Finding(name="Address", level=Level.GOOD, found=f"Only this machine ({settings.host}).")
+    if settings.auth is None:
+        return Finding(
+            name="Address",
+            level=Level.BROKEN,
+            found=f"{settings.host} lets other machines in, and nobody is asked for a password.",
+            remedy="Set ENCORE_AUTH=user:password.",
+        )
+    return Finding(name="Address", level=Level.GOOD, found=f"{settings.host}, with a password.")

@@ -1,0 +1,56 @@
+"""The doctor: every check has a remedy where something is missing, and none of them raises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.commands.doctor import describe
+from backend.doctor import checks
+from backend.doctor.finding import Finding, Level
+from backend.settings import Settings
+from tests.golden import GOLDEN_CHECKPOINT
+
+
+def test_what_is_not_good_has_a_remedy_and_nothing_raises(tmp_path: Path):
+    settings = Settings(model="nobody/nothing", home=tmp_path)
+    findings = checks.examine(settings)
+    assert len({finding.name for finding in findings}) == len(findings) == 8
+    for finding in findings:
+        assert finding.found
+        assert finding.remedy or finding.level == Level.GOOD or finding.name == "Device"
+
+
+def test_a_model_on_this_computer_is_found_with_its_size(tmp_path: Path):
+    finding = checks.check_model(Settings(model=str(GOLDEN_CHECKPOINT), home=tmp_path))
+    assert finding.level == Level.GOOD
+    assert "MB" in finding.found
+
+
+@pytest.mark.parametrize("model", ["nobody/nothing", "no model at all", "x" * 500])
+def test_a_model_that_is_not_here_is_no_error(model: str):
+    assert checks.check_model(Settings(model=model)).level != Level.GOOD
+
+
+def test_zero_needs_a_compiler(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    finding = checks.check_deepspeed(Settings())
+    assert finding.level == Level.LIMITED
+    assert "g++" in finding.remedy
+
+
+def test_an_open_door_is_broken_until_there_is_a_password():
+    assert checks.check_address(Settings(host="0.0.0.0")).level == Level.BROKEN
+    assert checks.check_address(Settings(host="0.0.0.0", auth="me:secret")).level == Level.GOOD
+    assert checks.check_address(Settings()).level == Level.GOOD
+
+
+def test_the_report_marks_what_is_wrong_and_puts_the_remedy_under_it():
+    lines = describe(
+        [
+            Finding(name="Disk", level=Level.BROKEN, found="0.1 GB are free.", remedy="Free some."),
+            Finding(name="Model", level=Level.GOOD, found="Here."),
+        ]
+    )
+    assert lines == ["!!  Disk   0.1 GB are free.", "           Free some.", "ok  Model  Here."]
