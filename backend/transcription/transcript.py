@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -28,14 +28,33 @@ class Word:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transcript:
-    """What a transcriber heard, with the numbers that tell hearing from making up.
+class Passage:
+    """A stretch of sound that was listened to in one go, with the numbers that tell hearing from making up.
 
     Attributes:
-        language: two-letter code, as Whisper names languages.
-        no_speech_probability: the highest over all parts: how likely one of them holds no speech at all.
-        compression_ratio: the highest over all parts: of text that runs in circles it is above 2.4.
+        no_speech_probability: how likely it holds no speech at all.
+        compression_ratio: of its text; above 2.4 the text runs in circles.
         mean_log_probability: per token; below -1 the listener was guessing.
+    """
+
+    start_seconds: float
+    end_seconds: float
+    no_speech_probability: float
+    compression_ratio: float
+    mean_log_probability: float
+
+    def shifted(self, seconds: float) -> Passage:
+        """The same passage, with times counted from another moment."""
+        return replace(self, start_seconds=self.start_seconds + seconds, end_seconds=self.end_seconds + seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transcript:
+    """What was heard; the numbers are those of its worst passage.
+
+    Attributes:
+        language: two-letter code, as Whisper names languages; empty if nothing was heard.
+        passages: where the numbers come from, for a recording that was listened to in parts.
     """
 
     text: str
@@ -44,11 +63,41 @@ class Transcript:
     no_speech_probability: float = 0.0
     compression_ratio: float = 1.0
     mean_log_probability: float = 0.0
+    passages: tuple[Passage, ...] = ()
 
     @property
     def confidence(self) -> float:
         """How sure the listener is, 0 to 1: the mean probability of the words."""
         return sum(word.probability for word in self.words) / len(self.words) if self.words else 0.0
+
+    def excerpt(self, start_seconds: float, end_seconds: float) -> Transcript:
+        """What was heard between two moments, with times counted from the first; words count by their middle."""
+        words = tuple(
+            word.shifted(-start_seconds)
+            for word in self.words
+            if start_seconds <= (word.start_seconds + word.end_seconds) / 2 < end_seconds
+        )
+        passages = tuple(
+            passage.shifted(-start_seconds)
+            for passage in self.passages
+            if passage.start_seconds < end_seconds and start_seconds < passage.end_seconds
+        )
+        if not passages:
+            return replace(self, text=join_words(words), words=words)
+        return assemble_transcript(words, passages, self.language)
+
+
+def assemble_transcript(words: Sequence[Word], passages: Sequence[Passage], language: str) -> Transcript:
+    """Make one transcript of words and the passages they were heard in."""
+    return Transcript(
+        text=join_words(words),
+        language=language,
+        words=tuple(words),
+        no_speech_probability=max((each.no_speech_probability for each in passages), default=1.0),
+        compression_ratio=max((each.compression_ratio for each in passages), default=1.0),
+        mean_log_probability=min((each.mean_log_probability for each in passages), default=0.0),
+        passages=tuple(passages),
+    )
 
 
 def join_words(words: Iterable[Word]) -> str:
