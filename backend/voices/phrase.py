@@ -47,7 +47,7 @@ class Heard(Protocol):
 class Listener(Protocol):
     """A transcriber, such as Whisper."""
 
-    def transcribe(self, samples: NDArray[np.float32], language: str | None) -> Heard:
+    def transcribe(self, samples: NDArray[np.float32], language: str | None, /) -> Heard:
         """Write down mono samples at 16 kHz."""
 
 

@@ -1,0 +1,73 @@
+"""POST /v1/compare: one text with one seed in several voices at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+
+from fastapi import APIRouter, Request
+
+from backend.serving.api.bodies import JSON, read_json
+from backend.serving.api.desk import AtDesk, Desk
+from backend.serving.api.messages import ComparedTake, CompareRequest, Comparison
+from backend.serving.api.openapi import error_responses, inlined_schema
+from backend.serving.api.speech_routes import take_whole
+from backend.serving.api.streaming import while_connected
+from backend.serving.orders import SpeechOrder
+from backend.serving.service import WholeSpeech
+
+router = APIRouter(tags=["speech"])
+
+
+@router.post(
+    "/v1/compare",
+    summary="Compare voices",
+    response_model=Comparison,
+    responses=error_responses(400, 401, 403, 404, 413, 415, 429, 500, 503, 504),
+    openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": inlined_schema(CompareRequest)}}}},
+)
+async def compare(request: Request, desk: AtDesk) -> Comparison:
+    """Speak one text in each of the voices, all at once; if one of them cannot, none is heard."""
+    asked = await read_json(request, CompareRequest)
+    desk.check_model(asked.model)
+    voices = [await desk.find_voice(name) for name in asked.voices]
+    seed = secrets.randbits(31) if asked.seed is None else asked.seed
+    orders = [
+        SpeechOrder(
+            voice=voice,
+            text=asked.input,
+            language=asked.language or voice.language,
+            seed=seed,
+            audio_format=asked.response_format,
+            speed=asked.speed,
+            is_streamed=False,
+            sampling=voice.sampling,
+        )
+        for voice in voices
+    ]
+    speeches = await while_connected(request, _take_all(desk, orders))
+    takes = []
+    for voice, speech in zip(voices, speeches, strict=True):
+        takes.append(
+            ComparedTake(
+                voice=voice.name,
+                voice_id=voice.id,
+                audio=base64.b64encode(speech.content).decode(),
+                seconds=speech.summary.seconds,
+                seconds_to_first_audio=speech.summary.seconds_to_first_audio,
+                real_time_factor=speech.summary.real_time_factor,
+                finish_reason=speech.summary.finish_reason,
+            )
+        )
+    return Comparison(input=asked.input, seed=seed, response_format=asked.response_format, takes=takes)
+
+
+async def _take_all(desk: Desk, orders: list[SpeechOrder]) -> list[WholeSpeech]:
+    """All of them at once; the first that fails ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(take_whole(desk, order)) for order in orders]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

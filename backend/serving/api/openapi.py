@@ -1,0 +1,70 @@
+"""The OpenAPI document, and what makes it true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from backend.serving.api.errors import ErrorBody
+
+_DESCRIPTIONS = {
+    400: "The request cannot be understood or carried out; the message says why.",
+    401: "No or no valid API key.",
+    403: "Not from here, or without a consent that holds.",
+    404: "There is no such voice or model.",
+    409: "The name is taken.",
+    413: "Too large.",
+    415: "Not a kind of body that is read here.",
+    429: "Too many requests at once; Retry-After says when to come back.",
+    500: "A fault in Encore.",
+    503: "Nobody can speak now.",
+    504: "Nothing was heard in time.",
+}
+
+
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Declare a route's errors."""
+    return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses}
+
+
+def inlined_schema(message: type[BaseModel], files: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A body's schema without references, for routes that read their body themselves; `files` are binary fields."""
+    schema = message.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    inlined: dict[str, Any] = _inline(schema, definitions)
+    for name, description in (files or {}).items():
+        inlined["properties"][name] = {"type": "string", "format": "binary", "description": description}
+    return inlined
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Serve the document without the 422 that FastAPI adds by itself and that is never sent."""
+
+    def build() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    operation["responses"].pop("422", None)
+            for name in ("HTTPValidationError", "ValidationError"):
+                document["components"]["schemas"].pop(name, None)
+            document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{}, {"key": []}]
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = build  # type: ignore[method-assign]
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            return _inline(definitions[node["$ref"].rpartition("/")[2]], definitions)
+        return {name: _inline(value, definitions) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_inline(value, definitions) for value in node]
+    return node

@@ -1,0 +1,139 @@
+"""POST /v1/audio/speech: a text in a stored voice, or in the voice of a recording that comes along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from backend.audio.formats import FORMAT_TABLE, AudioFormat
+from backend.errors import EncoreError
+from backend.serving.api.bodies import FORM, JSON, consent_of, media_type_of, read_form, read_json
+from backend.serving.api.desk import AtDesk, Desk
+from backend.serving.api.errors import ApiError, status_of
+from backend.serving.api.messages import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
+from backend.serving.api.openapi import error_responses, inlined_schema
+from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, while_connected
+from backend.serving.errors import TooBusy
+from backend.serving.orders import OneOffVoice, SpeechOrder
+from backend.serving.service import WholeSpeech, collect
+from backend.voices.reference import write_reference
+from backend.voices.voice import Voice
+
+router = APIRouter(tags=["speech"])
+
+_SOUND: dict[str, Any] = {
+    "description": "The speech, or with stream_format sse its events.",
+    "content": {
+        **{entry.media_type: {"schema": {"type": "string", "format": "binary"}} for entry in FORMAT_TABLE.values()},
+        SSE_MEDIA_TYPE: {"schema": {"type": "string"}},
+    },
+}
+
+
+@router.post(
+    "/v1/audio/speech",
+    summary="Speak a text",
+    response_class=Response,
+    responses={200: _SOUND, **error_responses(400, 401, 403, 404, 413, 415, 429, 500, 503, 504)},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": inlined_schema(SpeechRequest)},
+                FORM: {"schema": inlined_schema(OneOffSpeechRequest, files={"ref_audio": "A recording of the voice."})},
+            },
+        }
+    },
+)
+async def create_speech(request: Request, desk: AtDesk) -> Response:
+    """Speak a text in the voice asked for; sound comes while it is made."""
+    if media_type_of(request) == FORM:
+        async with read_form(request, OneOffSpeechRequest, "ref_audio") as (form, recording):
+            order = await _order(desk, form, await _voice_of_form(desk, form, recording))
+    else:
+        spoken = await read_json(request, SpeechRequest)
+        name = spoken.voice.id if isinstance(spoken.voice, VoiceReference) else spoken.voice
+        order = await _order(desk, spoken, await desk.find_voice(name))
+        form = None
+    fields: SpeechFields = form or spoken
+    if fields.stream or fields.stream_format == "sse":
+        return StreamedSpeech(
+            desk.speak(order),
+            audio_format=order.audio_format,
+            is_sse=fields.stream_format == "sse",
+            metrics=desk.metrics,
+        )
+    return whole_response(await while_connected(request, take_whole(desk, order)), order.audio_format)
+
+
+async def take_whole(desk: Desk, order: SpeechOrder) -> WholeSpeech:
+    """Wait for a whole speech, counting it. Raises EncoreError."""
+    desk.metrics.begin()
+    outcome, speech = "cancelled", None
+    try:
+        speech = await collect(desk.speak(order))
+        outcome = "done"
+        return speech
+    except EncoreError as error:
+        outcome = "refused" if isinstance(error, TooBusy) else "failed"
+        desk.metrics.refuse(status_of(error))
+        raise
+    finally:
+        desk.metrics.end(outcome, speech.summary if speech else None)
+
+
+def whole_response(speech: WholeSpeech, audio_format: AudioFormat) -> Response:
+    """A finished speech with what there is to know about it."""
+    summary = speech.summary
+    headers = {
+        "x-encore-seconds": f"{summary.seconds:.3f}",
+        "x-encore-finish-reason": summary.finish_reason,
+        "x-encore-seeds": ",".join(map(str, summary.seeds)),
+        "x-encore-real-time-factor": f"{summary.real_time_factor:.3f}",
+        "cache-control": "no-store",
+    }
+    return Response(speech.content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
+
+
+async def _order(desk: Desk, fields: SpeechFields, voice: Voice | OneOffVoice) -> SpeechOrder:
+    desk.check_model(fields.model)
+    own_language = voice.language if isinstance(voice, Voice) else "auto"
+    return SpeechOrder(
+        voice=voice,
+        text=fields.input,
+        language=fields.language or own_language,
+        seed=fields.seed,
+        instruction=desk.check_instructions(fields.instructions),
+        audio_format=fields.response_format,
+        speed=fields.speed,
+        is_streamed=fields.stream or fields.stream_format == "sse",
+        sampling=voice.sampling if isinstance(voice, Voice) else None,
+    )
+
+
+async def _voice_of_form(desk: Desk, form: OneOffSpeechRequest, recording: Path | None) -> Voice | OneOffVoice:
+    if recording is None:
+        if form.voice is None:
+            raise ApiError(400, "Name a voice, or send a recording as ref_audio.", param="voice", code="missing_voice")
+        return await desk.find_voice(form.voice)
+    if form.voice is not None:
+        raise ApiError(400, "Send either voice or ref_audio, not both.", param="voice", code="invalid_value")
+    consent = consent_of(form.consent, form.consent_by)
+    return OneOffVoice(
+        reference_wav=await run_in_threadpool(_canonical, recording),
+        transcript=(form.ref_text or "").strip() or None,
+        consent=consent,
+    )
+
+
+def _canonical(recording: Path) -> bytes:
+    """A stranger's recording, decoded at arm's length and written anew. Raises RecordingError."""
+    with TemporaryDirectory(prefix="encore-one-off-") as folder:
+        destination = Path(folder) / "reference.wav"
+        write_reference(destination, [recording])
+        return destination.read_bytes()

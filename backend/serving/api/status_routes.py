@@ -1,0 +1,48 @@
+"""GET /v1/models, /healthz and /metrics: what is served, and how it is."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from backend.serving.api.desk import AtDesk
+from backend.serving.api.errors import ApiError
+from backend.serving.api.messages import Health, ModelList, ModelView
+from backend.serving.api.metrics import MEDIA_TYPE
+from backend.serving.api.openapi import error_responses
+
+router = APIRouter(tags=["status"])
+
+
+@router.get("/v1/models", summary="List the models", response_model=ModelList, responses=error_responses(401, 403, 500))
+async def list_models(desk: AtDesk) -> ModelList:
+    """The model that speaks."""
+    return ModelList(data=[ModelView(id=desk.model_name, created=int(desk.started_at.timestamp()))])
+
+
+@router.get(
+    "/healthz",
+    summary="Whether requests can be served",
+    response_model=Health,
+    responses=error_responses(403, 500, 503),
+)
+async def health(desk: AtDesk) -> Health:
+    """200 while somebody can speak."""
+    state = await desk.service.state()
+    if not state.is_healthy:
+        raise ApiError(503, "Nobody can speak now. Try again later.", code="unavailable")
+    return Health(model=desk.model_name, num_replicas=state.num_replicas)
+
+
+@router.get(
+    "/metrics",
+    summary="Numbers for Prometheus",
+    response_class=Response,
+    responses={
+        200: {"description": "Text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **error_responses(401, 403, 500),
+    },
+)
+async def metrics(desk: AtDesk) -> Response:
+    """What was spoken so far, how fast, and what was refused."""
+    return Response(desk.metrics.render(await desk.service.state()), media_type=MEDIA_TYPE)

@@ -1,0 +1,144 @@
+"""Sound over HTTP while it is made: raw, or as server-sent events; ends at once when the listener is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from backend.audio.formats import FORMAT_TABLE, AudioFormat
+from backend.errors import EncoreError
+from backend.serving.api.errors import ApiError, body_of, error_response, status_of
+from backend.serving.api.metrics import ApiMetrics
+from backend.serving.errors import TooBusy
+from backend.serving.orders import AudioChunk, SpeechFailure, SpeechItem, SpeechSummary
+
+SSE_MEDIA_TYPE = "text/event-stream"
+
+Answer = TypeVar("Answer")
+
+_logger = logging.getLogger(__name__)
+
+
+class StreamBroken(Exception):
+    """The sound ends before the text does, and all that can be done about it is to break the connection."""
+
+
+class StreamedSpeech(Response):
+    """Answers with an error's own status until there is sound, and with sound from then on."""
+
+    def __init__(
+        self, items: AsyncGenerator[SpeechItem], *, audio_format: AudioFormat, is_sse: bool, metrics: ApiMetrics
+    ) -> None:
+        # Not Response's own constructor: there is no body yet to take a length from.
+        self.status_code, self.background, self.body = 200, None, b""
+        self.media_type = SSE_MEDIA_TYPE if is_sse else FORMAT_TABLE[audio_format].media_type
+        self._items, self._is_sse, self._metrics = items, is_sse, metrics
+        self._has_started = False
+        self._outcome = "cancelled"
+        self._summary: SpeechSummary | None = None
+        self.raw_headers = [
+            (b"content-type", self.media_type.encode()),
+            (b"cache-control", b"no-store"),
+            # Proxies that collect a response before they pass it on would collect all of the speech.
+            (b"x-accel-buffering", b"no"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the speech or the listener's patience ends."""
+        self._metrics.begin()
+        sending = asyncio.create_task(self._send(scope, receive, send))
+        watching = asyncio.create_task(_until_gone(receive))
+        try:
+            await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            # Also when this very request is cancelled, as a proxy does when its client has left.
+            for task in (sending, watching):
+                task.cancel()
+            await asyncio.gather(sending, watching, return_exceptions=True)
+            await self._items.aclose()
+            self._metrics.end(self._outcome, self._summary)
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async for item in self._items:
+                match item:
+                    case SpeechFailure():
+                        raise item.error
+                    case AudioChunk():
+                        await self._send_chunk(send, item.content)
+                    case SpeechSummary():
+                        await self._finish(send, item)
+        except EncoreError as error:
+            self._outcome = "refused" if isinstance(error, TooBusy) else "failed"
+            if not self._has_started:
+                self._metrics.refuse(status_of(error))
+                await error_response(error)(scope, receive, send)
+                return
+            _logger.warning("a speech broke off: %s", error)
+            if not self._is_sse:
+                raise StreamBroken(str(error)) from error
+            await self._send_bytes(send, _event("speech.audio.error", body_of(error)), is_last=True)
+
+    async def _send_chunk(self, send: Send, content: bytes) -> None:
+        if self._is_sse:
+            encoded = base64.b64encode(content).decode()
+            await self._send_bytes(send, _event("speech.audio.delta", {"audio": encoded}))
+        elif content:
+            await self._send_bytes(send, content)
+
+    async def _finish(self, send: Send, summary: SpeechSummary) -> None:
+        self._outcome, self._summary = "done", summary
+        last = b""
+        if self._is_sse:
+            # Clients expect tokens; what they pay here is characters read and frames spoken.
+            usage = {
+                "input_tokens": summary.num_characters,
+                "output_tokens": summary.num_frames,
+                "total_tokens": summary.num_characters + summary.num_frames,
+            }
+            last = _event("speech.audio.done", {"usage": usage, "finish_reason": summary.finish_reason})
+        await self._send_bytes(send, last, is_last=True)
+
+    async def _send_bytes(self, send: Send, content: bytes, *, is_last: bool = False) -> None:
+        if not self._has_started:
+            self._has_started = True
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": content, "more_body": not is_last})
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Work as long as somebody waits for the answer.
+
+    Raises:
+        ApiError: nobody does any more; nobody reads that either.
+    """
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_until_gone(request.receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ApiError(499, "The client is gone.", code="cancelled")
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(kind: str, fields: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps({'type': kind, **fields})}\n\n".encode()

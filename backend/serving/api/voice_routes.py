@@ -1,0 +1,80 @@
+"""GET, POST and DELETE /v1/audio/voices: what can speak, and how more of it is made."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+
+from backend.serving.api.bodies import FORM, consent_of, read_form
+from backend.serving.api.desk import AtDesk
+from backend.serving.api.errors import ApiError
+from backend.serving.api.messages import Deleted, VoiceList, VoiceRequest, VoiceView
+from backend.serving.api.openapi import error_responses, inlined_schema
+
+router = APIRouter(prefix="/v1/audio/voices", tags=["voices"])
+
+
+@router.get("", summary="List the voices", response_model=VoiceList, responses=error_responses(401, 403, 500))
+async def list_voices(desk: AtDesk) -> VoiceList:
+    """All stored voices, the oldest first."""
+    voices = await asyncio.to_thread(desk.voices.list)
+    return VoiceList(data=[VoiceView.of(voice) for voice in voices], voices=[voice.name for voice in voices])
+
+
+@router.post(
+    "",
+    summary="Clone a voice",
+    status_code=201,
+    response_model=VoiceView,
+    responses=error_responses(400, 401, 403, 409, 413, 415, 500),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                FORM: {"schema": inlined_schema(VoiceRequest, files={"audio_sample": "A recording of the voice."})}
+            },
+        }
+    },
+)
+async def create_voice(request: Request, desk: AtDesk) -> VoiceView:
+    """Make a voice of a recording; it can be spoken with at once."""
+    async with read_form(request, VoiceRequest, "audio_sample") as (fields, recording):
+        consent = consent_of(fields.consent, fields.consent_by)
+        if recording is None:
+            raise ApiError(400, "Send the recording as audio_sample.", param="audio_sample", code="missing_audio")
+        voice = await asyncio.to_thread(
+            desk.voices.create_zero_shot,
+            fields.name,
+            recording,
+            consent=consent,
+            model=desk.model_name,
+            transcript=fields.ref_text,
+            language=fields.language,
+            provenance={"made_by": "api"},
+        )
+    return VoiceView.of(voice)
+
+
+@router.get(
+    "/{voice_id}",
+    summary="Look at a voice",
+    response_model=VoiceView,
+    responses=error_responses(401, 403, 404, 500),
+)
+async def get_voice(voice_id: str, desk: AtDesk) -> VoiceView:
+    """One voice, by name or id."""
+    return VoiceView.of(await desk.find_voice(voice_id))
+
+
+@router.delete(
+    "/{voice_id}",
+    summary="Delete a voice",
+    response_model=Deleted,
+    responses=error_responses(401, 403, 404, 500),
+)
+async def delete_voice(voice_id: str, desk: AtDesk) -> Deleted:
+    """Remove a voice, its recording and its consent, by name or id."""
+    voice = await desk.find_voice(voice_id)
+    await asyncio.to_thread(desk.voices.delete, voice.id)
+    return Deleted(id=voice.id)
