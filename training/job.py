@@ -34,7 +34,7 @@ _VOICE_NAME = re.compile(r"[\w][\w .-]{0,63}")
 # What may differ between the two halves of an interrupted run without changing what it learns.
 _FREE_ON_RESUME = frozenset(
     {"strategy", "num_workers", "device", "offload", "nvme_folder", "deepspeed", "activation_checkpointing", "output"}
-    | {"dataset", "base_model", "checkpoint_every", "keep_checkpoints", "report_every"}
+    | {"dataset", "base_model", "checkpoint_every", "keep_checkpoints", "report_every", "export_at_end"}
 )
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -107,6 +107,8 @@ class FineTuneJob(BaseModel):
     """The newest so many; the best one is kept beside them."""
     report_every: PositiveInt = 1
     """Steps between reports."""
+    export_at_end: bool = True
+    """Write the last weights as checkpoints in the public format, to `exports` in the run's folder."""
 
     @field_validator("voice")
     @classmethod

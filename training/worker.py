@@ -22,6 +22,7 @@ from training.data.batching import BatchPlan, BatchShape
 from training.data.code_rows import CodeRow
 from training.data.training_set import TrainingSet, read_training_set
 from training.errors import PreflightError, TrainingError
+from training.export import EXPORTS_FOLDER, KINDS, FineTunedWeights, export_weights
 from training.job import FineTuneJob
 from training.loop import StepReport, train
 from training.loss import SpeechLoss
@@ -130,7 +131,7 @@ def _train(
     rows: Iterable[CodeRow | Mapping[str, Any]] | None,
 ) -> WorkerResult:
     torch.manual_seed(job.seed)
-    config, _, batches = plan_data(job, rows)
+    config, training_set, batches = plan_data(job, rows)
     learner = build_learner(job, config, workers)
     keeper = CheckpointKeeper(job, learner, workers)
     found = find_resumable(job)
@@ -142,7 +143,25 @@ def _train(
     events = _Reporting(job, context, keeper, batches, workers)
     events.checkpoint = found.folder if found is not None else None
     done = train(learner, batches, job, workers, events, first_step=found.progress.step if found is not None else 0)
+    if job.export_at_end and done >= batches.num_steps:
+        _export(job, learner, training_set, workers, step=done)
     return WorkerResult(steps_done=done, num_steps=batches.num_steps, checkpoint=events.checkpoint)
+
+
+def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, workers: Workers, *, step: int) -> None:
+    """Write both kinds of export of the weights as they are; all workers hand theirs over, and the first writes."""
+    talker = learner.weights()
+    failure: EncoreError | None = None
+    if workers.is_first:
+        weights = FineTunedWeights(job=job, step=step, talker=talker, speaker=training_set.speaker_D)
+        try:
+            for kind in KINDS:
+                export_weights(weights, job.output / EXPORTS_FOLDER / kind, kind, replace_existing=True)
+        except EncoreError as error:
+            failure = error
+    # The others wait, so that nobody ends the run while it is written, and hear of a failure.
+    if workers.total([float(failure is not None)])[0]:
+        raise failure or TrainingError(f"The weights could not be exported to {job.output}; see the first worker.")
 
 
 def plan_data(

@@ -1,18 +1,201 @@
-"""ZeRO through DeepSpeed: stage 1 shards the optimizer, 2 the gradients too, 3 also the weights."""
+"""ZeRO through DeepSpeed: stage 1 shards the optimizer, 2 also gradients, 3 also weights (Rajbhandari et al. 2020).
+
+DeepSpeed's checkpoints are in its own format, one file per worker. Read by another number of workers they are taken
+through its universal format first.
+"""
 
 from __future__ import annotations
 
-import torch
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from training.errors import PreflightError
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from training.data.example import TrainingBatch
+from training.errors import ResumeError
 from training.job import FineTuneJob
-from training.loss import SpeechLoss
-from training.strategies.learner import Learner
+from training.loss import SpeechLoss, SpeechLosses
+from training.strategies.learner import StateBytes
+from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
+
+TAG = "zero"
+UNIVERSAL = "universal"
+# DeepSpeed holds a whole bucket of gradients beside them; its own default of half a billion is 2 GB.
+LARGEST_BUCKET = 50_000_000
 
 
 def wrap_zero(
     speech_loss: SpeechLoss, job: FineTuneJob, workers: Workers, dtype: torch.dtype, *, stage: int
-) -> Learner:
-    """Hand a model to DeepSpeed."""
-    raise PreflightError(f"ZeRO stage {stage} is not available yet. Use ddp or fsdp2.")
+) -> ZeroLearner:
+    """Hand a model to DeepSpeed; its masters of the weights are float32, the arithmetic is in `dtype`."""
+    import deepspeed  # noqa: PLC0415 - takes seconds, and only runs that chose it need it
+
+    speech_loss.to(workers.device)
+    num_trained = sum(p.numel() for p in speech_loss.parameters() if p.requires_grad)
+    config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, on_gpu=workers.device.type == "cuda")
+    optimizer = torch.optim.AdamW(parameter_groups(speech_loss, job), lr=job.learning_rate, betas=job.adam_betas)
+    # It reports its progress through a logger of its own, at a level that is meant for its authors.
+    deepspeed.utils.logger.setLevel("WARNING")
+    engine, *_ = deepspeed.initialize(
+        model=speech_loss, optimizer=optimizer, config=config, dist_init_required=not dist.is_initialized()
+    )
+    return ZeroLearner(engine, workers, stage=stage)
+
+
+def deepspeed_config(
+    job: FineTuneJob, dtype: torch.dtype, *, stage: int, num_trained: int, on_gpu: bool
+) -> dict[str, Any]:
+    """DeepSpeed's JSON for a job, with the job's own entries laid over it."""
+    bucket = min(LARGEST_BUCKET, num_trained)
+    zero: dict[str, Any] = {
+        "stage": stage,
+        "overlap_comm": on_gpu,
+        "reduce_bucket_size": bucket,
+        "allgather_bucket_size": bucket,
+    }
+    if job.offload != "none":
+        place: dict[str, Any] = {"device": job.offload, "pin_memory": on_gpu}
+        if job.nvme_folder is not None:
+            place["nvme_path"] = str(job.nvme_folder)
+        zero["offload_optimizer"] = place
+        if stage == 3:
+            zero["offload_param"] = dict(place)
+    base: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        # Steps have as many micro-batches as their clips make; a fixed number of them per step is not ours.
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": job.max_gradient_norm,
+        "bf16": {"enabled": dtype == torch.bfloat16},
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        # Ours is torch's AdamW, wherever its state lies: the same updates as with the other strategies.
+        "zero_force_ds_cpu_optimizer": False,
+    }
+    return _overlay(base, job.deepspeed)
+
+
+class ZeroLearner:
+    """A model that DeepSpeed spreads over the workers."""
+
+    def __init__(self, engine: Any, workers: Workers, *, stage: int) -> None:  # DeepSpeed publishes no types
+        """Take over an initialized engine."""
+        self.device = workers.device
+        self._engine, self._workers, self._stage = engine, workers, stage
+
+    def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
+        """See `Learner.losses`; DeepSpeed learns from `step` that a micro-batch was the last."""
+        out: SpeechLosses = self._engine(batch, generator)
+        return out
+
+    def backward(self, objective: Tensor) -> None:
+        """See `Learner.backward`."""
+        # Workers' gradients are averaged, and the parts of the objective are to be summed.
+        self._engine.backward(objective * self._workers.size, scale_wrt_gas=False)
+
+    def step(self, learning_rate: float, max_gradient_norm: float) -> float:
+        """See `Learner.step`; the norm to clip to is the one in the configuration."""
+        for group in self._engine.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._engine.step()
+        norm = self._engine.get_global_grad_norm()
+        return float(norm)
+
+    def state_bytes(self) -> StateBytes:
+        """See `Learner.state_bytes`."""
+        raise NotImplementedError
+
+    def weights(self) -> dict[str, Tensor]:
+        """See `Learner.weights`."""
+        whole = {}
+        for name, parameter in self._engine.module.named_parameters():
+            value = self._gather(parameter)
+            if self._workers.is_first:
+                whole[name.removeprefix("talker.")] = value.float().cpu().clone()
+        return whole
+
+    def start_save(self, folder: Path) -> None:
+        """See `Learner.start_save`; DeepSpeed returns when it has written."""
+        self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=True)
+
+    def finish_save(self, pending: None) -> None:
+        """See `Learner.finish_save`."""
+
+    def load(self, folder: Path) -> None:
+        """See `Learner.load`."""
+        num_writers = len(list((folder / TAG).glob("*_optim_states.pt")))
+        if num_writers == self._workers.size:
+            self._load(folder, TAG)
+            return
+        if self._workers.is_first:
+            convert_to_universal(folder)
+        self._workers.wait()
+        with self._reading_universal():
+            self._load(folder, UNIVERSAL)
+        self._workers.wait()
+        if self._workers.is_first:
+            shutil.rmtree(folder / UNIVERSAL, ignore_errors=True)
+
+    def _load(self, folder: Path, tag: str) -> None:
+        # Frozen weights are not in it; they have come from the base model.
+        path, _ = self._engine.load_checkpoint(str(folder), tag=tag, load_module_strict=False)
+        if path is None:
+            raise ResumeError(f"DeepSpeed cannot read the checkpoint in {folder}. Go back to an earlier one.")
+
+    @contextmanager
+    def _reading_universal(self) -> Iterator[None]:
+        # Otherwise a matter of the configuration, which is made before anybody knows who wrote the checkpoint.
+        self._engine._config.load_universal_checkpoint = True
+        try:
+            yield
+        finally:
+            self._engine._config.load_universal_checkpoint = False
+
+    def _gather(self, parameter: nn.Parameter) -> Tensor:
+        """One parameter whole: its float32 master if it is trained."""
+        from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415 - see wrap_zero
+        from deepspeed.zero import GatheredParameters  # noqa: PLC0415
+
+        if parameter.requires_grad and (master := safe_get_full_fp32_param(parameter)) is not None:
+            whole: Tensor = master
+            return whole
+        if self._stage < 3:
+            return parameter.detach()
+        with GatheredParameters([parameter]):
+            return parameter.detach().clone()
+
+
+def convert_to_universal(folder: Path) -> None:
+    """Turn a checkpoint of any number of workers into files of one parameter each, beside it.
+
+    Raises:
+        ResumeError: DeepSpeed's converter fails.
+    """
+    shutil.rmtree(folder / UNIVERSAL, ignore_errors=True)
+    command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+    command += ["--input_folder", str(folder / TAG), "--output_folder", str(folder / UNIVERSAL)]
+    command += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ResumeError(
+            f"The checkpoint in {folder} cannot be converted for another number of workers: {reason}. "
+            "Resume with as many workers as wrote it."
+        )
+
+
+def _overlay(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in changes.items():
+        inner = merged.get(name)
+        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
+        merged[name] = _overlay(inner, value) if both else value
+    return merged

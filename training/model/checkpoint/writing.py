@@ -40,6 +40,7 @@ def save_checkpoint(
     speech_tokenizer: Path | tuple[SpeechTokenizerConfig, Mapping[str, Tensor]],
     text_tokenizer: Path,
     generation_config: Mapping[str, Any] | None = None,
+    notes: Mapping[str, Mapping[str, Any]] | None = None,
     dtype: torch.dtype = torch.bfloat16,
     max_shard_bytes: int = MAX_SHARD_BYTES,
     replace: bool = False,
@@ -53,6 +54,7 @@ def save_checkpoint(
         speech_tokenizer: a `speech_tokenizer` folder to copy, or a configuration and weights (stored as float32).
         text_tokenizer: the folder to copy the text tokenizer's files from, usually the base model's.
         generation_config: sampling defaults; those in the `text_tokenizer` folder when None.
+        notes: further JSON files by name, of what wrote the checkpoint.
         dtype: of the floating-point weights in `state` when stored.
         max_shard_bytes: weights beyond this are split over several files.
         replace: put the new folder in place of an existing checkpoint, in one step.
@@ -73,6 +75,8 @@ def save_checkpoint(
                 shutil.copyfile(source, new / source.name)
             if generation_config is not None:
                 _write_json(new / GENERATION_CONFIG_FILE, generation_config)
+            for name, content in (notes or {}).items():
+                _write_json(new / name, content)
             _write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
             write_weights(new, state, dtype=dtype, max_shard_bytes=max_shard_bytes)
     except (OSError, SafetensorError) as error:

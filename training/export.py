@@ -1,0 +1,191 @@
+"""A run's weights as checkpoints in the public format, which this program and the reference package load.
+
+As `custom_voice` the voice is a named speaker: its embedding becomes a row of the codec vocabulary. As `base` the
+speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+
+from training.checkpoint import Checkpoint
+from training.errors import TrainingError
+from training.job import FineTuneJob
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import find_weights, load_weights, read_config
+from training.model.checkpoint.writing import save_checkpoint
+from training.model.config import ModelConfig
+from training.model.speaker_encoder import SpeakerEncoder
+from training.model.talker import Talker
+
+Kind = Literal["custom_voice", "base"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+EXPORTS_FOLDER = "exports"
+PROVENANCE_FILE = "encore.json"
+PREFERRED_SPEAKER_ROW = 3000
+"""Where the public fine-tuning script puts the first speaker."""
+
+_SPEAKER_ROWS = "talker.model.codec_embedding.weight"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTunedWeights:
+    """What is exported.
+
+    Attributes:
+        job: that made them.
+        step: steps done.
+        talker: all its weights by the network's names, float32.
+        speaker: the voice's embedding (D,).
+    """
+
+    job: FineTuneJob
+    step: int
+    talker: Mapping[str, Tensor]
+    speaker: Tensor
+
+
+def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, replace_existing: bool = False) -> None:
+    """Write a checkpoint folder, whole or not at all, with `encore.json` about where it comes from.
+
+    Raises:
+        CheckpointError: it cannot be written, or a weight is not a number.
+        TrainingError: the base model has no room for a speaker.
+    """
+    base = weights.job.base_model
+    config = read_config(base)
+    state = {f"talker.{name}": tensor for name, tensor in weights.talker.items()}
+    if kind == "base":
+        state |= _speaker_encoder_state(base, config)
+    else:
+        row = speaker_row(config)
+        rows = state[_SPEAKER_ROWS].clone()
+        rows[row] = weights.speaker.to(rows.dtype)
+        state[_SPEAKER_ROWS] = rows
+        config = with_speaker(config, weights.job.speaker_name, row)
+    save_checkpoint(
+        folder,
+        config=config,
+        state=state,
+        speech_tokenizer=base / SPEECH_TOKENIZER_FOLDER,
+        text_tokenizer=base,
+        notes={PROVENANCE_FILE: provenance(weights, kind)},
+        replace=replace_existing,
+    )
+
+
+def export_checkpoint(
+    checkpoint: Checkpoint, speaker: Tensor, folder: Path, kind: Kind, *, replace_existing: bool = False
+) -> None:
+    """Export what a checkpoint of a run holds, in any process: beside training, to judge it, or long after.
+
+    Args:
+        checkpoint: see `training.checkpoint.list_checkpoints`.
+        speaker: the run's embedding, `TrainingSet.speaker_D`.
+        folder: where.
+        kind: what as.
+        replace_existing: put it in the place of an older export.
+
+    Raises:
+        CheckpointError, TrainingError: as `export_weights`.
+    """
+    weights = read_weights(checkpoint, speaker)
+    export_weights(weights, folder, kind, replace_existing=replace_existing)
+
+
+def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
+    """Put a checkpoint's trained weights over the base model's frozen ones, on the CPU."""
+    job = checkpoint.job()
+    config = read_config(job.base_model)
+    with torch.device("meta"):
+        talker = Talker(config.talker, config.code_predictor)
+    load_weights(talker, find_weights(job.base_model), "talker.", dtype=torch.float32, device="cpu")
+    state = talker.state_dict()
+    if job.uses_deepspeed:
+        trained = _read_zero(checkpoint.state)
+        state |= {name: tensor for name, tensor in trained.items() if name in state}
+    else:
+        _read_dcp(checkpoint.state, state, job)
+    return FineTunedWeights(job=job, step=checkpoint.progress.step, talker=state, speaker=speaker)
+
+
+def speaker_row(config: ModelConfig) -> int:
+    """A row of the codec vocabulary that nothing uses yet, above the codes themselves.
+
+    Raises:
+        TrainingError: there is none.
+    """
+    talker = config.talker
+    ids = {value for name, value in vars(talker).items() if name.startswith("codec_") and isinstance(value, int)}
+    taken = ids | set(talker.codec_language_id.values()) | set(talker.spk_id.values())
+    lowest = max(config.code_predictor.vocab_size, *ids) + 1
+    candidates = [PREFERRED_SPEAKER_ROW, *range(talker.vocab_size - 1, lowest - 1, -1)]
+    free = [row for row in candidates if lowest <= row < talker.vocab_size and row not in taken]
+    if not free:
+        raise TrainingError("The base model has no free row for a speaker. Export as base instead.")
+    return free[0]
+
+
+def with_speaker(config: ModelConfig, name: str, row: int) -> ModelConfig:
+    """The configuration of a checkpoint that knows one speaker more."""
+    talker = replace(
+        config.talker,
+        spk_id={**config.talker.spk_id, name: row},
+        spk_is_dialect={**config.talker.spk_is_dialect, name: False},
+    )
+    return replace(config, talker=talker, tts_model_type="custom_voice")
+
+
+def provenance(weights: FineTunedWeights, kind: Kind) -> dict[str, Any]:
+    """What `encore.json` says."""
+    job = weights.job
+    return {
+        "format": 1,
+        "kind": kind,
+        "voice": job.voice,
+        "speaker": job.speaker_name if kind == "custom_voice" else None,
+        "speaker_embedding": [round(value, 8) for value in weights.speaker.tolist()],
+        "base_model": str(job.base_model),
+        "dataset_digest": job.dataset_digest,
+        "step": weights.step,
+        "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "job": job.model_dump(mode="json"),
+    }
+
+
+def _speaker_encoder_state(base: Path, config: ModelConfig) -> dict[str, Tensor]:
+    if not config.has_speaker_encoder:
+        raise TrainingError(f"{base} is a {config.tts_model_type} model without a speaker encoder. Use a Base model.")
+    with torch.device("meta"):
+        encoder = SpeakerEncoder(config.speaker_encoder)
+    load_weights(encoder, find_weights(base), "speaker_encoder.", dtype=torch.float32, device="cpu")
+    return {f"speaker_encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+
+
+def _read_dcp(folder: Path, state: dict[str, Tensor], job: FineTuneJob) -> None:
+    """Read the trained weights into `state`, in place; frozen ones are not in the checkpoint."""
+    frozen = () if job.train_text_embedding else ("model.text_embedding.",)
+    wanted = {f"talker.{name}": tensor for name, tensor in state.items() if not name.startswith(frozen)}
+    with warnings.catch_warnings():
+        # It warns that it reads in a single process, which is what it is asked to do.
+        warnings.filterwarnings("ignore", message="torch.distributed is")
+        dcp.load({"model": wanted}, checkpoint_id=folder, no_dist=True)
+
+
+def _read_zero(folder: Path) -> dict[str, Tensor]:
+    from deepspeed.utils.zero_to_fp32 import (  # noqa: PLC0415 - takes seconds, and few need it
+        get_fp32_state_dict_from_zero_checkpoint,
+    )
+
+    found = get_fp32_state_dict_from_zero_checkpoint(str(folder), tag="zero")
+    return {name.removeprefix("talker."): tensor for name, tensor in found.items()}

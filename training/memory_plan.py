@@ -1,0 +1,242 @@
+"""What each worker of a run will hold in memory, from the shapes of the network alone; nothing is allocated.
+
+What stays between steps (weights, gradients, optimizer) is exact. Activations are an estimate: the tensors that the
+backward pass of `training/model/layers.py` keeps, counted by hand, for the fullest micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+import torch
+
+from training.job import Strategy
+from training.model.config import ModelConfig, TransformerConfig
+from training.model.talker import Talker
+from training.strategies.fsdp2 import hybrid_group_size
+from training.strategies.learner import StateBytes
+
+GIB = 2**30
+_FLOAT, _MOMENTS = 4, 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensors:
+    """Sizes of the network's parameters.
+
+    Attributes:
+        trained: rows along the first axis and elements per row, of what is trained.
+        frozen: the same of what is not.
+        largest_layer: elements of the largest unit that is gathered at once, besides the root's.
+        root: elements of the root's unit.
+    """
+
+    trained: tuple[tuple[int, int], ...]
+    frozen: tuple[tuple[int, int], ...]
+    largest_layer: int
+    root: int
+
+    @property
+    def num_trained(self) -> int:
+        """Elements."""
+        return sum(rows * width for rows, width in self.trained)
+
+    @property
+    def num_frozen(self) -> int:
+        """Elements."""
+        return sum(rows * width for rows, width in self.frozen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerMemory:
+    """Bytes on the fullest worker.
+
+    Attributes:
+        state: what stays from step to step.
+        gathered: copies of weights in the arithmetic's dtype while they are used.
+        activations: of the fullest micro-batch; an estimate.
+    """
+
+    state: StateBytes
+    gathered: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All of it; buffers for communication and fragmentation come on top."""
+        return self.state.total + self.gathered + self.activations
+
+
+def network_tensors(config: ModelConfig, *, train_text_embedding: bool = False) -> Tensors:
+    """Sizes of a talker with its code predictor, from its configuration."""
+    with torch.device("meta"):
+        talker = Talker(config.talker, config.code_predictor)
+    talker.model.text_embedding.requires_grad_(train_text_embedding)
+    sizes = {
+        name: (parameter.shape[0], parameter.numel() // parameter.shape[0], parameter.requires_grad)
+        for name, parameter in talker.named_parameters()
+    }
+    layers = (*talker.model.layers, *talker.code_predictor.model.layers)
+    per_layer = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
+    trained = tuple((rows, width) for rows, width, is_trained in sizes.values() if is_trained)
+    frozen = tuple((rows, width) for rows, width, is_trained in sizes.values() if not is_trained)
+    num_trained = sum(rows * width for rows, width in trained)
+    largest = max(*per_layer, sum(rows * width for rows, width in frozen))
+    return Tensors(trained=trained, frozen=frozen, largest_layer=largest, root=num_trained - sum(per_layer))
+
+
+def worker_memory(
+    config: ModelConfig,
+    strategy: Strategy,
+    num_workers: int,
+    *,
+    compute_bytes: int = 2,
+    micro_batch_rows: int = 1024,
+    code_predictor_fraction: float = 1.0,
+    activation_checkpointing: bool = False,
+    train_text_embedding: bool = False,
+    workers_per_machine: int | None = None,
+) -> WorkerMemory:
+    """What the fullest of `num_workers` workers holds; `compute_bytes` is 2 for bf16 and 4 for fp32."""
+    tensors = network_tensors(config, train_text_embedding=train_text_embedding)
+    layout = _Layout(tensors, num_workers, compute_bytes, workers_per_machine or num_workers)
+    state, gathered = _LAYOUT_BY_STRATEGY[strategy](layout)
+    return WorkerMemory(
+        state=state,
+        gathered=gathered,
+        activations=activation_bytes(
+            config,
+            micro_batch_rows=micro_batch_rows,
+            compute_bytes=compute_bytes,
+            code_predictor_fraction=code_predictor_fraction,
+            activation_checkpointing=activation_checkpointing,
+        ),
+    )
+
+
+def activation_bytes(
+    config: ModelConfig,
+    *,
+    micro_batch_rows: int,
+    compute_bytes: int,
+    code_predictor_fraction: float = 1.0,
+    activation_checkpointing: bool = False,
+) -> int:
+    """What a micro-batch's backward pass needs of its forward pass, if three in four rows are frames."""
+    num_frames = micro_batch_rows * 3 // 4
+    num_predicted = max(1, round(num_frames * code_predictor_fraction))
+    depth = config.talker.num_code_groups
+    talker = micro_batch_rows * _stack_bytes(config.talker, compute_bytes, recompute=activation_checkpointing)
+    predictor_rows = num_predicted * (depth + 1)
+    predictor = predictor_rows * _stack_bytes(config.code_predictor, compute_bytes, recompute=activation_checkpointing)
+    # Logits in the arithmetic's dtype, in float32, and the softmax of them.
+    per_logit = compute_bytes + 2 * _FLOAT
+    logits = num_frames * config.talker.vocab_size + num_predicted * (depth - 1) * config.code_predictor.vocab_size
+    return talker + predictor + logits * per_logit
+
+
+@dataclass(frozen=True)
+class _Layout:
+    tensors: Tensors
+    num_workers: int
+    compute_bytes: int
+    workers_per_machine: int
+
+
+def _whole(layout: _Layout) -> tuple[StateBytes, int]:
+    trained, frozen = layout.tensors.num_trained, layout.tensors.num_frozen
+    state = StateBytes(parameters=_FLOAT * (trained + frozen), gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
+    # Autocast keeps a copy of each weight matrix until the end of the forward pass.
+    copies = layout.compute_bytes * trained if layout.compute_bytes < _FLOAT else 0
+    return state, copies
+
+
+def _fsdp2(layout: _Layout, *, reshard: bool = True, hybrid: bool = False) -> tuple[StateBytes, int]:
+    if layout.num_workers == 1:
+        return _whole(layout)
+    tensors = layout.tensors
+    parts = hybrid_group_size(layout.num_workers, layout.workers_per_machine) if hybrid else layout.num_workers
+    trained, frozen = _shard(tensors.trained, parts), _shard(tensors.frozen, parts)
+    state = StateBytes(parameters=_FLOAT * (trained + frozen), gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
+    # The next layer is gathered while one is at work; without resharding all of them stay.
+    in_use = tensors.root + 2 * tensors.largest_layer if reshard else tensors.num_trained + tensors.num_frozen
+    # A layer's gradients are whole until they have been summed over the workers.
+    return state, layout.compute_bytes * in_use + _FLOAT * (tensors.largest_layer + tensors.root)
+
+
+def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
+    tensors, parts = layout.tensors, layout.num_workers
+    trained, frozen = tensors.num_trained, tensors.num_frozen
+    part = -(-trained // parts)
+    weights = part + -(-frozen // parts) if stage == 3 else trained + frozen
+    gradients = trained if stage == 1 else part
+    state = StateBytes(
+        parameters=layout.compute_bytes * weights,
+        gradients=layout.compute_bytes * gradients,
+        # The masters lie beside the weights, even where both are float32.
+        optimizer=(_FLOAT + _MOMENTS) * part,
+    )
+    return state, layout.compute_bytes * (tensors.root + 2 * tensors.largest_layer) if stage == 3 else 0
+
+
+_LAYOUT_BY_STRATEGY: Mapping[Strategy, Callable[[_Layout], tuple[StateBytes, int]]] = MappingProxyType(
+    {
+        "ddp": _whole,
+        "fsdp2": _fsdp2,
+        "fsdp2-no-reshard": partial(_fsdp2, reshard=False),
+        "fsdp2-hybrid": partial(_fsdp2, hybrid=True),
+        "zero1": partial(_zero, stage=1),
+        "zero2": partial(_zero, stage=2),
+        "zero3": partial(_zero, stage=3),
+    }
+)
+
+
+def _shard(sizes: Iterable[tuple[int, int]], parts: int) -> int:
+    """Elements on the first worker: FSDP2 cuts each tensor along its first axis, and the first gets the longest cut."""
+    return sum(-(-rows // parts) * width for rows, width in sizes)
+
+
+def _stack_bytes(config: TransformerConfig, compute_bytes: int, *, recompute: bool) -> int:
+    """Per row, of all layers."""
+    width, c = config.hidden_size, compute_bytes
+    query, key = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    # A norm keeps its input in float32 and its rounded output, which the next matrices keep as well.
+    norms = 2 * (_FLOAT + 2 * c) * width + (_FLOAT + c) * (query + key)
+    attention = c * (query + key) + c * (query + 2 * key) + 2 * c * query
+    feed_forward = 4 * c * config.intermediate_size
+    one = norms + attention + feed_forward
+    # Checkpointed layers keep their input each, and one of them at a time everything.
+    return config.num_hidden_layers * c * width + one if recompute else config.num_hidden_layers * one
+
+
+def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_rows: int = 1024) -> str:
+    """Memory per worker of every strategy with 1, 2, 4 and 8 workers, as a Markdown table in GiB."""
+    counts = (1, 2, 4, 8)
+    tensors = network_tensors(config)
+    lines = [
+        f"{(tensors.num_trained + tensors.num_frozen) / 1e9:.2f} billion parameters, {tensors.num_frozen / 1e9:.2f} of "
+        "them frozen; GiB per worker: weights + gradients + optimizer (with gathered weights and activations)",
+        "",
+        f"| strategy | {' | '.join(f'{count} workers' if count > 1 else '1 worker' for count in counts)} |",
+        f"|---|{'---|' * len(counts)}",
+    ]
+    for strategy in _LAYOUT_BY_STRATEGY:
+        cells = []
+        for count in counts:
+            if strategy == "fsdp2-hybrid" and count < 4:
+                cells.append("")
+                continue
+            memory = worker_memory(
+                config,
+                strategy,
+                count,
+                compute_bytes=compute_bytes,
+                micro_batch_rows=micro_batch_rows,
+            )
+            cells.append(f"{memory.state.total / GIB:.1f} ({memory.total / GIB:.1f})")
+        lines.append(f"| {strategy} | {' | '.join(cells)} |")
+    return "\n".join(lines)

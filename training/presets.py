@@ -1,0 +1,99 @@
+"""Quick, Standard and Thorough: recipes from how much there is to learn from, and how large the model is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from training.data.training_set import ClipUse, TrainingSet
+from training.memory_plan import network_tensors
+
+Preset = Literal["quick", "standard", "thorough"]
+
+# Published sweeps for the public checkpoints with aligned losses end between 2e-6 and 1e-5. A small network's weights
+# are larger and must move further.
+LARGE_MODEL_PARAMETERS = 200_000_000
+_LARGE_LEARNING_RATE, _SMALL_LEARNING_RATE = 1e-5, 1e-4
+_MICRO_BATCHES = 4
+_LEAST_ROWS, _MOST_ROWS = 256, 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recipe:
+    """What a preset wants, before the data has its say.
+
+    Attributes:
+        num_epochs: over plenty of data.
+        least_steps: over little data, as often as that takes.
+        most_steps: whatever the data.
+        steps_per_epoch: to aim at, by the size of the batches.
+        code_predictor_fraction: of frames.
+        in_context_share: of examples.
+        num_checkpoints: to choose among.
+    """
+
+    num_epochs: int
+    least_steps: int
+    most_steps: int
+    steps_per_epoch: int
+    code_predictor_fraction: float
+    in_context_share: float
+    num_checkpoints: int
+
+
+_RECIPE_BY_PRESET: Mapping[Preset, _Recipe] = MappingProxyType(
+    {
+        "quick": _Recipe(
+            num_epochs=1,
+            least_steps=40,
+            most_steps=120,
+            steps_per_epoch=12,
+            code_predictor_fraction=0.25,
+            in_context_share=0.0,
+            num_checkpoints=2,
+        ),
+        "standard": _Recipe(
+            num_epochs=3,
+            least_steps=120,
+            most_steps=2000,
+            steps_per_epoch=16,
+            code_predictor_fraction=0.5,
+            in_context_share=0.25,
+            num_checkpoints=4,
+        ),
+        "thorough": _Recipe(
+            num_epochs=6,
+            least_steps=320,
+            most_steps=10_000,
+            steps_per_epoch=24,
+            code_predictor_fraction=1.0,
+            in_context_share=0.25,
+            num_checkpoints=8,
+        ),
+    }
+)
+PRESETS: tuple[Preset, ...] = tuple(_RECIPE_BY_PRESET)
+
+
+def preset_fields(preset: Preset, training_set: TrainingSet) -> dict[str, Any]:
+    """The fields of a `FineTuneJob` that a preset decides; any of them may be overridden."""
+    recipe = _RECIPE_BY_PRESET[preset]
+    tensors = network_tensors(training_set.config)
+    is_large = tensors.num_trained >= LARGE_MODEL_PARAMETERS
+    lengths = [training_set.num_rows(ClipUse(clip=clip)) for clip in range(len(training_set.clips))]
+    per_micro_batch = sum(lengths) // (recipe.steps_per_epoch * _MICRO_BATCHES)
+    rows = min(_MOST_ROWS, max(_LEAST_ROWS, max(lengths), per_micro_batch))
+    steps_per_epoch = max(1, round(sum(lengths) / (rows * _MICRO_BATCHES)))
+    num_steps = min(recipe.most_steps, max(recipe.least_steps, recipe.num_epochs * steps_per_epoch))
+    return {
+        "num_steps": num_steps,
+        "learning_rate": _LARGE_LEARNING_RATE if is_large else _SMALL_LEARNING_RATE,
+        "micro_batches": _MICRO_BATCHES,
+        "micro_batch_rows": rows,
+        "code_predictor_fraction": recipe.code_predictor_fraction,
+        "in_context_share": recipe.in_context_share,
+        "checkpoint_every": -(-num_steps // recipe.num_checkpoints),
+        "activation_checkpointing": False,
+    }
