@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -15,14 +16,21 @@ from numpy.typing import NDArray
 
 from backend.audio.quality import ReferenceReport, report_on
 from backend.audio.writing import WavWriter, write_wav
+from backend.runs.runs import Runs
 from backend.serving.loading import LoadingState, ModelLoading
 from backend.serving.speech import Speech, speak
+from backend.settings import Settings
+from backend.store.database import Database
 from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
+from backend.voices.registry import Voices
 from training.model.hub import DownloadProgress, resolve_model
 from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import PrecisionChoice, VoiceModel
+
+if TYPE_CHECKING:
+    from backend.dataset.datasets import Datasets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +47,40 @@ class LoadedModel:
 
 
 class Studio:
-    """Holds one loaded model; its verbs may be called from any thread, one take is spoken at a time."""
+    """Holds one loaded model and the store; its verbs may be called from any thread, one take is spoken at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        """Hold nothing yet; `settings` say where voices, datasets and runs are kept."""
+        self.settings = settings or Settings()
         self._loaded: LoadedModel | None = None
         self._loading = threading.Lock()
         self._speaking = threading.Lock()
         self._background_loading = ModelLoading()
         self._voices = VoiceCache()
         self._num_threads = torch.get_num_threads()
+
+    @cached_property
+    def database(self) -> Database:
+        """The store of everything that outlasts the program. Raises StoreError when it cannot be opened."""
+        return Database(self.settings.home_folder)
+
+    @cached_property
+    def voices(self) -> Voices:
+        """The library."""
+        return Voices(self.database, self.settings.home_folder)
+
+    @cached_property
+    def datasets(self) -> Datasets:
+        """Clips with transcripts, to fine-tune on."""
+        # Imported here: it brings Ray along, which takes seconds to load and which speaking does not need.
+        from backend.dataset.datasets import Datasets  # noqa: PLC0415 - see above
+
+        return Datasets(self.database, self.settings.home_folder)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Fine-tunes."""
+        return Runs(self.database, self.settings.home_folder)
 
     @property
     def loaded(self) -> LoadedModel | None:

@@ -11,9 +11,11 @@ import gradio as gr
 from backend.settings import Settings
 from backend.studio import Studio
 from ui import model_bar, server
+from ui.served_files import ServedFiles
 from ui.stopping import StopFlags
-from ui.tabs import voice
+from ui.tabs import compare, dataset, finetune, library, system, voice
 from ui.temporary import temporary_folder
+from ui.workbench import Workbench
 
 POLL_SECONDS = 1.0
 
@@ -32,7 +34,7 @@ def serve(settings: Settings) -> int:
     server.launch_options(settings)
     with temporary_folder(settings.home) as folder:
         server.set_environment(folder)
-        studio = Studio()
+        studio = Studio(settings)
         page = build_page(studio, settings, folder)
         studio.start_loading(settings.model, precision=settings.precision, device=settings.device)
         address = server.launch(page, settings)
@@ -46,12 +48,30 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
     with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
         gr.HTML(HEADER, elem_classes=["encore-header"])
         bar = model_bar.build_model_bar(settings)
-        with gr.Tabs(), gr.Tab("Voice"):
-            speech = voice.build_voice_tab(studio, StopFlags(), folder)
+        bench = Workbench(studio=studio, settings=settings, folder=folder, files=ServedFiles(folder), flags=StopFlags())
+        speech = _build_tabs(bench)
         asked = model_bar.connect_loading(studio, settings, bar)
         timer = gr.Timer(POLL_SECONDS)
         _keep_up_to_date([page.load, timer.tick, *(event.then for event in asked)], studio, bar, speech)
     return cast("gr.Blocks", page)
+
+
+def _build_tabs(bench: Workbench) -> voice.SpeechPart:
+    """One tab for each step, in the order of the work; returns what waits for a model."""
+    with gr.Tabs(elem_id="steps"):
+        with gr.Tab("Voice", id="voice"):
+            recordings, speech = voice.build_voice_tab(bench)
+        with gr.Tab("Dataset", id="dataset") as tab:
+            dataset.build_dataset_tab(bench, tab, recordings)
+        with gr.Tab("Fine-tune", id="fine-tune") as tab:
+            finetune.build_finetune_tab(bench, tab)
+        with gr.Tab("Compare", id="compare") as tab:
+            compare.build_compare_tab(bench, tab)
+        with gr.Tab("Library", id="library") as tab:
+            library.build_library_tab(bench, tab)
+        with gr.Tab("System", id="system") as tab:
+            system.build_system_tab(bench, tab)
+    return speech
 
 
 def _keep_up_to_date(

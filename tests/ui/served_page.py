@@ -46,8 +46,8 @@ def speak_arguments(text: str, *, consent: bool = True, transcript: str = "", se
 @contextmanager
 def serve_page(folder: Path, **options: Any) -> Iterator[ServedPage]:
     """Serve the page with `folder` for its files until the block ends."""
-    studio = Studio()
-    settings = Settings(port=free_port(), **options)
+    settings = Settings(port=free_port(), **{"home": folder / "home", **options})
+    studio = Studio(settings)
     server.set_environment(folder)
     page = build_page(studio, settings, folder)
     address = server.launch(page, settings)

@@ -18,9 +18,9 @@ from ui.errors import shows_errors, stream_shows_errors
 from ui.live_audio import build_live_player
 from ui.reference import Reference, delete_reference
 from ui.speaking import Outputs, Speaker, SpeakForm, delete_takes
-from ui.stopping import StopFlags
 from ui.takes import SessionTake
 from ui.temporary import unguessable_path
+from ui.workbench import Workbench
 
 STOP_BUTTON_ID = "stop"
 CONSENT = "This is my voice, or I have the speaker's permission to clone it"
@@ -57,8 +57,8 @@ class SpeechPart:
         return [self.speak, self.stop, self.language, self.seed, *self.sampling]
 
 
-def build_voice_tab(studio: Studio, flags: StopFlags, folder: Path) -> SpeechPart:
-    """Lay the tab out and connect its events; returns what waits for a model."""
+def build_voice_tab(bench: Workbench) -> tuple[VoicePart, SpeechPart]:
+    """Lay the tab out and connect its events; returns its two halves."""
     with gr.Row(equal_height=False):
         with gr.Column(min_width=320):
             voice = _build_voice_part()
@@ -67,9 +67,10 @@ def build_voice_tab(studio: Studio, flags: StopFlags, folder: Path) -> SpeechPar
     gr.HTML("<h2>Takes</h2>", elem_classes=["step"])
     take_list = gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id="takes")
     takes = gr.State([], delete_callback=delete_takes)
-    _connect_voice(studio, folder, voice)
-    _connect_speech(Speaker(studio=studio, flags=flags, folder=folder), voice, speech, take_list, takes)
-    return speech
+    _connect_voice(bench.studio, bench.folder, voice)
+    speaker = Speaker(studio=bench.studio, flags=bench.flags, folder=bench.folder)
+    _connect_speech(speaker, voice, speech, take_list, takes)
+    return voice, speech
 
 
 def model_updates(loaded: LoadedModel | None) -> list[Any]:

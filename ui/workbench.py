@@ -1,0 +1,30 @@
+"""What every tab is built with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.settings import Settings
+from backend.studio import Studio
+from ui.served_files import ServedFiles
+from ui.stopping import StopFlags
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """The verbs, the settings, and the place for files that the page shows.
+
+    Attributes:
+        studio: the verbs.
+        settings: what the person who started the program chose.
+        folder: the page's own temporary folder, the only one it serves files from.
+        files: brings files from elsewhere into that folder.
+        flags: the Stop buttons of all sessions.
+    """
+
+    studio: Studio
+    settings: Settings
+    folder: Path
+    files: ServedFiles
+    flags: StopFlags
