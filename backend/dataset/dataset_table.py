@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.gates import Verdict
 from backend.dataset.job import BuildJob
-from backend.dataset.records import Span
-from backend.dataset.views import ClipDetails, RecordingView
+from backend.dataset.records import EncoderFacts, Span
+from backend.dataset.views import ClipDetails, RecordingDetails, RecordingView
 from backend.store.database import Database
 
 
@@ -65,6 +65,17 @@ class DatasetTable:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM datasets WHERE name = ?", (name,))
 
+    def save_encoder(self, name: str, encoder: EncoderFacts) -> None:
+        """Remember which model listened."""
+        self._set(name, "encoder", encoder.model_dump_json())
+
+    def encoder(self, name: str) -> EncoderFacts:
+        """Which model listened in the last build. Raises DatasetNotFound where none has got that far."""
+        stored = self._dataset(name)["encoder"]
+        if stored is None:
+            raise DatasetNotFound(f"The dataset {name} was never built to the end. Build it again.")
+        return EncoderFacts.model_validate_json(stored)
+
     def rows_are_current(self, name: str) -> bool:
         """Whether the files reflect all edits."""
         return bool(self._dataset(name)["rows_are_current"])
@@ -87,20 +98,21 @@ class DatasetTable:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM dataset_recordings WHERE dataset = ?", (name,))
             connection.executemany(
-                "INSERT INTO dataset_recordings (dataset, position, name, recording_id, seconds, num_clips, problem) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(name, position, *recording.model_dump().values()) for position, recording in enumerate(recordings)],
+                "INSERT INTO dataset_recordings "
+                "(dataset, position, name, recording_id, seconds, num_clips, problem, details) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [_recording_values(name, position, recording) for position, recording in enumerate(recordings)],
             )
 
     def recordings(self, name: str) -> tuple[RecordingView, ...]:
         """The recordings of a dataset, in the order they were given."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT name, recording_id, seconds, num_clips, problem FROM dataset_recordings "
+                "SELECT name, recording_id, seconds, num_clips, problem, details FROM dataset_recordings "
                 "WHERE dataset = ? ORDER BY position",
                 (name,),
             )
-            return tuple(RecordingView(**row) for row in rows)
+            return tuple(_recording(row) for row in rows)
 
     def save_clips(self, name: str, clips: Sequence[ClipRow]) -> None:
         """Replace the clips of a dataset, and remember that the files do not reflect them yet."""
@@ -153,6 +165,23 @@ class DatasetTable:
     def _set(self, name: str, column: str, value: str | int | None) -> None:
         with self._database.transaction() as connection:
             connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", (value, name))
+
+
+def _recording_values(dataset: str, position: int, recording: RecordingView) -> tuple[str | int | float | None, ...]:
+    return (
+        dataset,
+        position,
+        recording.name,
+        recording.recording_id,
+        recording.seconds,
+        recording.num_clips,
+        recording.problem,
+        recording.details.model_dump_json(),
+    )
+
+
+def _recording(row: sqlite3.Row) -> RecordingView:
+    return RecordingView(**(dict(row) | {"details": RecordingDetails.model_validate_json(row["details"])}))
 
 
 def _clip_values(dataset: str, position: int, clip: ClipRow) -> tuple[str | int | float, ...]:

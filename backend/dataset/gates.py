@@ -176,6 +176,13 @@ def confidence_gate(confidence: float, settings: GateSettings) -> GateResult:
     )
 
 
+def doubt_gate(doubt: str, confidence: float, settings: GateSettings) -> GateResult:
+    """The transcriber was not making it up; `doubt` says what looks like it."""
+    return GateResult(
+        gate="confidence", verdict=Verdict.REJECTED, value=confidence, limit=settings.least_confidence, sentence=doubt
+    )
+
+
 def disagreement_gate(disagreement: float, settings: GateSettings) -> GateResult:
     """The given text is what a transcriber hears."""
     return _high(

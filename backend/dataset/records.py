@@ -13,7 +13,8 @@ TextSource = Literal["whisper", "file", "person", "none"]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A transcriber that could not hear at all has a log probability of minus infinity, which JSON has no number for.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class Span(_Record):
@@ -86,3 +87,18 @@ class TokenizedClip(_Record):
 
     tensors_id: str
     num_frames: int
+
+
+class EncoderFacts(_Record):
+    """The model whose tokenizer and speaker encoder made the rows of a dataset.
+
+    Attributes:
+        identity: of all weights that listen; stored results depend on it.
+        fingerprint: of the codebooks.
+    """
+
+    model: str
+    folder: str
+    identity: str
+    fingerprint: str
+    num_codebooks: int

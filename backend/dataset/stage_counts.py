@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import ray
 
 from backend.dataset.stage_cache import STAGES, Stage
 
 Outcome = Literal["worked", "reused", "failed"]
+
+# Whose rows each stage makes: the next stage's total is known when the one before is through.
+_SOURCES: dict[Stage, Stage] = {"transcribe": "decode", "tokenize": "cut"}
 
 
 @dataclass(kw_only=True)
@@ -39,10 +43,11 @@ class StageCount:
 
 
 class StageCounts:
-    """Counts of all stages. The build has one of its own, or one in an actor that all workers reach."""
+    """Counts of all stages. A build without anything to do has one of its own, else it lives in an actor."""
 
     def __init__(self) -> None:
         self._counts = {stage: StageCount(stage=stage) for stage in STAGES}
+        self._announced: dict[Stage, dict[str, frozenset[str]]] = {stage: {} for stage in STAGES}
         self._is_cancelled = False
 
     def add(self, stage: Stage, row: str, outcome: Outcome, audio_seconds: float = 0.0) -> bool:
@@ -61,8 +66,15 @@ class StageCounts:
         return not self._is_cancelled
 
     def expect(self, stage: Stage, num_rows: int) -> None:
-        """It is known now how many rows a stage will have."""
+        """It is known how many rows a stage will have."""
         self._counts[stage].num_total = num_rows
+
+    def announce(self, stage: Stage, source: str, rows: frozenset[str]) -> None:
+        """A row of the stage before has made these for `stage`."""
+        self._announced[stage][source] = rows
+        before = self._counts[_SOURCES[stage]]
+        if before.num_total is not None and len(before.outcomes) >= before.num_total:
+            self._counts[stage].num_total = len(frozenset().union(*self._announced[stage].values()))
 
     def cancel(self) -> None:
         """Tell everybody who asks to stop."""
@@ -72,27 +84,38 @@ class StageCounts:
         """The counts so far."""
         return list(self._counts.values())
 
-    def restore(self, counts: Iterable[StageCount]) -> None:
-        """Go on from counts that another object kept."""
-        self._counts = {count.stage: count for count in counts}
-
 
 class SharedCounts:
-    """The same verbs, on counts that live in a Ray actor."""
+    """The same verbs, on counts in a Ray actor; travels to workers."""
 
-    def __init__(self, actor: Any) -> None:  # Any: Ray's handles have no type of their class
-        self._actor = actor
+    def __init__(self) -> None:
+        # No core of its own: it answers in microseconds, and on two cores none is to spare.
+        self._actor: Any = ray.remote(num_cpus=0)(StageCounts).remote()  # Any: Ray's handles do not know their class
 
     def add(self, stage: Stage, row: str, outcome: Outcome, audio_seconds: float = 0.0) -> bool:
         """See `StageCounts.add`."""
-        return bool(_get(self._actor.add.remote(stage, row, outcome, audio_seconds)))
+        return bool(ray.get(self._actor.add.remote(stage, row, outcome, audio_seconds)))
 
     def begin(self, stage: Stage) -> bool:
         """See `StageCounts.begin`."""
-        return bool(_get(self._actor.begin.remote(stage)))
+        return bool(ray.get(self._actor.begin.remote(stage)))
+
+    def expect(self, stage: Stage, num_rows: int) -> None:
+        """See `StageCounts.expect`."""
+        ray.get(self._actor.expect.remote(stage, num_rows))
+
+    def announce(self, stage: Stage, source: str, rows: frozenset[str]) -> None:
+        """See `StageCounts.announce`."""
+        ray.get(self._actor.announce.remote(stage, source, rows))
+
+    def cancel(self) -> None:
+        """See `StageCounts.cancel`."""
+        ray.get(self._actor.cancel.remote())
+
+    def all(self) -> list[StageCount]:
+        """See `StageCounts.all`."""
+        counts: list[StageCount] = ray.get(self._actor.all.remote())
+        return counts
 
 
-def _get(reference: Any) -> Any:  # Any: what an actor answers is not typed
-    import ray  # noqa: PLC0415 - seconds to load, and not needed where nothing is built
-
-    return ray.get(reference)
+Counts = StageCounts | SharedCounts

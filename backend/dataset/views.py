@@ -8,8 +8,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from backend.dataset.gates import GateResult, Verdict
-from backend.dataset.records import Span, TextSource
+from backend.dataset.records import CutClip, Lost, TextSource
 from backend.dataset.stage_cache import Stage
+from backend.transcription.transcript import Transcript
 
 
 class BuildState(StrEnum):
@@ -23,7 +24,7 @@ class BuildState(StrEnum):
 
 
 class _View(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class StageProgress(_View):
@@ -71,6 +72,14 @@ class BuildProgress(_View):
         return next((stage for stage in self.stages if stage.stage == name), StageProgress(stage=name))
 
 
+class RecordingDetails(_View):
+    """What was found in a recording, beside its clips; `heard` is None where nobody listened."""
+
+    audio_id: str = ""
+    heard: Transcript | None = None
+    lost: tuple[Lost, ...] = ()
+
+
 class RecordingView(_View):
     """A file as it was given, and what became of it."""
 
@@ -79,36 +88,36 @@ class RecordingView(_View):
     seconds: float | None
     num_clips: int
     problem: str
+    details: RecordingDetails
 
 
 class ClipDetails(_View):
     """Everything about a clip that the database keeps in one column.
 
     Attributes:
-        original_span: where the build cut; `span` is where a person moved it to, or the same.
+        original: as the build cut it; `current` is as a person moved it, or the same.
+        text: a person's, or that of `current`.
         gates: every gate's answer, also those that let the clip pass.
-        is_tokenized: false after its cut was moved, until the rows are rebuilt.
+        failure: why it could not be tokenized; empty in nearly all cases.
         distance: of the speaker embedding to the set's centre; None before tokenizing.
     """
 
     recording_name: str
     recording_audio_id: str
-    span: Span
-    original_span: Span
+    original: CutClip
+    current: CutClip
     text: str
     text_source: TextSource
-    heard: str | None
-    language: str | None
-    gates: tuple[GateResult, ...]
-    own_verdict: Verdict
-    person_verdict: Verdict | None
-    tensors_id: str | None
-    distance: float | None
-    speech_over_noise_db: float
+    gates: tuple[GateResult, ...] = ()
+    own_verdict: Verdict = Verdict.ACCEPTED
+    person_verdict: Verdict | None = None
+    tensors_id: str | None = None
+    failure: str = ""
+    distance: float | None = None
 
     @property
     def is_tokenized(self) -> bool:
-        """Whether codes and embedding of the sound as it is now exist."""
+        """Whether codes and embedding exist; false after the cut was moved, until the rows are rebuilt."""
         return self.tensors_id is not None
 
 

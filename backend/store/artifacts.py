@@ -6,11 +6,15 @@ import errno
 import hashlib
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from backend.store.errors import ArtifactError
 
 ARTIFACTS_FOLDER = "artifacts"
+# 128 bits are beyond chance, and names stay short.
+_DIGITS = 32
 
 
 class Artifacts:
@@ -31,6 +35,33 @@ class Artifacts:
             write_whole(path, content)
         return digest
 
+    def adopt(self, file: Path, suffix: str) -> str:
+        """Keep a finished file of this folder's file system, however large, and tell its hash; `file` is gone then.
+
+        Raises:
+            ArtifactError: the disk cannot be written.
+        """
+        try:
+            with file.open("rb") as content:
+                digest = hashlib.file_digest(content, "sha256").hexdigest()[:_DIGITS]
+            path = self.path(digest, suffix)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(file, path)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise _not_stored(file.name, error) from error
+        return digest
+
+    @contextmanager
+    def incoming(self, suffix: str) -> Iterator[Path]:
+        """A name to write a file under before it is adopted; what is left there at the end is removed."""
+        file = self.folder / "incoming" / f"{uuid.uuid4().hex}{suffix}"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+
     def path(self, digest: str, suffix: str) -> Path:
         """Where an artefact is, or would be."""
         return self.folder / digest[:2] / f"{digest}{suffix}"
@@ -49,8 +80,8 @@ class Artifacts:
 
 
 def digest_of(content: bytes) -> str:
-    """Name of an artefact with this content: 128 bits are beyond chance, and fit in a file name."""
-    return hashlib.sha256(content).hexdigest()[:32]
+    """Name of an artefact with this content."""
+    return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -72,9 +103,7 @@ def write_whole(path: Path, content: bytes) -> None:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        problem = "the disk is full; free some space" if is_full else f"{error.strerror}; set ENCORE_HOME elsewhere"
-        raise ArtifactError(f"{path.name} was not stored: {problem} and try again.") from error
+        raise _not_stored(path.name, error) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -84,3 +113,9 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _not_stored(name: str, error: OSError) -> ArtifactError:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    problem = "the disk is full; free some space" if is_full else f"{error.strerror}; set ENCORE_HOME elsewhere"
+    return ArtifactError(f"{name} was not stored: {problem} and try again.")

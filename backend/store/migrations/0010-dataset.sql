@@ -1,9 +1,10 @@
--- One row per dataset; `job` is the frozen request, `card` what the last finished build wrote.
+-- One row per dataset; `job` is the frozen request, `encoder` the model that listened in the last build.
 CREATE TABLE datasets (
     name TEXT PRIMARY KEY,
     job TEXT NOT NULL,
     created_at TEXT NOT NULL DEFAULT (datetime('now')),
     chosen_reference_key TEXT,
+    encoder TEXT,
     rows_are_current INTEGER NOT NULL DEFAULT 0
 );
 
@@ -40,6 +41,7 @@ CREATE TABLE dataset_recordings (
     seconds REAL,
     num_clips INTEGER NOT NULL DEFAULT 0,
     problem TEXT NOT NULL DEFAULT '',
+    details TEXT NOT NULL,
     PRIMARY KEY (dataset, position)
 );
 

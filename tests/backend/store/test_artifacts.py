@@ -34,3 +34,15 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_else(tmp_path: P
     with pytest.raises(ArtifactError):
         write_whole(tmp_path / "occupied", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["occupied"]
+
+
+def test_a_large_file_is_moved_and_a_failed_one_removed(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    with artifacts.incoming(".wav") as file:
+        file.write_bytes(b"sound")
+        digest = artifacts.adopt(file, ".wav")
+    assert digest == artifacts.put(b"sound", ".wav")
+    with pytest.raises(RuntimeError), artifacts.incoming(".wav") as file:
+        file.write_bytes(b"half")
+        raise RuntimeError
+    assert not any((artifacts.folder / "incoming").iterdir())

@@ -1,0 +1,139 @@
+"""One build from beginning to end: find recordings, run what is missing of the stages, judge, write.
+
+Everything that takes time is kept by what it depends on, so a build that was cancelled or killed goes on where it
+was, and building again does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from backend.dataset.assembly import assemble
+from backend.dataset.build_table import BuildTable
+from backend.dataset.clip_encoder import ClipEncoder
+from backend.dataset.dataset_files import write_dataset
+from backend.dataset.dataset_table import DatasetTable
+from backend.dataset.errors import BuildCancelled, NothingToBuild
+from backend.dataset.job import BuildJob
+from backend.dataset.listeners import ChosenTranscriber, find_transcriber, language_code
+from backend.dataset.passes import count_as_reused, is_listened_to, is_tokenized, run_passes
+from backend.dataset.pulse import Pulse
+from backend.dataset.ray_session import ray_session
+from backend.dataset.records import EncoderFacts
+from backend.dataset.sources import FoundRecording, open_sources
+from backend.dataset.stage_counts import SharedCounts, StageCounts
+from backend.dataset.views import BuildState
+from backend.dataset.work_order import SourceRecording, WorkOrder
+from backend.dataset.workplace import Workplace
+from backend.errors import EncoreError
+from backend.store.database import Database
+from training.model.hub import resolve_model
+
+_logger = logging.getLogger(__name__)
+
+
+def run_build(job: BuildJob, database: Database, home: Path) -> None:
+    """Build a dataset; the caller holds its lock. How it goes is in the database, and so is its end.
+
+    Raises:
+        EncoreError: it failed or was cancelled; what was finished is kept.
+    """
+    builds = BuildTable(database, home)
+    DatasetTable(database).save_job(job)
+    builds.begin(job.name)
+    try:
+        Build(job, database, home).run()
+    except BuildCancelled as error:
+        builds.finish(job.name, BuildState.CANCELLED, str(error))
+        raise
+    except EncoreError as error:
+        builds.finish(job.name, BuildState.FAILED, str(error))
+        raise
+    except KeyboardInterrupt:
+        builds.finish(job.name, BuildState.CANCELLED, "Interrupted from the keyboard. Build again to go on.")
+        raise
+    except Exception as error:
+        # The edge of the job: whoever watches must see it end, whatever happened.
+        _logger.exception("building %s failed", job.name)
+        problem = f"A fault in Encore ended the build ({type(error).__name__}: {error}). Build again to go on."
+        builds.finish(job.name, BuildState.FAILED, problem.replace("\n", " ")[:500])
+        raise
+    builds.finish(job.name, BuildState.DONE)
+
+
+class Build:
+    """One build under way."""
+
+    def __init__(self, job: BuildJob, database: Database, home: Path) -> None:
+        self._job = job
+        self._home = home
+        self._table = DatasetTable(database)
+        self._pulse = Pulse(job.name, BuildTable(database, home))
+
+    def run(self) -> None:
+        """See `run_build`."""
+        job, workplace = self._job, Workplace(self._home)
+        with open_sources(job, workplace) as recordings, self._pulse:
+            if not recordings:
+                raise NothingToBuild(
+                    "No recording was found. Name audio files, folders that hold some, or zip archives of them."
+                )
+            encoder, chosen = encoder_facts(job.model, job.device), find_transcriber(job)
+            self._check_texts(recordings, chosen)
+            order = WorkOrder(
+                home=self._home,
+                job=job,
+                model_folder=Path(encoder.folder),
+                encoder_identity=encoder.identity,
+                transcriber=chosen.source,
+                language_code=language_code(job.language),
+                counts=StageCounts(),
+            )
+            problems = self._do_what_is_missing([found.source for found in recordings if found.source], order)
+            self._pulse.stop_if_cancelled()
+            self._table.save_encoder(job.name, encoder)
+            clips = assemble(recordings, order, self._table, problems)
+        write_dataset(workplace, job, encoder, clips)
+        self._table.mark_rows(job.name, are_current=True)
+
+    def _check_texts(self, recordings: list[FoundRecording], chosen: ChosenTranscriber) -> None:
+        """Say what the person should know of the transcriber, and stop where there can be no text at all."""
+        if chosen.notice:
+            _logger.warning("%s", chosen.notice)
+        sources = [found.source for found in recordings if found.source is not None]
+        if chosen.source is None and sources and not any(source.given_text for source in sources):
+            raise NothingToBuild(
+                chosen.notice
+                or "No recording came with a text, and no transcriber was asked for. Name one, or add texts."
+            )
+
+    def _do_what_is_missing(self, sources: list[SourceRecording], order: WorkOrder) -> dict[str, str]:
+        """Run the stages; tells what went wrong, by recording or clip."""
+        if all(is_listened_to(source, order) and is_tokenized(source, order) for source in sources):
+            self._pulse.follow(order.counts)
+            count_as_reused(sources, order)
+            return {}
+        with ray_session():
+            order = replace(order, counts=SharedCounts())
+            self._pulse.follow(order.counts)
+            try:
+                return run_passes(sources, order)
+            finally:
+                # The last word of the actor, which ends with Ray.
+                self._pulse.beat()
+                self._pulse.follow(None)
+
+
+def encoder_facts(model: str, device: str) -> EncoderFacts:
+    """Find a model, and what its listening half is known by. Raises EncoreError."""
+    folder = resolve_model(model)
+    encoder = ClipEncoder.load(folder, device)
+    return EncoderFacts(
+        model=model,
+        folder=str(folder.absolute()),
+        identity=encoder.identity,
+        fingerprint=encoder.fingerprint,
+        num_codebooks=encoder.num_codebooks,
+    )

@@ -1,0 +1,194 @@
+"""What can be done with datasets: the verbs that the page, the command line and the API call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from backend.dataset.build import run_build
+from backend.dataset.build_table import BuildTable
+from backend.dataset.dataset_files import dataset_folder, export_dataset
+from backend.dataset.dataset_lock import acquire_lock, dataset_lock
+from backend.dataset.dataset_table import ClipRow
+from backend.dataset.editing import DatasetEditing
+from backend.dataset.errors import DatasetNotFound
+from backend.dataset.job import BuildJob, absolute_paths, check_name
+from backend.dataset.settings import GateSettings
+from backend.dataset.views import BuildProgress, BuildState, ClipView, DatasetView
+from backend.dataset.workplace import Workplace
+from backend.errors import SettingsError
+from backend.store.database import Database
+from training.data.code_rows import DatasetError, read_card
+
+_PROJECT_FOLDER = Path(__file__).resolve().parents[2]
+_JOBS_FOLDER = "jobs/dataset"
+
+
+class Datasets(DatasetEditing):
+    """All datasets of one home. Objects are cheap; any number of processes may have one."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        super().__init__(database, home)
+        self._database = database
+        self._builds = BuildTable(database, home)
+
+    def start_build(self, job: BuildJob) -> None:
+        """Build in a process of its own, which goes on when this one ends; watch it with `progress`.
+
+        Raises:
+            DatasetBusy: the dataset is being built or edited already.
+        """
+        lock = acquire_lock(self._home, job.name)
+        try:
+            folder = self._home / _JOBS_FOLDER
+            folder.mkdir(parents=True, exist_ok=True)
+            job_file, log_file = folder / f"{job.name}.json", folder / f"{job.name}.log"
+            job_file.write_text(job.model_dump_json(indent=1), encoding="utf-8")
+            self._table.save_job(job)
+            self._builds.begin(job.name)
+            with log_file.open("wb") as log:
+                subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "backend.dataset.build_process"),
+                        *(str(job_file), str(self._home.absolute()), str(lock)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=_PROJECT_FOLDER,
+                    # It inherits the lock, so that there is no moment at which nobody has it.
+                    pass_fds=[lock],
+                    # Closing the terminal, or Ctrl-C in it, is not meant for it.
+                    start_new_session=True,
+                )
+        finally:
+            os.close(lock)
+
+    def build(self, job: BuildJob) -> DatasetView:
+        """Build here and now.
+
+        Raises:
+            EncoreError: it failed, was cancelled, or is under way elsewhere.
+        """
+        with dataset_lock(self._home, job.name):
+            run_build(job, self._database, self._home)
+        return self.show(job.name)
+
+    def progress(self, name: str) -> BuildProgress:
+        """How the build under way is doing, or how the last one ended. Raises DatasetNotFound."""
+        return self._builds.progress(name)
+
+    def cancel(self, name: str) -> None:
+        """Ask the build under way to stop; it does within a clip or two. Raises DatasetNotFound."""
+        self._builds.progress(name)
+        self._builds.request_cancel(name)
+
+    def list(self) -> list[str]:
+        """Names of all datasets, the newest first."""
+        return self._table.names()
+
+    def folder(self, name: str) -> Path:
+        """What a fine-tune is given. Raises DatasetNotFound, or DatasetError where no build has finished."""
+        self._table.job(name)
+        folder = dataset_folder(self._home, name)
+        read_card(folder)
+        return folder
+
+    def show(self, name: str) -> DatasetView:
+        """Everything about a dataset. Raises DatasetNotFound."""
+        job = self._table.job(name)
+        folder = dataset_folder(self._home, name)
+        try:
+            progress = self._builds.progress(name)
+        except DatasetNotFound:
+            progress = None
+        try:
+            digest = read_card(folder).digest
+        except DatasetError:
+            digest = None
+        return DatasetView(
+            name=name,
+            model=job.model,
+            language=job.language,
+            state=progress.state if progress else BuildState.INTERRUPTED,
+            problem=progress.problem if progress else "",
+            folder=folder,
+            digest=digest,
+            rows_are_current=digest is not None and self._table.rows_are_current(name),
+            recordings=self._table.recordings(name),
+            clips=tuple(self._view(row) for row in self._table.clips(name)),
+        )
+
+    def export(self, name: str, folder: Path) -> int:
+        """Write WAV and JSONL for other tools; tells how many clips. Raises EncoreError."""
+        self._table.job(name)
+        return export_dataset(Workplace(self._home), self._table.clips(name), folder.expanduser())
+
+    def delete(self, name: str) -> None:
+        """Forget a dataset and remove its files. Sounds that other datasets share stay.
+
+        Raises:
+            DatasetNotFound: there is none.
+            DatasetBusy: it is being built or edited.
+        """
+        self._table.job(name)
+        with dataset_lock(self._home, name):
+            self._table.delete(name)
+            shutil.rmtree(dataset_folder(self._home, name), ignore_errors=True)
+
+    def _view(self, row: ClipRow) -> ClipView:
+        return ClipView(
+            key=row.key,
+            clip_id=row.clip_id,
+            seconds=row.seconds,
+            verdict=row.verdict,
+            held_out=row.held_out,
+            is_reference=row.is_reference,
+            audio=Workplace(self._home).wav(row.clip_id),
+            details=row.details,
+        )
+
+
+def new_job(
+    name: str,
+    recordings: Sequence[Path],
+    *,
+    model: str = "mini",
+    whisper: str | None = None,
+    language: str = "auto",
+    transcripts: Sequence[Path] = (),
+    gates: GateSettings | None = None,
+    num_actors: int | None = None,
+    device: str = "auto",
+    longest_hours: float = 2.0,
+    largest_megabytes: float = 500.0,
+) -> BuildJob:
+    """Describe a build.
+
+    Raises:
+        DatasetNameRefused: the name cannot be used.
+        SettingsError: a number is out of its range.
+    """
+    try:
+        return BuildJob(
+            name=check_name(name),
+            recordings=absolute_paths(list(recordings)),
+            model=str(Path(model).absolute()) if Path(model).is_dir() else model,
+            whisper=whisper,
+            language=language.strip().lower() or "auto",
+            transcripts=absolute_paths(list(transcripts)),
+            gates=gates or GateSettings(),
+            num_actors=num_actors,
+            device=device,
+            longest_hours=longest_hours,
+            largest_megabytes=largest_megabytes,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SettingsError(f"{first['loc'][0]} is {first['input']!r}: {first['msg']}. Correct it.") from error

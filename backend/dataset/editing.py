@@ -1,0 +1,143 @@
+"""What a person changes about the clips of a dataset; each change is judged at once, the files follow on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from backend.dataset.assembly import rejudge, with_cut
+from backend.dataset.clip_encoder import ClipEncoder
+from backend.dataset.cut_stage import CutStage
+from backend.dataset.dataset_files import write_dataset
+from backend.dataset.dataset_lock import dataset_lock
+from backend.dataset.dataset_table import ClipEdit, ClipRow, DatasetTable
+from backend.dataset.errors import DatasetNotFound, EditRefused
+from backend.dataset.gates import Verdict
+from backend.dataset.judging import is_usable
+from backend.dataset.records import Span
+from backend.dataset.tokenize_stage import TokenizeStage
+from backend.dataset.views import ClipDetails
+from backend.dataset.workplace import Workplace
+from backend.store.database import Database
+from training.data.code_rows import DatasetCard
+
+_SHORTEST_CUT_SECONDS = 0.5
+
+
+class DatasetEditing:
+    """The edits of `Datasets`; each needs the dataset's lock, so none happens during a build."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        self._home = home
+        self._table = DatasetTable(database)
+
+    def overrule(self, name: str, key: str, verdict: Verdict | None) -> None:
+        """Put a person's verdict above that of the gates; None takes it back.
+
+        Raises:
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        with dataset_lock(self._home, name):
+            self._edit(name, key, lambda edit: replace(edit, verdict=verdict))
+
+    def edit_text(self, name: str, key: str, text: str | None) -> None:
+        """Replace what a clip says; None goes back to the text of the build.
+
+        Raises:
+            EditRefused: the text is empty.
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        plain = None if text is None else " ".join(text.split())
+        if plain == "":
+            raise EditRefused("A clip needs a text. Type what is said in it, or reject the clip.")
+        with dataset_lock(self._home, name):
+            self._edit(name, key, lambda edit: replace(edit, text=plain))
+
+    def move_cut(self, name: str, key: str, start_seconds: float, end_seconds: float) -> None:
+        """Cut a clip elsewhere in its recording, times counted from the recording's start; the sound is made anew.
+
+        Where the text is the transcriber's, it becomes the words that lie in the new cut.
+
+        Raises:
+            EditRefused: the cut is too short or outside of the recording.
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        with dataset_lock(self._home, name):
+            row = self._clip(name, key)
+            details = row.details
+            recording = next(
+                found for found in self._table.recordings(name) if found.details.audio_id == details.recording_audio_id
+            )
+            total = recording.seconds or 0.0
+            if not 0 <= start_seconds < end_seconds <= total + 0.01 or end_seconds - start_seconds < (
+                _SHORTEST_CUT_SECONDS
+            ):
+                raise EditRefused(
+                    f"{start_seconds:g} to {end_seconds:g} s cannot be cut from {recording.name}, which lasts "
+                    f"{total:.1f} s. A clip needs {_SHORTEST_CUT_SECONDS:g} s or more, inside of its recording."
+                )
+            span = Span(start_seconds=start_seconds, end_seconds=end_seconds)
+            moved = with_cut(details, recording.details.heard, span, CutStage(self._workplace))
+            self._edit(name, key, lambda edit: replace(edit, span=span), moved)
+
+    def choose_reference(self, name: str, key: str | None) -> None:
+        """Let a clip stand for the voice; None leaves the choice to the build again.
+
+        Raises:
+            EditRefused: the clip cannot be trained on.
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        with dataset_lock(self._home, name):
+            if key is not None and not is_usable(self._clip(name, key)):
+                raise EditRefused(
+                    "This clip is rejected or has no text or codes yet, so it cannot stand for the voice. "
+                    "Accept it and rebuild the rows first, or choose another one."
+                )
+            self._table.choose_reference(name, key)
+            self._rejudge(name)
+
+    def rebuild_rows(self, name: str) -> DatasetCard:
+        """Bring the files up to date with all edits; only clips whose sound has changed are tokenized again.
+
+        Raises:
+            NothingToBuild: no clip is left.
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        with dataset_lock(self._home, name):
+            job, encoder = self._table.job(name), self._table.encoder(name)
+            stage = TokenizeStage(self._workplace, encoder.identity)
+            rows = self._table.clips(name)
+            missing = [
+                row.clip_id for row in rows if row.verdict is not Verdict.REJECTED and stage.find(row.clip_id) is None
+            ]
+            if missing:
+                stage.run(list(dict.fromkeys(missing)), ClipEncoder.load(Path(encoder.folder), job.device))
+                rows = self._rejudge(name)
+            card = write_dataset(self._workplace, job, encoder, rows)
+            self._table.mark_rows(name, are_current=True)
+            return card
+
+    @property
+    def _workplace(self) -> Workplace:
+        return Workplace(self._home)
+
+    def _clip(self, name: str, key: str) -> ClipRow:
+        self._table.job(name)
+        found = next((row for row in self._table.clips(name) if row.key == key), None)
+        if found is None:
+            raise DatasetNotFound(f"The dataset {name} has no clip {key!r}. `app.py dataset show {name}` lists them.")
+        return found
+
+    def _edit(
+        self, name: str, key: str, change: Callable[[ClipEdit], ClipEdit], details: ClipDetails | None = None
+    ) -> None:
+        self._clip(name, key)
+        edit = change(self._table.edits(name).get(key, ClipEdit()))
+        self._table.save_edit(name, key, edit)
+        self._rejudge(name, {key: details} if details else {})
+
+    def _rejudge(self, name: str, changed: dict[str, ClipDetails] | None = None) -> list[ClipRow]:
+        clips = {row.key: row.details for row in self._table.clips(name)} | (changed or {})
+        stage = TokenizeStage(self._workplace, self._table.encoder(name).identity)
+        return rejudge(self._table.job(name), self._table, clips, self._workplace, stage)

@@ -1,0 +1,195 @@
+"""All clips of a set side by side: every gate, the verdicts, the reference and what is held out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jiwer
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.dataset import gates
+from backend.dataset.choices import ReferenceCandidate, choose_held_out, choose_reference
+from backend.dataset.dataset_table import ClipEdit, ClipRow
+from backend.dataset.gates import GateResult, Verdict, overall
+from backend.dataset.measures import fingerprint_similarity
+from backend.dataset.settings import GateSettings
+from backend.dataset.speakers import speaker_distances
+from backend.dataset.views import ClipDetails
+
+_NO_TEXT = "Nobody knows what is said in it. Type the text, give a transcript, or name a Whisper model."
+# Fingerprints are compared only where the lengths allow it.
+_SAME_LENGTH_SECONDS = 0.6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A clip before it is judged; of its details, the gates, verdicts and distance are not looked at.
+
+    `embedding` is None as long as the clip is not tokenized.
+    """
+
+    key: str
+    details: ClipDetails
+    embedding: NDArray[np.float32] | None
+
+
+def judge(
+    candidates: Sequence[Candidate],
+    edits: Mapping[str, ClipEdit],
+    chosen_reference_key: str | None,
+    settings: GateSettings,
+) -> list[ClipRow]:
+    """Judge all clips of a set; what a person decided comes last and wins."""
+    results = [
+        _text_gates(candidate.details, settings)
+        + gates.sound_gates(candidate.details.current.seconds, candidate.details.current.sound, settings)
+        for candidate in candidates
+    ]
+    _compare_sounds(candidates, results, settings)
+    _compare_texts(candidates, results)
+    distances = _compare_speakers(candidates, results, settings)
+    rows = [
+        _verdict(candidate, found, distance, edits.get(candidate.key))
+        for candidate, found, distance in zip(candidates, results, distances, strict=True)
+    ]
+    return _choose(rows, chosen_reference_key, settings)
+
+
+def is_usable(row: ClipRow) -> bool:
+    """Whether a clip is trained on or judged with: not rejected, with text and codes."""
+    return row.verdict is not Verdict.REJECTED and bool(row.details.text) and row.details.is_tokenized
+
+
+def disagreement(given: str, heard: str) -> float:
+    """Share of characters in which two texts differ, without case and punctuation."""
+    given, heard = _plain(given), _plain(heard)
+    if not given or not heard:
+        return float(given != heard)
+    return float(jiwer.cer(given, heard))
+
+
+def _text_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
+    current, text = details.current, details.text
+    found: list[GateResult] = []
+    if details.failure:
+        found.append(gates.failure_gate(details.failure))
+    if not _plain(text):
+        return [*found, gates.missing_text_gate(current.doubt or _NO_TEXT)]
+    found.append(gates.speaking_rate_gate(text, current.seconds, settings))
+    if details.text_source == "whisper":
+        if current.confidence is not None:
+            found.append(gates.confidence_gate(current.confidence, settings))
+        if current.doubt:
+            found.append(gates.doubt_gate(current.doubt, current.confidence or 0.0, settings))
+    elif current.heard is not None and not current.doubt:
+        found.append(gates.disagreement_gate(disagreement(text, current.heard), settings))
+    return found
+
+
+def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:
+    """Compare each clip with the ones before it that may be trained on."""
+    kept: list[Candidate] = []
+    for candidate, found in zip(candidates, results, strict=True):
+        current = candidate.details.current
+        best, twin = 0.0, ""
+        for earlier in kept:
+            other = earlier.details.current
+            if other.clip_id == current.clip_id:
+                similarity = 1.0
+            elif abs(other.seconds - current.seconds) > _SAME_LENGTH_SECONDS:
+                continue
+            else:
+                similarity = fingerprint_similarity(other.sound.fingerprint, current.sound.fingerprint)
+            if similarity > best:
+                best, twin = similarity, _place(earlier)
+        found.append(gates.duplicate_audio_gate(best, twin, settings))
+        if overall(found) is not Verdict.REJECTED:
+            kept.append(candidate)
+
+
+def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResult]]) -> None:
+    seen: Counter[str] = Counter()
+    for candidate, found in zip(candidates, results, strict=True):
+        text = _plain(candidate.details.text)
+        if text and overall(found) is not Verdict.REJECTED:
+            found.append(gates.duplicate_text_gate(seen[text]))
+            seen[text] += 1
+
+
+def _compare_speakers(
+    candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings
+) -> list[float | None]:
+    """Find the centre of the clips that are good so far, and look for strangers among them."""
+    distances: list[float | None] = [None] * len(candidates)
+    embeddings = {
+        index: candidate.embedding
+        for index, candidate in enumerate(candidates)
+        if candidate.embedding is not None and overall(results[index]) is not Verdict.REJECTED
+    }
+    if not embeddings:
+        return distances
+    found = speaker_distances([list(map(float, embedding)) for embedding in embeddings.values()])
+    for index, distance, deviation in zip(embeddings, found.distances, found.deviations, strict=True):
+        distances[index] = distance
+        if len(embeddings) >= settings.least_clips_for_speaker:
+            results[index].append(gates.speaker_gate(distance, deviation, settings))
+    return distances
+
+
+def _verdict(candidate: Candidate, found: list[GateResult], distance: float | None, edit: ClipEdit | None) -> ClipRow:
+    own = overall(found)
+    person = edit.verdict if edit is not None else None
+    details = candidate.details.model_copy(
+        update={"gates": tuple(found), "own_verdict": own, "person_verdict": person, "distance": distance}
+    )
+    return ClipRow(
+        key=candidate.key,
+        clip_id=details.current.clip_id,
+        seconds=details.current.seconds,
+        verdict=person or own,
+        held_out=False,
+        is_reference=False,
+        details=details,
+    )
+
+
+def _choose(rows: list[ClipRow], chosen_key: str | None, settings: GateSettings) -> list[ClipRow]:
+    usable = {row.clip_id: row for row in rows if is_usable(row)}
+    if not usable:
+        return rows
+    chosen = next((row for row in usable.values() if row.key == chosen_key), None)
+    reference_id = (
+        chosen.clip_id if chosen else choose_reference([_reference(row) for row in usable.values()], settings)
+    )
+    held_out = choose_held_out(usable.keys(), reference_id, settings)
+    return [
+        replace(
+            row,
+            held_out=row.clip_id in held_out and is_usable(row),
+            is_reference=usable.get(row.clip_id) is row and row.clip_id == reference_id,
+        )
+        for row in rows
+    ]
+
+
+def _reference(row: ClipRow) -> ReferenceCandidate:
+    return ReferenceCandidate(
+        clip_id=row.clip_id,
+        seconds=row.seconds,
+        is_clean=row.details.own_verdict is Verdict.ACCEPTED,
+        distance=row.details.distance or 0.0,
+        speech_over_noise_db=row.details.current.sound.speech_over_noise_db,
+    )
+
+
+def _place(candidate: Candidate) -> str:
+    minutes, seconds = divmod(candidate.details.current.span.start_seconds, 60)
+    return f"{candidate.details.recording_name} at {minutes:.0f}:{seconds:04.1f}"
+
+
+def _plain(text: str) -> str:
+    kept = (character for character in text.casefold() if character.isalnum() or character.isspace())
+    return " ".join("".join(kept).split())

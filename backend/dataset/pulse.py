@@ -1,0 +1,62 @@
+"""The sign of life of a build: twice a second its counts go to the database, and a wish to cancel comes back."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from backend.dataset.build_table import BuildTable
+from backend.dataset.errors import BuildCancelled
+from backend.dataset.stage_counts import Counts
+
+_BEAT_SECONDS = 0.5
+
+
+class Pulse:
+    """Beats in a thread of its own while the block lasts."""
+
+    def __init__(self, name: str, builds: BuildTable) -> None:
+        self._name = name
+        self._builds = builds
+        self._counts: Counts | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="dataset-pulse")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if error is None:
+            self.beat()
+
+    def follow(self, counts: Counts | None) -> None:
+        """Report these counts from now on; None where there are none, or no more."""
+        with self._lock:
+            self._counts = counts
+
+    def beat(self) -> None:
+        """Report now."""
+        with self._lock:
+            found = self._counts.all() if self._counts is not None else []
+            if self._builds.beat(self._name, found):
+                self._cancelled.set()
+                if self._counts is not None:
+                    self._counts.cancel()
+
+    def stop_if_cancelled(self) -> None:
+        """Raise BuildCancelled if somebody wants the build to stop."""
+        self.beat()
+        if self._cancelled.is_set():
+            raise BuildCancelled("The build was cancelled. What it had finished is kept; build again to go on.")
+
+    def _run(self) -> None:
+        while not self._ended.wait(_BEAT_SECONDS):
+            self.beat()
