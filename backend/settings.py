@@ -28,6 +28,9 @@ class Settings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=7860, ge=1, le=65535)
     auth: SecretStr | None = Field(default=None, description="user:password that the page asks for")
+    api_keys: SecretStr | None = Field(
+        default=None, description="keys that the speech API accepts, separated by commas; without any only this machine"
+    )
     home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
@@ -65,6 +68,21 @@ class Settings(BaseModel):
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return True
+
+    def accepted_keys(self) -> tuple[SecretStr, ...]:
+        """Keys that the speech API accepts; none where only this machine can reach it and none were set.
+
+        Raises:
+            SettingsError: there are none where other machines can reach the API.
+        """
+        given = self.api_keys.get_secret_value().split(",") if self.api_keys is not None else []
+        keys = tuple(SecretStr(key.strip()) for key in given if key.strip())
+        if not keys and self.is_exposed:
+            raise SettingsError(
+                f"On {self.host} other machines could speak in every voice of Encore. "
+                f"Set {PREFIX}API_KEYS=key or more keys with commas between them, or listen on 127.0.0.1."
+            )
+        return keys
 
     def credentials(self) -> tuple[str, str] | None:
         """User and password that the page asks for; None where only this machine can reach it and none were set.

@@ -40,9 +40,10 @@ class LocalSpeech:
             self.num_requests -= 1
             await items.aclose()
 
-    async def state(self) -> ServiceState:
+    async def state(self, *, with_engines: bool = False) -> ServiceState:
         """Where it stands."""
-        return ServiceState(is_healthy=self._speaker.is_healthy, engines=self._speaker.statistics())
+        engines = self._speaker.statistics() if with_engines else {}
+        return ServiceState(is_healthy=self._speaker.is_healthy, engines=engines)
 
     def close(self) -> None:
         """End the engines and the threads."""

@@ -31,8 +31,8 @@ class SpeechService(Protocol):
     def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
         """Sound as it is made, then a summary, or a failure in the place of either."""
 
-    async def state(self) -> ServiceState:
-        """Where it stands."""
+    async def state(self, *, with_engines: bool = False) -> ServiceState:
+        """Where it stands; the numbers of engines only if asked for, because somebody may have to be asked for them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,6 +67,24 @@ class VoiceSpeaker:
         except EncoreError as error:
             yield SpeechFailure(error=error)
 
+    def speak_whole(self, order: SpeechOrder) -> tuple[bytes, SpeechSummary]:
+        """Wait for a whole speech. Raises EncoreError when it fails."""
+        content = bytearray()
+        for item in self.speak(order, lambda: False):
+            match item:
+                case AudioChunk():
+                    content += item.content
+                case SpeechSummary():
+                    return bytes(content), item
+                case SpeechFailure():
+                    raise item.error
+        raise AssertionError("a speech nobody cancels ends with a summary or a failure")
+
+    def prepare(self, voice: Voice) -> None:
+        """Load what a voice needs, so that its first listener does not wait for it. Raises EncoreError."""
+        with self._engines.use(self._folder_of(voice)) as engine:
+            self._prompt_of(voice, engine)
+
     @property
     def is_healthy(self) -> bool:
         """Whether it can be expected to speak."""

@@ -45,4 +45,4 @@ async def health(desk: AtDesk) -> Health:
 )
 async def metrics(desk: AtDesk) -> Response:
     """What was spoken so far, how fast, and what was refused."""
-    return Response(desk.metrics.render(await desk.service.state()), media_type=MEDIA_TYPE)
+    return Response(desk.metrics.render(await desk.service.state(with_engines=True)), media_type=MEDIA_TYPE)

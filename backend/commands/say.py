@@ -1,0 +1,95 @@
+"""`app.py say`: speak a text in a stored voice."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import uuid
+from pathlib import Path
+
+from backend.commands.clone import add_model_options
+from backend.errors import OutputRefused
+from backend.settings import Settings
+
+NUM_SLOTS = 4
+"""Sentences of a long text spoken at once."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser("say", help="speak a text in a stored voice", description=__doc__)
+    add_model_options(parser, settings)
+    parser.add_argument("--voice", required=True, metavar="NAME", help="one of `voices list`")
+    parser.add_argument("--text", required=True, help="what to say")
+    parser.add_argument("--language", help="language of the text (default: the voice's own)")
+    parser.add_argument("--seed", type=int, help="decides the take; without one a runaway take is tried again")
+    parser.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="wav, flac, mp3, opus, aac or pcm by its suffix (default: the voice's name in this folder, as WAV)",
+    )
+    parser.set_defaults(run=lambda arguments: run(arguments, settings))
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Do it; EncoreError carries anything a person can put right."""
+    # Imported here: loads torch, which takes seconds that the help text should not.
+    from backend.audio.formats import find_format  # noqa: PLC0415 - see above
+    from backend.audio.tempo import check_speed  # noqa: PLC0415 - see above
+    from backend.serving.assembly import build_speaker  # noqa: PLC0415 - see above
+    from backend.serving.orders import SpeechOrder  # noqa: PLC0415 - see above
+    from backend.serving.serve_settings import EngineSettings  # noqa: PLC0415 - see above
+    from backend.serving.speech import check_text  # noqa: PLC0415 - see above
+    from backend.serving.voice_speaker import checkpoint_of  # noqa: PLC0415 - see above
+    from backend.store.database import Database  # noqa: PLC0415 - see above
+    from backend.voices.registry import Voices  # noqa: PLC0415 - see above
+
+    # What can be wrong without a model is found out before one is loaded.
+    check_text(arguments.text)
+    check_speed(arguments.speed)
+    voice = Voices(Database(settings.home_folder), settings.home_folder).get(arguments.voice)
+    output: Path = arguments.output or Path(f"{voice.name}.wav")
+    audio_format = find_format(output.suffix.removeprefix("."))
+    if not output.absolute().parent.is_dir():
+        raise OutputRefused(f"The folder {output.absolute().parent} does not exist. Create it first.")
+    # A fine-tuned voice needs no base model beside its own checkpoint.
+    model = str(checkpoint_of(voice)) if voice.kind == "fine-tuned" else arguments.model
+    speaker = build_speaker(
+        EngineSettings(
+            model=model, precision=arguments.precision, device=arguments.device, num_slots=NUM_SLOTS, most_engines=1
+        )
+    )
+    try:
+        order = SpeechOrder(
+            voice=voice,
+            text=arguments.text,
+            language=arguments.language or voice.language,
+            seed=arguments.seed,
+            audio_format=audio_format,
+            speed=arguments.speed,
+            is_streamed=False,
+            sampling=voice.sampling,
+        )
+        content, summary = speaker.speak_whole(order)
+    finally:
+        speaker.close()
+    _write(output, content)
+    print(
+        f"{output}: {summary.seconds:.2f} s by {voice.name}, real-time factor {summary.real_time_factor:.2f}, "
+        f"finished: {summary.finish_reason}, seed {', '.join(dict.fromkeys(map(str, summary.seeds)))}"
+    )
+    return 0
+
+
+def _write(output: Path, content: bytes) -> None:
+    """Put the file in its place in one step."""
+    partial = output.with_name(f".{uuid.uuid4().hex}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, output)
+    except OSError as error:
+        raise OutputRefused(f"{output} cannot be written: {error.strerror}. Choose another place.") from error
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""`app.py serve`: the speech API, on Ray Serve or in this process alone."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from backend.commands.clone import add_model_options
+from backend.errors import SettingsError
+from backend.settings import Settings
+
+if TYPE_CHECKING:
+    from backend.serving.serve_settings import ServeSettings
+
+DEFAULT_PORT = 8000
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser("serve", help="serve the speech API", description=__doc__)
+    add_model_options(parser, settings)
+    parser.add_argument(
+        "--voice", action="append", default=[], metavar="NAME", help="make this voice ready before the first request"
+    )
+    parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port (default: %(default)s)")
+    parser.add_argument(
+        "--num-replicas",
+        type=_replicas,
+        default=(1, 1),
+        metavar="N or MIN-MAX",
+        help="processes that speak; with MIN-MAX as many as there is work for (default: 1)",
+    )
+    parser.add_argument("--num-gpus", type=float, default=0.0, help="GPUs of each process (default: 0)")
+    parser.add_argument("--num-slots", type=int, default=8, help="takes spoken at once by each process (default: 8)")
+    parser.add_argument("--local", action="store_true", help="serve from this process alone, without Ray")
+    parser.set_defaults(run=lambda arguments: run(arguments, settings))
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Serve until interrupted; EncoreError carries anything a person can put right."""
+    # Imported here: these load torch and the web server, and other commands need neither.
+    from pydantic import ValidationError  # noqa: PLC0415 - see above
+
+    from backend.serving.serve_settings import EngineSettings, ServeSettings  # noqa: PLC0415 - see above
+    from backend.store.database import Database  # noqa: PLC0415 - see above
+    from backend.voices.registry import Voices  # noqa: PLC0415 - see above
+
+    settings = settings.model_copy(update={"host": arguments.host})
+    keys = settings.accepted_keys()
+    home = settings.home_folder
+    voices = Voices(Database(home), home)
+    preload = tuple(voices.get(name) for name in arguments.voice)
+    try:
+        serving = ServeSettings(
+            engine=EngineSettings(
+                model=arguments.model,
+                precision=arguments.precision,
+                device=arguments.device,
+                num_slots=arguments.num_slots,
+                preload=preload,
+                # The voices asked for shall not push each other out.
+                most_engines=max(3, 1 + sum(voice.kind == "fine-tuned" for voice in preload)),
+            ),
+            home=home,
+            host=arguments.host,
+            port=arguments.port,
+            api_keys=keys,
+            min_replicas=arguments.num_replicas[0],
+            max_replicas=arguments.num_replicas[1],
+            num_gpus=arguments.num_gpus,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SettingsError(f"{first['loc'][-1] if first['loc'] else 'serve'}: {first['msg']}. Correct it.") from error
+    if arguments.local:
+        from backend.serving.local_server import serve_locally  # noqa: PLC0415 - see above
+
+        serve_locally(serving)
+    else:
+        _serve_on_ray(serving)
+    return 0
+
+
+def _serve_on_ray(serving: ServeSettings) -> None:
+    """Start the application on the cluster that RAY_ADDRESS names, or on one of this machine's own."""
+    from backend.runs.cluster import Machine, connect  # noqa: PLC0415 - Ray takes seconds to load
+    from backend.serving.application import start_application, stop_application  # noqa: PLC0415 - as above
+
+    machine = Machine.here()
+    connect(machine)
+    interrupted = threading.Event()
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        interrupted.set()
+
+    # Before the application starts, which takes a while: an interruption then must not leave it behind.
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        start_application(serving)
+        print(f"Speech API: http://{serving.host}:{serving.port}/v1 (Ctrl+C ends it)", flush=True)
+        interrupted.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        stop_application(serving, is_own_cluster=machine.address is None)
+
+
+def _replicas(value: str) -> tuple[int, int]:
+    least, _, most = value.partition("-")
+    if not least.isdecimal() or (most and not most.isdecimal()) or not 1 <= int(least) <= int(most or least):
+        raise argparse.ArgumentTypeError(f"{value!r} is no number of replicas; write 2, or 1-4")
+    return int(least), int(most or least)
