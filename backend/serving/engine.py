@@ -220,7 +220,8 @@ class Engine:
                 if self._tally.finished > finished:
                     self._take_seconds = self._tally.busy_seconds * self.num_slots / self._tally.finished
         finally:
-            self._is_closed = True
+            with self._wake:
+                self._is_closed = True
             self._scheduler.fail_all(EngineClosed(), waiting=True)
 
     def _wait_for_work(self) -> bool:

@@ -68,10 +68,10 @@ class WaitingLine:
 
     def take_unwanted(self) -> list[WaitingTake]:
         """Remove those nobody listens to any more, and say who they were."""
-        with self._lock:
-            unwanted = [take for take in self._waiting if not take.delivery.is_wanted]
-            if unwanted:
-                self._waiting = [take for take in self._waiting if take not in unwanted]
+        # Asked without the lock: it is the listeners' code that answers, and they may take their time.
+        unwanted = [take for take in tuple(self._waiting) if not take.delivery.is_wanted]
+        for take in unwanted:
+            self.remove(take)
         return unwanted
 
     def take_all(self) -> list[WaitingTake]:

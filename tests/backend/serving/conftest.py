@@ -1,0 +1,88 @@
+"""An engine on the tiny checkpoint, and requests for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from backend.serving.engine import Engine
+from tests.golden import GOLDEN_CHECKPOINT
+from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.voice_model import VoiceModel
+
+NUM_SLOTS = 4
+DEADLINE_SECONDS = 120.0
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> VoiceModel:
+    """Loaded once; engines on it must not consume it."""
+    return VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def new_engine(tiny_model: VoiceModel) -> Callable[..., Engine]:
+    def make(num_slots: int = NUM_SLOTS, **settings: int) -> Engine:
+        return Engine(tiny_model, num_slots=num_slots, cache_length=600, consume=False, **settings)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def engine(new_engine: Callable[..., Engine]) -> Iterator[Engine]:
+    with new_engine(most_waiting=100) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def voice(tiny_model: VoiceModel) -> VoicePrompt:
+    generator = torch.Generator().manual_seed(7)
+    return VoicePrompt(speaker=torch.randn(tiny_model.config.talker.hidden_size, generator=generator) * 0.1)
+
+
+@pytest.fixture(scope="session")
+def in_context_voice(voice: VoicePrompt) -> VoicePrompt:
+    codes = torch.randint(0, 64, (150, 16), generator=torch.Generator().manual_seed(1))
+    return VoicePrompt(speaker=voice.speaker, reference_codes=codes, reference_text="What it says.")
+
+
+@pytest.fixture
+def request_of(voice: VoicePrompt) -> TakeRequest:
+    return TakeRequest(text="Hello there.", voice=voice, seed=5, max_frames=12)
+
+
+class Gate:
+    """Holds an engine's thread where it asks whether a take is wanted, until it is opened."""
+
+    def __init__(self) -> None:
+        self._reached, self._opened = threading.Event(), threading.Event()
+
+    def __call__(self) -> bool:
+        self._reached.set()
+        assert self._opened.wait(DEADLINE_SECONDS)
+        return False
+
+    def wait_until_reached(self) -> None:
+        assert self._reached.wait(DEADLINE_SECONDS)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Return once something is true; fail if it never is."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.005)

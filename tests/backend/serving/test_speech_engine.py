@@ -1,0 +1,84 @@
+"""A text of any length through an engine, whose pieces are spoken side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from backend.serving.errors import TooBusy
+from backend.serving.joining import CROSSFADE_SECONDS
+from backend.serving.speech import speak
+from tests.backend.serving.conftest import wait_until
+from training.model.frame_loop import FinishReason
+
+SENTENCE = "This is a sentence of some length, which is spoken for the sake of its neighbours. "
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_pieces_come_in_order_and_as_if_alone(engine, request_of, streaming):
+    request = replace(request_of, text=SENTENCE * 10, max_frames=6)
+    speech = speak(engine, request, streaming=streaming)
+    audio = np.concatenate(list(speech))
+    assert len(speech.pieces) >= 4
+    takes = [engine.submit(replace(request, text=piece)).take().waveform for piece in speech.pieces]
+    overlap = round(CROSSFADE_SECONDS * speech.sample_rate)
+    assert len(audio) == sum(map(len, takes)) - overlap * (len(takes) - 1)
+    start = 0
+    for take in takes:
+        inside = slice(start + overlap, start + len(take) - overlap)
+        assert np.abs(audio[inside] - take[overlap:-overlap]).max() < 1e-4
+        start += len(take) - overlap
+    assert len(speech.finish_reasons) == len(speech.seeds) == len(takes)
+    assert speech.seconds_to_first_audio > 0
+    assert speech.real_time_factor > 0
+
+
+def test_leaving_a_speech_frees_everything_asked_for(engine, request_of):
+    speech = speak(engine, replace(request_of, text=SENTENCE * 10, max_frames=100), streaming=True)
+    chunks = iter(speech)
+    next(chunks)
+    chunks.close()
+    wait_until(lambda: engine.statistics().num_active + engine.statistics().num_waiting == 0)
+
+
+def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of, gate):
+    with new_engine(num_slots=1, most_waiting=1) as engine:
+        # Kept, or their places would be free again at once.
+        kept: list[object] = [engine.submit(request_of, cancelled=gate)]
+        gate.wait_until_reached()
+        with pytest.raises(TooBusy):
+            kept.extend(speak(engine, request_of, streaming=True) for _ in range(3))
+        gate.open()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypatch, streaming):
+    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    submitted = []
+    submit = engine.submit
+    monkeypatch.setattr(
+        engine, "submit", lambda request, **options: (submitted.append(request), submit(request, **options))[1]
+    )
+    request = replace(request_of, text=SENTENCE * 7, seed=None, max_frames=None)
+    speech = speak(engine, request, streaming=streaming)
+    chunks = iter(speech)
+    first = next(chunks)
+    # Whatever was asked for ahead is over now, so that a streamed text can tell, too.
+    wait_until(lambda: engine.statistics().num_active + engine.statistics().num_waiting == 0)
+    audio = [first, *chunks]
+    assert len(np.concatenate(audio)) > 0
+    assert set(speech.finish_reasons) <= {FinishReason.LENGTH, FinishReason.EOS}
+    retried = len(submitted) - len(speech.pieces)
+    assert retried >= 1
+    if streaming:
+        # The first piece is heard as it is made, and cannot be taken back.
+        assert retried < len(speech.pieces)
+
+
+def test_a_seed_is_a_promise(engine, request_of, monkeypatch):
+    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    speech = speak(engine, replace(request_of, text=SENTENCE * 4, seed=9, max_frames=None), streaming=False)
+    list(speech)
+    assert set(speech.seeds) == {9}
