@@ -66,6 +66,16 @@ def connect(machine: Machine) -> None:
         raise ClusterError(explain_no_ray(machine.address, error)) from error
 
 
+def own_address() -> dict[str, Any]:
+    """Runtime environment that tells actors which of several Rays on a machine is theirs.
+
+    Ray Train's cleaner of placement groups asks for it, and gives up where it finds two.
+    """
+    import ray  # noqa: PLC0415 - see `connect`
+
+    return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+
+
 def check_size(needed_cpus: int, needed_gpus: int) -> None:
     """Refuse a run that the joined cluster could never place.
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
+from backend.dataset.listeners import language_code
 from backend.errors import EncoreError
 from backend.runs.judging_plan import JudgedSentence, JudgingPlan
 from backend.runs.scores import JudgedTake, clipped_share, cosine, text_errors
@@ -139,7 +140,7 @@ def _transcribe(transcriber: Transcriber, samples: NDArray[np.float32], language
     """What was heard; nothing where there was nothing to hear."""
     if len(samples) < _LEAST_HEARD_SECONDS * TRANSCRIBER_HZ:
         return ""
-    return transcriber.transcribe(samples, None if language.lower() == "auto" else language).text
+    return transcriber.transcribe(samples, language_code(language)).text
 
 
 def _hear_clips(plan: JudgingPlan, verifier: SpeakerVerifier) -> NDArray[np.float32] | None:

@@ -9,13 +9,12 @@ from typing import Any
 from backend.errors import EncoreError
 from backend.runs.choosing import choose
 from backend.runs.judge_task import judge_checkpoint
-from backend.runs.judging_plan import JudgingPlan, plan_judging
+from backend.runs.judging_plan import JudgingPlan
 from backend.runs.launch import LaunchPlan
 from backend.runs.records import BASE, CheckpointRecord, RunRows
 from backend.runs.run_folder import RunFolder
 from backend.runs.scores import JudgedTake, summarize
 from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
-from training.job import FineTuneJob
 
 _logger = logging.getLogger(__name__)
 
@@ -23,24 +22,18 @@ _logger = logging.getLogger(__name__)
 class JudgeQueue:
     """Knows what is still to be listened to, and hands it out."""
 
-    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, job: FineTuneJob, launch: LaunchPlan) -> None:
-        """Plan the sentences; what an earlier attempt had begun to judge is judged anew.
+    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, launch: LaunchPlan) -> None:
+        """Read the plan; what an earlier attempt had begun to judge is judged anew.
 
         Raises:
-            DatasetError: the dataset cannot be read.
+            RunError: there is no plan.
         """
         self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
         self._current: tuple[CheckpointRecord, Any] | None = None
         self._plan: JudgingPlan | None = None
         if not launch.judge:
             return
-        self._plan = plan_judging(
-            job.dataset,
-            job.base_model,
-            num_held_out=launch.num_held_out,
-            num_standard=launch.num_standard,
-            seed=job.seed,
-        )
+        self._plan = JudgingPlan.read(folder.judging_plan)
         rows.add_checkpoint(run_id, BASE, 0)
         for record in rows.checkpoints(run_id):
             if record.state in ("judging", "failed"):

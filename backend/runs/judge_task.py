@@ -14,6 +14,7 @@ from backend.runs.evaluation import judge, prepare_ears
 from backend.runs.judging_plan import JudgingPlan
 from backend.runs.run_folder import RunFolder
 from backend.runs.verifier import find_verifier
+from training.checkpoint import read_checkpoint
 from training.export import export_checkpoint
 from training.model.voice_model import VoiceModel
 
@@ -36,14 +37,15 @@ def judge_checkpoint(
     # Training beside it is what the processors are for.
     torch.set_num_threads(1)
     plan, folder = JudgingPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    ears = prepare_ears(plan, find_transcriber(), find_verifier())
+    ears = prepare_ears(plan, find_transcriber(plan.base_model), find_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         return [take.model_dump(mode="json") for take in judge(model, plan, ears, folder.takes / name)]
     exported = folder.judging / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
-        export_checkpoint(Path(checkpoint), exported, "base")
+        speaker = torch.tensor(plan.speaker, dtype=torch.float32)
+        export_checkpoint(read_checkpoint(Path(checkpoint)), speaker, exported, "base")
         model = VoiceModel.load(exported)
         return [take.model_dump(mode="json") for take in judge(model, plan, ears, folder.takes / name)]
     finally:

@@ -6,10 +6,12 @@ import hashlib
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from backend.runs.errors import RunError
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, read_card, read_code_rows
 from training.model.length import FIXED_FRAMES, frame_cap
 
@@ -43,15 +45,41 @@ class JudgingPlan(BaseModel):
     language: str
     sentences: tuple[JudgedSentence, ...] = Field(min_length=1)
     speaker: tuple[float, ...]
-    """The embedding that takes are spoken with: the reference clip's."""
+    """The embedding that takes are spoken with, and that the run trains with."""
     target: tuple[float, ...]
     """What takes should sound like to the model's own encoder: the middle of the person's clips."""
     clips: tuple[Path, ...]
     """Recordings that an independent verifier compares with; those that exist."""
+    reference_clip: Path
+    reference_text: str
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a plan. Raises RunError."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise RunError(f"{path} cannot be read, so the run cannot go on. Start a new one.") from error
 
 
-def plan_judging(dataset: Path, base_model: Path, *, num_held_out: int, num_standard: int, seed: int) -> JudgingPlan:
+def plan_judging(
+    dataset: Path,
+    base_model: Path,
+    *,
+    speaker: Sequence[float] | None = None,
+    num_held_out: int,
+    num_standard: int,
+    seed: int,
+) -> JudgingPlan:
     """Choose sentences and references from a dataset.
+
+    Args:
+        dataset: its folder.
+        base_model: the checkpoint that the run starts from.
+        speaker: the embedding that the run trains with; the reference clip's when None.
+        num_held_out: sentences that the person said and nobody trains on.
+        num_standard: sentences that are the same for everybody.
+        seed: decides the takes' seeds.
 
     Raises:
         DatasetError: the dataset cannot be read.
@@ -74,9 +102,11 @@ def plan_judging(dataset: Path, base_model: Path, *, num_held_out: int, num_stan
             JudgedSentence(text=text, held_out=own, seed=_seed_of(seed, text), expected_seconds=max(seconds, 0.1))
             for text, own, seconds in texts
         ),
-        speaker=tuple(reference.speaker_embedding),
+        speaker=tuple(reference.speaker_embedding if speaker is None else speaker),
         target=_middle(own),
         clips=tuple(clip for clip in clips if clip.is_file()),
+        reference_clip=dataset / AUDIO_FOLDER / f"{reference.clip_id}.wav",
+        reference_text=reference.text,
     )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from backend.runs.cluster import Machine
 from backend.runs.errors import RunNotPossible
+from backend.runs.judging_plan import JudgingPlan, plan_judging
 from backend.runs.launch import LaunchOptions, LaunchPlan
 from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
@@ -20,10 +24,16 @@ from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import VoiceNameTaken, VoiceUnknown
 from backend.voices.names import clean_name, name_key
 from backend.voices.registry import Voices
+from training import preflight as trainable
 from training.data.code_rows import ROWS_FILE, DatasetCard, read_card, read_code_rows
 from training.job import FineTuneJob
-from training.model.checkpoint.reading import read_config
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.hub import resolve_model
+from training.model.speech_tokenizer.fingerprint import tokenizer_fingerprint
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.plan import RunPlan
+from training.presets import PRESETS, Preset, preset_fields
 from training.worker import plan_data
 
 DATASETS_FOLDER = "datasets"
@@ -42,10 +52,20 @@ class Prepared(BaseModel):
     preset: str
     job: FineTuneJob
     launch: LaunchPlan
-    num_steps: int
+    judging: JudgingPlan
     consent: Consent
-    remarks: tuple[str, ...]
-    """What a person should know before starting, one plain sentence each."""
+    plan: RunPlan
+    """What it will take: steps, minutes, memory per worker, disk."""
+
+    @property
+    def num_steps(self) -> int:
+        """Of the whole run."""
+        return self.plan.num_steps
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What a person should know before starting, one plain sentence each."""
+        return describe(self)
 
 
 def prepare(
@@ -62,38 +82,65 @@ def prepare(
 ) -> Prepared:
     """See `Runs.prepare`."""
     agreed = require_consent(consent)
-    launch_options, job_options = _split(options)
-    name = _free_name(database, home, voice, keeps_voice=launch_options.name_voice)
+    chosen, job_options = _split(options)
+    name = _free_name(database, home, voice, keeps_voice=chosen.name_voice)
     folder, card = _find_dataset(home, dataset)
-    num_trained, num_held_out = _check_clips(folder, card)
+    check_clips(folder, card)
     base_model = resolve_model(model)
-    _check_model(base_model, card, model)
-    machine = Machine.here(num_cpus)
+    check_model(base_model, card, model)
     run_id = _new_run_id()
-    job = _make_job(
-        {
-            **_preset(preset, num_trained),
-            **job_options,
-            "voice": name,
-            "dataset": folder,
-            "dataset_digest": card.digest,
-            "base_model": base_model,
-            "output": RunFolder.of(home, run_id).path,
-        }
-    )
-    launch = _plan_launch(job, machine, launch_options, run_id)
-    _, _, batches = plan_data(job)
+    fixed = {
+        "voice": name,
+        "dataset": folder,
+        "dataset_digest": card.digest,
+        "base_model": base_model,
+        "output": RunFolder.of(home, run_id).path,
+        # The best checkpoint is exported once all have been listened to, which is seldom the last.
+        "export_at_end": False,
+    }
+    # A misspelt option is told before minutes of reading, whatever the preset would say.
+    first = FineTuneJob.parse({**job_options, **fixed})
+    _, training_set, _ = plan_data(first)
+    job = FineTuneJob.parse({**preset_fields(_check_preset(preset), training_set), **job_options, **fixed})
+    machine = Machine.here(num_cpus)
+    plan = _check_resources(job, machine, chosen)
     return Prepared(
         run_id=run_id,
         dataset=card.name,
         model=model,
         preset=preset,
         job=job,
-        launch=launch,
-        num_steps=batches.num_steps,
+        launch=_plan_launch(job, machine, chosen, run_id),
+        judging=plan_judging(
+            folder,
+            base_model,
+            speaker=training_set.speaker_D.tolist(),
+            num_held_out=chosen.num_held_out,
+            num_standard=chosen.num_standard,
+            seed=job.seed,
+        ),
         consent=agreed,
-        remarks=(),
+        plan=plan,
     )
+
+
+def describe(prepared: Prepared) -> tuple[str, ...]:
+    """What a run will take and what to mind."""
+    plan, job = prepared.plan, prepared.job
+    workers = "1 worker" if job.num_workers == 1 else f"{job.num_workers} workers"
+    told = [
+        f"{plan.num_clips} clips with {plan.data_minutes:.1f} min of speech, {plan.num_steps} steps, "
+        f"about {max(1, math.ceil(plan.minutes))} min on {workers}.",
+        f"Each worker needs about {plan.memory.total / 2**30:.1f} GiB of memory; checkpoints and export take up to "
+        f"{plan.disk_bytes / 1e9:.1f} GB of disk.",
+    ]
+    if plan.num_too_long:
+        told.append(f"{plan.num_too_long} clips are too long to train on and are left out.")
+    if not any(sentence.held_out for sentence in prepared.judging.sentences):
+        told.append("No clip is held out, so checkpoints are judged by sentences that were trained on.")
+    if prepared.launch.machine.address is not None:
+        told.append(f"It runs on the Ray cluster at {prepared.launch.machine.address}, which must see {job.output}.")
+    return tuple(told)
 
 
 def _split(options: Mapping[str, Any]) -> tuple[LaunchOptions, dict[str, Any]]:
@@ -135,8 +182,8 @@ def _find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
     return folder, read_card(folder)
 
 
-def _check_clips(folder: Path, card: DatasetCard) -> tuple[float, int]:
-    """Seconds to train on, and clips in all."""
+def check_clips(folder: Path, card: DatasetCard) -> None:
+    """Refuse a dataset with too little in it. Raises RunNotPossible."""
     rows = read_code_rows(folder / ROWS_FILE)
     if not rows:
         raise RunNotPossible(f"The dataset {card.name} has no accepted clips. Accept some, or add recordings.")
@@ -145,11 +192,10 @@ def _check_clips(folder: Path, card: DatasetCard) -> tuple[float, int]:
             f"The dataset {card.name} has one accepted clip, and a fine-tune needs {FEWEST_CLIPS} or more. "
             "Add recordings, or clone the voice without fine-tuning."
         )
-    return sum(row.seconds for row in rows if not row.held_out), len(rows)
 
 
-def _check_model(folder: Path, card: DatasetCard, model: str) -> None:
-    """Refuse a model that is no base model, or that does not speak the dataset's codes."""
+def check_model(folder: Path, card: DatasetCard, model: str) -> None:
+    """Refuse a model that is no base model, or that does not speak the dataset's codes. Raises RunNotPossible."""
     config = read_config(folder)
     if config.tts_model_type != "base":
         raise RunNotPossible(
@@ -163,22 +209,39 @@ def _check_model(folder: Path, card: DatasetCard, model: str) -> None:
         )
 
 
-def _plan_launch(job: FineTuneJob, machine: Machine, options: LaunchOptions, run_id: str) -> LaunchPlan:
-    """Where it will run; refused when there is no room for it."""
-    use_gpu = job.device != "cpu" and machine.num_gpus > 0 and machine.address is None
-    if job.device == "cuda" and machine.address is not None:
-        use_gpu = True
+def fingerprint_of(folder: Path) -> str:
+    """Which codes a checkpoint folder speaks."""
+    with torch.device("meta"):
+        tokenizer = SpeechTokenizer(read_speech_tokenizer_config(folder))
+    files = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
+    load_weights(tokenizer, files, "", dtype=torch.float32, device=torch.device("cpu"))
+    return tokenizer_fingerprint(tokenizer)
+
+
+def _check_preset(name: str) -> Preset:
+    for preset in PRESETS:
+        if preset == name:
+            return preset
+    near = difflib.get_close_matches(name, PRESETS, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise RunNotPossible(f"There is no preset {name[:40]!r}; there are {', '.join(PRESETS)}.{hint}")
+
+
+def _check_resources(job: FineTuneJob, machine: Machine, options: LaunchOptions) -> RunPlan:
+    """What the run will take, if there is room for it; of a cluster only its own answer at the start counts."""
     fewest = options.min_workers or job.num_workers
     if fewest > job.num_workers:
         raise RunNotPossible(f"min_workers is {fewest}, more than the {job.num_workers} workers. Lower it.")
-    if machine.address is None:
-        kind, there = ("GPU", machine.num_gpus) if use_gpu else ("processor", machine.num_cpus)
-        if job.num_workers > there:
-            plural = "s" if there != 1 else ""
-            raise RunNotPossible(
-                f"{job.num_workers} workers need a {kind} each, and this machine has {there} {kind}{plural}. "
-                f"Use {there} or fewer, or set RAY_ADDRESS to a cluster."
-            )
+    room = trainable.Machine(num_cpus=machine.num_cpus, num_gpus=machine.num_gpus)
+    if machine.address is not None:
+        gpus = job.num_workers if job.device == "cuda" else 0
+        room = trainable.Machine(num_cpus=job.num_workers, num_gpus=gpus, where=f"the cluster at {machine.address}")
+    return trainable.preflight(job, room)
+
+
+def _plan_launch(job: FineTuneJob, machine: Machine, options: LaunchOptions, run_id: str) -> LaunchPlan:
+    """Where it will run."""
+    use_gpu = job.device == "cuda" or (job.device == "auto" and machine.address is None and machine.num_gpus > 0)
     return LaunchPlan(
         **options.model_dump(), run_id=run_id, machine=machine, max_workers=job.num_workers, use_gpu=use_gpu
     )

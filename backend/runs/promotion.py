@@ -6,8 +6,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
+
 from backend.errors import EncoreError
 from backend.runs.choosing import Choice, choose
+from backend.runs.judging_plan import JudgingPlan
 from backend.runs.launch import LaunchPlan
 from backend.runs.records import CheckpointRecord, RunRecord, RunRows
 from backend.runs.report import write_report
@@ -17,8 +20,7 @@ from backend.store.database import Database
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from backend.voices.voice import Variant
-from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best
-from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, read_card, read_code_rows
+from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best, read_checkpoint
 from training.errors import TrainingError
 from training.export import export_checkpoint
 from training.job import FineTuneJob
@@ -33,7 +35,7 @@ def conclude(database: Database, home: Path, run_id: str) -> None:
         EncoreError: there is no checkpoint, or it cannot be exported.
     """
     rows, folder = RunRows(database), RunFolder.of(home, run_id)
-    launch, job = LaunchPlan.read(folder.launch), FineTuneJob.read(folder.job)
+    launch = LaunchPlan.read(folder.launch)
     choice = _choose(rows.checkpoints(run_id), folder)
     assert choice.best is not None
     rows.change(run_id, best_checkpoint=choice.best, verdict=choice.verdict)
@@ -42,7 +44,7 @@ def conclude(database: Database, home: Path, run_id: str) -> None:
     rows.change(run_id, export_folder=str(folder.export))
     message = f"The best checkpoint, {choice.best}, is exported."
     if launch.name_voice:
-        message = _keep_voice(Voices(database, home), rows.get(run_id), rows.checkpoints(run_id), job, exported)
+        message = _keep_voice(Voices(database, home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
     rows.move(run_id, RunState.DONE, message)
     run = rows.get(run_id)
     write_report(folder.report, run, rows.metrics(run_id), rows.checkpoints(run_id), rows.events(run_id), folder.path)
@@ -56,9 +58,11 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     """
     shutil.rmtree(folder.export, ignore_errors=True)
     exported: dict[Variant, Path] = {}
+    checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
+    speaker = torch.tensor(JudgingPlan.read(folder.judging_plan).speaker, dtype=torch.float32)
     for variant in VARIANTS:
         exported[variant] = folder.export / variant
-        export_checkpoint(folder.path / CHECKPOINTS_FOLDER / name, exported[variant], variant)
+        export_checkpoint(checkpoint, speaker, exported[variant], variant)
     return exported
 
 
@@ -78,13 +82,11 @@ def _keep_voice(
     voices: Voices,
     run: RunRecord,
     checkpoints: list[CheckpointRecord],
-    job: FineTuneJob,
+    folder: RunFolder,
     exported: Mapping[Variant, Path],
 ) -> str:
     """Make a voice of the export; what happened, in a sentence."""
-    card = read_card(job.dataset)
-    texts = {row.clip_id: row.text for row in read_code_rows(job.dataset / ROWS_FILE)}
-    reference = job.dataset / AUDIO_FOLDER / f"{card.reference_clip_id}.wav"
+    plan, job = JudgingPlan.read(folder.judging_plan), FineTuneJob.read(folder.job)
     scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
     try:
         voice = voices.add_fine_tuned(
@@ -93,12 +95,12 @@ def _keep_voice(
             consent=Consent.model_validate_json(run.consent) if run.consent else None,
             model=run.model,
             run_id=run.id,
-            reference=reference if reference.is_file() else None,
-            transcript=texts.get(card.reference_clip_id),
-            language=card.language,
+            reference=plan.reference_clip if plan.reference_clip.is_file() else None,
+            transcript=plan.reference_text,
+            language=plan.language,
             provenance={
-                "dataset": card.name,
-                "dataset_digest": card.digest,
+                "dataset": run.dataset,
+                "dataset_digest": job.dataset_digest,
                 "checkpoint": run.best_checkpoint,
                 "scores": scores.model_dump(mode="json") if scores is not None else None,
             },

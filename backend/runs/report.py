@@ -21,7 +21,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("character_error", "Characters wrong", lambda value: f"{value:.1%}"),
     ("word_error", "Words wrong", lambda value: f"{value:.1%}"),
     ("verified_similarity", "Similarity (independent)", lambda value: f"{value:.3f}"),
-    ("speaker_similarity", "Similarity (model’s own, biased)", lambda value: f"{value:.3f}"),
+    ("speaker_similarity", "Similarity (by the model itself, biased)", lambda value: f"{value:.3f}"),
     ("duration_ratio", "Length / expected", lambda value: f"{value:.2f}"),
     ("finished_share", "Ended by itself", lambda value: f"{value:.0%}"),
     ("clipped_share", "Clipped samples", lambda value: f"{value:.2%}"),
@@ -119,7 +119,7 @@ def _scores_row(
         cells = f'<td colspan="{max(1, len(columns))}">{told}</td>'
     else:
         values = ((getattr(point.scores, field), show) for field, _, show in columns)
-        cells = "".join(f"<td>{show(value) if value is not None else '–'}</td>" for value, show in values)
+        cells = "".join(f"<td>{show(value) if value is not None else '-'}</td>" for value, show in values)
     style = ' class="best"' if is_best else ""
     return f'<tr{style}><th scope="row">{html.escape(name + mark)}</th>{cells}</tr>'
 
@@ -145,7 +145,7 @@ def _players(run: RunRecord, checkpoints: Sequence[CheckpointRecord], run_folder
 
 def _player(take: JudgedTake | None, who: str, run_folder: Path) -> str:
     if take is None:
-        return "–"
+        return "-"
     try:
         sound = base64.b64encode((run_folder / take.file).read_bytes()).decode()
     except OSError:

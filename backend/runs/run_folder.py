@@ -35,6 +35,11 @@ class RunFolder:
         return self.path / "launch.json"
 
     @property
+    def judging_plan(self) -> Path:
+        """What is spoken to judge it; kept, because the dataset may be edited while it runs."""
+        return self.path / "judging.json"
+
+    @property
     def log(self) -> Path:
         """Everything that supervisor, Ray and workers print."""
         return self.path / "log.txt"

@@ -87,6 +87,7 @@ class Runs:
             folder.path.mkdir(parents=True, exist_ok=True)
             prepared.job.write(folder.job)
             folder.launch.write_text(prepared.launch.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            folder.judging_plan.write_text(prepared.judging.model_dump_json(), encoding="utf-8")
             Control(attempt=0).write(folder.control)
         except OSError as error:
             shutil.rmtree(folder.path, ignore_errors=True)
@@ -126,6 +127,15 @@ class Runs:
     def folder(self, run_id: str) -> Path:
         """Where its files are; takes name theirs relative to it."""
         return RunFolder.of(self._home, run_id).path
+
+    def newest_measures(self, run_id: str) -> dict[str, float]:
+        """What the newest step reported; nothing before the first. Raises RunNotFound."""
+        newest = self._rows.metrics(run_id, self._rows.get(run_id).step - 1)
+        return dict(newest[-1].measures) if newest else {}
+
+    def is_looked_after(self, run_id: str) -> bool:
+        """Whether a supervisor is at work on it. Raises RunNotFound."""
+        return self._is_looked_after(self._rows.get(run_id))
 
     def seconds_left(self, run_id: str) -> float | None:
         """Estimate of what training still takes, from the newest steps; None before there are any."""

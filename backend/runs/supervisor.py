@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import EncoreError
-from backend.runs.cluster import check_size, connect
+from backend.runs.cluster import check_size, connect, own_address
 from backend.runs.control import Control, StopReason
 from backend.runs.judge_queue import JudgeQueue
 from backend.runs.launch import LaunchPlan
@@ -87,7 +87,7 @@ class Supervisor:
         connect(self._launch.machine)
         fewest = self._launch.fewest_workers
         check_size(fewest, fewest if self._launch.use_gpu else 0)
-        judges = JudgeQueue(self._rows, self._run_id, self._folder, self._job, self._launch)
+        judges = JudgeQueue(self._rows, self._run_id, self._folder, self._launch)
         is_complete = last_step >= self._rows.get(self._run_id).num_steps
         if not is_complete:
             self._train(watcher, judges)
@@ -117,7 +117,7 @@ class Supervisor:
 
         from backend.runs.driver import Driver  # noqa: PLC0415
 
-        driver = ray.remote(num_cpus=0)(Driver).remote()
+        driver = ray.remote(num_cpus=0, runtime_env=own_address())(Driver).remote()
         fit = driver.fit.remote(
             self._job.model_dump(mode="json"),
             self._launch.model_dump(mode="json"),

@@ -1,0 +1,126 @@
+"""`app.py finetune`: make a voice of a dataset by fine-tuning, on this machine or a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from backend.commands.run_progress import follow
+from backend.errors import SettingsError
+from backend.runs.records import RunRecord
+from backend.runs.runs import Runs
+from backend.runs.states import RunState
+from backend.settings import Settings
+from backend.store.database import Database
+from backend.voices.consent import STATEMENTS, Consent
+from training.job import STRATEGIES
+from training.presets import PRESETS
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser("finetune", help="fine-tune a model to a voice", description=__doc__)
+    parser.add_argument("dataset", metavar="DATASET", help="name of a dataset, or its folder")
+    add_training_options(parser, settings)
+    parser.add_argument("--detach", action="store_true", help="return at once; `runs show` tells how it goes")
+    parser.set_defaults(run=lambda arguments: run(arguments, settings))
+
+
+def add_training_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
+    """Options of every command that trains."""
+    parser.add_argument("--voice", required=True, metavar="NAME", help="name of the new voice")
+    parser.add_argument(
+        "--model", default=settings.model, help="mini, a checkpoint folder or a hub id (default: %(default)s)"
+    )
+    parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
+    parser.add_argument("--strategy", choices=STRATEGIES, help="how workers share the model (default: ddp)")
+    parser.add_argument("--workers", type=int, default=1, help="how many train together (default: %(default)s)")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="(default: auto)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="any other option of the job, such as learning_rate=1e-5; may be repeated",
+    )
+    parser.add_argument("--consent", choices=tuple(STATEMENTS), help="who agreed that the voice is cloned")
+    parser.add_argument("--consent-by", metavar="NAME", help="name of the person who says so")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Do it; EncoreError carries anything a person can put right."""
+    runs = open_runs(settings)
+    prepared = runs.prepare(
+        arguments.dataset,
+        arguments.voice,
+        arguments.model,
+        arguments.preset,
+        consent=consent_of(arguments),
+        **training_options(arguments),
+    )
+    print("\n".join(prepared.sentences), file=sys.stderr)
+    run_id = runs.start(prepared)
+    if arguments.detach:
+        print(run_id)
+        return 0
+    return conclude(runs, follow(runs, run_id))
+
+
+def conclude(runs: Runs, run: RunRecord) -> int:
+    """Print how a run ended; 0 when it is done, 130 when it was cancelled, 1 otherwise."""
+    print(describe_end(runs, run))
+    return {RunState.DONE: 0, RunState.CANCELLED: 130, RunState.PAUSED: 130}.get(run.state, 1)
+
+
+def describe_end(runs: Runs, run: RunRecord) -> str:
+    """The result in one line per fact."""
+    told = [f"Run {run.id} is {run.state}. {run.message}"]
+    if run.verdict:
+        told.append(run.verdict)
+    if run.export_folder:
+        told.append(f"Exported to {run.export_folder}; report: {runs.folder(run.id) / 'report.html'}")
+    if run.state.can_resume:
+        told.append(f"Resume it with `app.py runs resume {run.id}`; its log is {runs.folder(run.id) / 'log.txt'}")
+    return "\n".join(told)
+
+
+def open_runs(settings: Settings) -> Runs:
+    """The runs of this person's home."""
+    home = settings.home_folder
+    return Runs(Database(home), home)
+
+
+def consent_of(arguments: argparse.Namespace) -> Consent | None:
+    """What the options say; None where they say nothing, and whoever needs it says what is missing."""
+    if arguments.consent is None and arguments.consent_by is None:
+        return None
+    return Consent.give(arguments.consent_by or "", arguments.consent or "")
+
+
+def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Options that the person gave, by the names that jobs know.
+
+    Raises:
+        SettingsError: `--set` without a name and a value.
+    """
+    options: dict[str, Any] = {"num_workers": arguments.workers}
+    if arguments.strategy is not None:
+        options["strategy"] = arguments.strategy
+    if arguments.device is not None:
+        options["device"] = arguments.device
+    for given in arguments.set:
+        name, equals, value = given.partition("=")
+        if not equals or not name:
+            raise SettingsError(f"--set {given} is not of the form option=value. Correct it.")
+        options[name.strip()] = _parse(value)
+    return options
+
+
+def _parse(value: str) -> Any:
+    """Numbers, lists and true or false as JSON has them; everything else is text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

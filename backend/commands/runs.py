@@ -1,0 +1,121 @@
+"""`app.py runs`: list, show and steer fine-tunes."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from backend.commands.finetune import conclude, open_runs
+from backend.commands.run_progress import describe_seconds, follow
+from backend.runs.records import CheckpointRecord, RunRecord
+from backend.runs.runs import Runs
+from backend.settings import Settings
+
+_NEWEST_STEPS = 5
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser("runs", help="list, show and steer fine-tunes", description=__doc__)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="all runs, the newest first")
+    listing.set_defaults(run=lambda arguments: _list(open_runs(settings)))
+    for name, verb, told in (
+        ("show", _show, "state, scores and what happened"),
+        ("log", _log, "what it printed"),
+        ("cancel", _cancel, "end it; its last checkpoint is kept"),
+        ("pause", _pause, "end it after a checkpoint, to be resumed"),
+        ("resume", _resume, "go on from its last checkpoint, and follow it"),
+        ("delete", _delete, "forget it and remove its files"),
+        ("report", _report, "write its page"),
+    ):
+        one = verbs.add_parser(name, help=told, description=told)
+        one.add_argument("run_id", metavar="RUN")
+        if name == "resume":
+            one.add_argument("--detach", action="store_true", help="return at once")
+        if name == "report":
+            one.add_argument("--output", type=Path, metavar="FILE.html", help="(default: beside the run's files)")
+        one.set_defaults(run=lambda arguments, verb=verb: verb(open_runs(settings), arguments))
+
+
+def _list(runs: Runs) -> int:
+    runs.reconcile(resume=False)
+    for run in runs.list():
+        age = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created_at))
+        print(f"{run.id}  {run.state:<11}  step {run.step}/{run.num_steps}  {run.voice}  ({run.dataset}, {age})")
+    return 0
+
+
+def _show(runs: Runs, arguments: argparse.Namespace) -> int:
+    runs.reconcile(resume=False)
+    run = runs.get(arguments.run_id)
+    print(describe_run(runs, run))
+    return 0
+
+
+def describe_run(runs: Runs, run: RunRecord) -> str:
+    """Everything worth knowing, in lines."""
+    told = [
+        f"{run.id}: {run.voice} from {run.dataset} with {run.model}, {run.preset}, {run.strategy}, "
+        f"{run.num_workers} worker(s)",
+        f"{run.state}: {run.message}",
+        f"step {run.step} of {run.num_steps}, attempt {run.attempt}",
+    ]
+    left = runs.seconds_left(run.id)
+    if run.state.is_active and left is not None:
+        told.append(f"about {describe_seconds(left)} left")
+    for record in list(runs.metrics(run.id, max(0, run.step - _NEWEST_STEPS))):
+        told.append(f"  step {record.step}: " + ", ".join(f"{k} {v:.4g}" for k, v in record.measures.items()))
+    told += [_describe_checkpoint(point) for point in runs.checkpoints(run.id)]
+    told += [
+        f"  {time.strftime('%H:%M:%S', time.localtime(event.at))} {event.sentence}" for event in runs.events(run.id)
+    ]
+    if run.verdict:
+        told.append(run.verdict)
+    if run.export_folder:
+        told.append(f"exported to {run.export_folder}")
+    return "\n".join(told)
+
+
+def _describe_checkpoint(point: CheckpointRecord) -> str:
+    name = "base model" if point.is_base else point.name
+    if point.scores is None:
+        return f"  {name}: {point.problem or point.state}"
+    shown = {key: value for key, value in point.scores.model_dump().items() if value is not None}
+    return f"  {name}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3g}" for key, value in shown.items())
+
+
+def _log(runs: Runs, arguments: argparse.Namespace) -> int:
+    print(runs.log(arguments.run_id), end="")
+    return 0
+
+
+def _cancel(runs: Runs, arguments: argparse.Namespace) -> int:
+    runs.cancel(arguments.run_id)
+    print(f"Run {arguments.run_id} is being cancelled; its last checkpoint is kept.")
+    return 0
+
+
+def _pause(runs: Runs, arguments: argparse.Namespace) -> int:
+    runs.pause(arguments.run_id)
+    print(f"Run {arguments.run_id} pauses after its next checkpoint.")
+    return 0
+
+
+def _resume(runs: Runs, arguments: argparse.Namespace) -> int:
+    runs.resume(arguments.run_id)
+    if arguments.detach:
+        return 0
+    return conclude(runs, follow(runs, arguments.run_id))
+
+
+def _delete(runs: Runs, arguments: argparse.Namespace) -> int:
+    runs.delete(arguments.run_id)
+    print(f"Run {arguments.run_id} is deleted.")
+    return 0
+
+
+def _report(runs: Runs, arguments: argparse.Namespace) -> int:
+    print(runs.write_report(arguments.run_id, arguments.output))
+    return 0
