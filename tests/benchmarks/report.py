@@ -79,7 +79,7 @@ def best_ratio(numerator: Sequence[float] | None, denominator: Sequence[float] |
 def table(parties: Sequence[Party], reference: Party | None, prompt_rows: int) -> str:
     """The results as a Markdown table, the reference in the first column."""
     columns = ([reference] if reference is not None else []) + list(parties)
-    lines = [_line("", [party.name for party in columns]), _line("---", ["---"] * len(columns))]
+    lines = [line("", [party.name for party in columns]), line("---", ["---"] * len(columns))]
     milliseconds = {
         "talker step": "talker",
         "code predictor, all its codebooks": "code_predictor",
@@ -91,23 +91,24 @@ def table(parties: Sequence[Party], reference: Party | None, prompt_rows: int) -
         "time to first audio": "first_audio",
     }
     for title, measure in milliseconds.items():
-        lines.append(_line(title, [_cell(party.per_round(measure), 1) for party in columns]))
-    lines.append(_line("**real-time factor**", [_cell(party.real_time_factors, 2) for party in columns]))
+        lines.append(line(title, [_cell(party.per_round(measure), 1) for party in columns]))
+    lines.append(line("**real-time factor**", [_cell(party.real_time_factors, 2) for party in columns]))
     for suffix, compare in {"": ratios, BEST: best_ratio}.items():
         costs = [compare(party.per_round("codec_4"), party.per_round("codec_one_shot")) for party in columns]
-        lines.append(_line(f"**codec, 4 frames per call : one shot**{suffix}", [_cell(values, 2) for values in costs]))
+        lines.append(line(f"**codec, 4 frames per call : one shot**{suffix}", [_cell(values, 2) for values in costs]))
     if reference is not None:
         for suffix, compare in {"": ratios, BEST: best_ratio}.items():
             for title, measure in {"talker": "talker", "code predictor": "code_predictor", "frame": "frame"}.items():
                 gains = [compare(reference.per_round(measure), party.per_round(measure)) for party in parties]
                 cells = ["1", *(_cell(values, 2) for values in gains)]
-                lines.append(_line(f"**{title}: times as fast as the reference**{suffix}", cells))
+                lines.append(line(f"**{title}: times as fast as the reference**{suffix}", cells))
     peaks = [max(answer["peak_bytes"] for answer in party.rounds) / 2**30 for party in columns]
-    lines.append(_line("peak memory of the process", [f"{peak:.2f} GiB" for peak in peaks]))
+    lines.append(line("peak memory of the process", [f"{peak:.2f} GiB" for peak in peaks]))
     return "\n".join(lines)
 
 
-def _line(title: str, cells: Sequence[str]) -> str:
+def line(title: str, cells: Sequence[str]) -> str:
+    """One row of a Markdown table."""
     return f"| {title} | {' | '.join(cells)} |"
 
 
