@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -16,34 +15,33 @@ from numpy.typing import NDArray
 
 from backend.audio.quality import ReferenceReport, report_on
 from backend.audio.writing import WavWriter, write_wav
+from backend.comparisons.casting import Casting
+from backend.comparisons.comparisons import Comparisons
+from backend.comparisons.making import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
+from backend.comparisons.measuring import TakeMeasuring
+from backend.comparisons.sides import Side, list_sides
 from backend.runs.runs import Runs
+from backend.serving.loaded_model import LoadedModel, ModelShelf
 from backend.serving.loading import LoadingState, ModelLoading
 from backend.serving.speech import Speech, speak
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
+from backend.voices.consent import SpokenProof
+from backend.voices.errors import ConsentRefused
+from backend.voices.phrase import check_phrase
 from backend.voices.registry import Voices
+from backend.voices.samples import list_samples
+from backend.voices.voice import Voice
 from training.model.hub import DownloadProgress, resolve_model
-from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest, VoicePrompt
-from training.model.voice_model import PrecisionChoice, VoiceModel
+from training.model.voice_model import PrecisionChoice
 
 if TYPE_CHECKING:
     from backend.dataset.datasets import Datasets
 
-
-@dataclass(frozen=True, kw_only=True)
-class LoadedModel:
-    """A checkpoint ready to speak, under the name it was asked for by."""
-
-    name: str
-    synthesizer: Synthesizer
-
-    @property
-    def model(self) -> VoiceModel:
-        """The checkpoint itself."""
-        return self.synthesizer.model
+__all__ = ["LoadedModel", "Studio"]
 
 
 class Studio:
@@ -56,7 +54,9 @@ class Studio:
         self._loading = threading.Lock()
         self._speaking = threading.Lock()
         self._background_loading = ModelLoading()
-        self._voices = VoiceCache()
+        self._clones = VoiceCache()
+        self._shelf = ModelShelf()
+        self._measuring = TakeMeasuring()
         self._num_threads = torch.get_num_threads()
 
     @cached_property
@@ -82,6 +82,16 @@ class Studio:
         """Fine-tunes."""
         return Runs(self.database, self.settings.home_folder)
 
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """What was compared, and the votes."""
+        return Comparisons(self.database)
+
+    @cached_property
+    def casting(self) -> Casting:
+        """What speaks for a side of a comparison."""
+        return Casting(self.voices, self.runs, self.settings.home_folder, self.clone, self._shelf)
+
     @property
     def loaded(self) -> LoadedModel | None:
         """The model that would speak now."""
@@ -103,13 +113,13 @@ class Studio:
         """
         with self._loading:
             folder = resolve_model(name, progress=progress, cancel=cancelled)
-            model = VoiceModel.load(folder, precision=precision, device=device)
+            loaded = LoadedModel.load(name, folder, precision=precision, device=device)
             # A small network's operations are over before a second thread has woken up to help.
-            torch.set_num_threads(1 if model.is_small else self._num_threads)
-            self._loaded = LoadedModel(name=name, synthesizer=Synthesizer(model))
+            torch.set_num_threads(1 if loaded.model.is_small else self._num_threads)
+            self._loaded = loaded
             # Voices remember the model they were made with, and would keep the one before in memory.
-            self._voices = VoiceCache()
-            return self._loaded
+            self._clones = VoiceCache()
+            return loaded
 
     @property
     def loading(self) -> LoadingState | None:
@@ -157,7 +167,7 @@ class Studio:
         Raises:
             EncoreError: the recording cannot be used, or the model cannot clone.
         """
-        return self._voices.clone(loaded.model, reference, transcript)
+        return self._clones.clone(loaded.model, reference, transcript)
 
     def speak(
         self,
@@ -188,6 +198,68 @@ class Studio:
             for chunk in chunks:
                 writer.write(chunk)
                 yield chunk
+
+    def list_sides(self) -> tuple[Side, ...]:
+        """All that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
+        runs = [(run, self.runs.checkpoints(run.id)) for run in self.runs.list()]
+        return list_sides(self.voices.list(), runs, list_samples())
+
+    def compare(
+        self,
+        loaded: LoadedModel,
+        order: ComparisonOrder,
+        place: Callable[[str], Path],
+        *,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Iterator[ComparisonProgress | FinishedComparison]:
+        """Let two or three sides say the same; yields progress and then the comparison, which can be voted on.
+
+        Raises:
+            EncoreError: a side is not there any more or cannot speak, or the disk is full.
+        """
+
+        def say(model: LoadedModel, request: TakeRequest) -> Speech:
+            return self.speak(model, request, streaming=True, cancelled=cancelled)
+
+        with closing(
+            make_comparison(
+                order,
+                cast=lambda side: self.casting.cast(side, loaded),
+                base=loaded,
+                speak=say,
+                measuring=self._measuring,
+                place=place,
+            )
+        ) as steps:
+            for step in steps:
+                if isinstance(step, FinishedComparison):
+                    self.comparisons.add(step.comparison)
+                yield step
+
+    def keep(self, loaded: LoadedModel, side: Side, name: str, *, comparison_id: str) -> Voice:
+        """Make the side that won a voice of the library. Raises EncoreError."""
+        return self.casting.keep(side, name, loaded, {"chosen_in_comparison": comparison_id})
+
+    def delete_voice(self, name: str) -> None:
+        """Remove a voice, its consent and its files, also from memory. Raises VoiceUnknown."""
+        voice = self.voices.get(name)
+        self._shelf.forget(voice.folder)
+        self.voices.delete(voice.id)
+
+    def prove_consent(self, loaded: LoadedModel, phrase: str, spoken: Path, reference: Path) -> SpokenProof:
+        """Hear whether a phrase was spoken by the voice of a reference.
+
+        Raises:
+            ConsentRefused: other words or another voice, or nobody here can listen.
+            RecordingError: a recording cannot be used.
+        """
+        listener = self._measuring.transcriber(loaded)
+        if listener is None:
+            raise ConsentRefused(
+                "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "
+                "download a Whisper model on the System tab."
+            )
+        return check_phrase(phrase, spoken, reference, listener=listener, model=loaded.model)
 
     def _one_at_a_time(self, chunks: Iterator[NDArray[np.float32]]) -> Generator[NDArray[np.float32]]:
         with self._speaking:

@@ -1,0 +1,74 @@
+"""A comparison: takes of the same text and seed under letters, and the listener's vote."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backend.comparisons.sides import Side
+from training.model.frame_loop import FinishReason
+
+Letter = Literal["A", "B", "C"]
+Verdict = Literal["A", "B", "C", "same", "bad"]
+
+LETTERS: tuple[Letter, ...] = ("A", "B", "C")
+
+
+class TakeScores(BaseModel):
+    """What was measured on one take; None where nobody could measure it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    duration_ratio: float
+    """Seconds spoken for each second expected; 1 is right."""
+    clipped_share: float
+    speaker_similarity: float | None = None
+    """To its own reference, by the model's own speaker encoder: biased, because it also steers the model."""
+    verified_similarity: float | None = None
+    """The same by an independent speaker verifier."""
+    word_error: float | None = None
+    transcript: str | None = None
+    """What speech recognition understood."""
+
+
+class ComparedTake(BaseModel):
+    """One side's take."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    letter: Letter
+    side: Side
+    seconds: float
+    finish_reason: FinishReason
+    gain_db: float
+    """What was added to bring all takes to one loudness."""
+    scores: TakeScores
+
+
+class Comparison(BaseModel):
+    """Takes to listen to, in the order of their letters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    made_at: datetime
+    text: str
+    language: str
+    seed: int
+    is_blind: bool
+    """Whether the letters were given out by chance, and who is who is told after the vote."""
+    takes: tuple[ComparedTake, ...] = Field(min_length=2, max_length=3)
+    verdict: Verdict | None = None
+    voted_at: datetime | None = None
+
+    @property
+    def is_revealed(self) -> bool:
+        """Whether the listener may know who is who."""
+        return not self.is_blind or self.verdict is not None
+
+    @property
+    def winner(self) -> ComparedTake | None:
+        """The take that was preferred; None before the vote, and where none was."""
+        return next((take for take in self.takes if take.letter == self.verdict), None)

@@ -1,0 +1,9 @@
+"""What can go wrong with comparisons."""
+
+from __future__ import annotations
+
+from training.model.errors import EncoreError
+
+
+class ComparisonError(EncoreError):
+    """Voices cannot be compared as asked, or a vote does not hold."""

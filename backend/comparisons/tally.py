@@ -1,0 +1,109 @@
+"""Votes counted: how often one side won over another, and how much luck may be in that. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from backend.comparisons.comparison import Comparison
+
+Z_95 = 1.959964
+"""Of the normal distribution: leaves 2.5 % on each side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """How two sides fared against each other.
+
+    Attributes:
+        first: key of one side.
+        second: key of the other.
+        first_wins: votes for the first.
+        second_wins: votes for the second.
+        num_same: votes that found no difference, or that preferred a third one.
+        num_bad: votes that would have neither.
+        num_blind: of all votes, those given without knowing who spoke.
+    """
+
+    first: str
+    second: str
+    first_wins: int
+    second_wins: int
+    num_same: int
+    num_bad: int
+    num_blind: int
+
+    @property
+    def num_votes(self) -> int:
+        """All of them."""
+        return self.first_wins + self.second_wins + self.num_same + self.num_bad
+
+    @property
+    def num_decided(self) -> int:
+        """Votes that preferred one of the two."""
+        return self.first_wins + self.second_wins
+
+    @property
+    def share(self) -> float | None:
+        """Of the decided votes, how many preferred the first; None without any."""
+        return self.first_wins / self.num_decided if self.num_decided else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the true share lies, with 95 % confidence."""
+        return wilson_interval(self.first_wins, self.num_decided)
+
+    @property
+    def leader(self) -> str | None:
+        """The side with more votes; None where there is none."""
+        if self.first_wins == self.second_wins:
+            return None
+        return self.first if self.first_wins > self.second_wins else self.second
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether luck alone would hardly have brought this."""
+        low, high = self.interval
+        return self.num_decided > 0 and (low > 0.5 or high < 0.5)
+
+
+def wilson_interval(num_wins: int, num_votes: int, z: float = Z_95) -> tuple[float, float]:
+    """Wilson's score interval for a share; everything from 0 to 1 is possible without votes.
+
+    Holds for few votes too, unlike the share plus and minus its standard error, which would be certain after one.
+    """
+    if not num_votes:
+        return 0.0, 1.0
+    share, square = num_wins / num_votes, z * z
+    middle = (share + square / (2 * num_votes)) / (1 + square / num_votes)
+    spread = z * math.sqrt(share * (1 - share) / num_votes + square / (4 * num_votes**2)) / (1 + square / num_votes)
+    return max(0.0, middle - spread), min(1.0, middle + spread)
+
+
+def tally(comparisons: Iterable[Comparison], first: str, second: str) -> Tally:
+    """Count the votes of all comparisons in which both sides took part."""
+    counts = {"first": 0, "second": 0, "same": 0, "bad": 0, "blind": 0}
+    for comparison in comparisons:
+        keys = {take.side.key for take in comparison.takes}
+        if comparison.verdict is None or not {first, second} <= keys:
+            continue
+        counts["blind"] += comparison.is_blind
+        winner = comparison.winner
+        if comparison.verdict == "bad":
+            counts["bad"] += 1
+        elif winner is not None and winner.side.key == first:
+            counts["first"] += 1
+        elif winner is not None and winner.side.key == second:
+            counts["second"] += 1
+        else:
+            counts["same"] += 1
+    return Tally(
+        first=first,
+        second=second,
+        first_wins=counts["first"],
+        second_wins=counts["second"],
+        num_same=counts["same"],
+        num_bad=counts["bad"],
+        num_blind=counts["blind"],
+    )

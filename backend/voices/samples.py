@@ -1,0 +1,101 @@
+"""Sample voices that come with the program, to try it with before recording anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from backend.audio.writing import write_wav
+from backend.voices.cloning import read_reference
+from backend.voices.consent import Consent
+from backend.voices.errors import VoiceError
+
+SAMPLES_FOLDER = Path(__file__).parents[2] / "assets" / "voices"
+INDEX_FILE = "voices.json"
+
+REFERENCE_SECONDS = 8.0
+"""Of a sample that a voice is cloned from: whole sentences of about so much. More is slower and no closer."""
+
+_PAUSE_SECONDS = 0.2
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[\w-]+\.\w+$")]
+
+
+class SampleSentence(BaseModel):
+    """One sentence of a sample, and where it is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+
+
+class SampleVoice(BaseModel):
+    """A recording that comes with the program."""
+
+    # The index also says how the recordings were made, which is not needed here.
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    about: str
+    recording: FileName
+    transcript: FileName
+    seconds: float
+    licence: str
+    sentences: tuple[SampleSentence, ...]
+
+    @property
+    def path(self) -> Path:
+        """The whole recording."""
+        return SAMPLES_FOLDER / self.recording
+
+    @property
+    def reference_sentences(self) -> tuple[SampleSentence, ...]:
+        """The first ones, which a voice is cloned from."""
+        kept = [sentence for sentence in self.sentences if sentence.end_seconds <= REFERENCE_SECONDS]
+        return tuple(kept) or self.sentences[:1]
+
+    @property
+    def reference_text(self) -> str:
+        """What these say."""
+        return " ".join(sentence.text for sentence in self.reference_sentences)
+
+    def consent(self) -> Consent:
+        """Nobody has to agree: it is synthetic speech."""
+        return Consent.give("The makers of Encore", "synthetic", wording=self.licence)
+
+    def write_reference(self, path: Path) -> None:
+        """Write the part a voice is cloned from as a WAV.
+
+        Raises:
+            EncoreError: the recording is missing or cannot be read, or the disk is full.
+        """
+        recording = read_reference(self.path)
+        end = round((self.reference_sentences[-1].end_seconds + _PAUSE_SECONDS) * recording.sample_rate)
+        write_wav(path, recording.samples[:end], recording.sample_rate)
+
+
+class _Index(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    voices: tuple[SampleVoice, ...]
+
+
+def list_samples() -> tuple[SampleVoice, ...]:
+    """The samples there are; none where this copy of the program lacks them."""
+    try:
+        index = (SAMPLES_FOLDER / INDEX_FILE).read_bytes()
+    except OSError:
+        return ()
+    return _Index.model_validate_json(index).voices
+
+
+def get_sample(name: str) -> SampleVoice:
+    """The sample of that name. Raises VoiceError."""
+    for sample in list_samples():
+        if sample.name == name:
+            return sample
+    raise VoiceError(f"There is no sample voice {name[:100]!r} in this copy of Encore. Record a voice instead.")
