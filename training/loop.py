@@ -30,6 +30,8 @@ class StepReport:
         frames_per_second: frames that were learnt to be predicted, over all workers.
         seconds_per_step: wall time.
         memory_bytes: the most that any worker has held so far.
+        state_bytes: weights, gradients and optimizer of the fullest worker; 0 until the second step, when the optimizer
+            has its state.
     """
 
     step: int
@@ -43,6 +45,7 @@ class StepReport:
     frames_per_second: float
     seconds_per_step: float
     memory_bytes: float
+    state_bytes: float
 
     def metrics(self) -> dict[str, float]:
         """As numbers by name, for whoever logs them."""
@@ -95,13 +98,15 @@ def train(
     Raises:
         TrainingError: a loss is not a number any more.
     """
-    pace = _Pace(time.perf_counter())
+    pace, own_state = _Pace(time.perf_counter()), 0
     for step in range(first_step, batches.num_steps):
         plan = batches.step(step)
         learning_rate = learning_rate_of(job, step, batches.num_steps)
         loss_sums = _accumulate(learner, batches, plan, job, workers)
+        if step == first_step + 1:
+            own_state = learner.state_bytes().total
         norm = learner.step(learning_rate, job.max_gradient_norm)
-        talker, code_predictor, stops, memory = _gather(workers, loss_sums, events)
+        talker, code_predictor, stops, memory, state = _gather(workers, loss_sums, events, own_state)
         if not math.isfinite(talker + code_predictor + norm):
             raise TrainingError(
                 f"The loss became {talker + code_predictor} at step {step + 1}: training diverged. "
@@ -120,6 +125,7 @@ def train(
             frames_per_second=pace.num_frames / seconds,
             seconds_per_step=seconds / pace.num_steps,
             memory_bytes=memory,
+            state_bytes=state,
         )
         events.after_step(report, is_stopping=stops)
         if stops:
@@ -158,11 +164,12 @@ def _backward(
     return float(talker.detach()), float(code_predictor.detach())
 
 
-def _gather(workers: Workers, loss_sums: tuple[float, float], events: LoopEvents) -> tuple[float, float, bool, float]:
-    """Both losses over all workers, whether anyone was asked to stop, and the fullest worker's memory."""
-    memory_by_rank = [0.0] * workers.size
-    memory_by_rank[workers.rank] = float(workers.peak_bytes())
-    talker, code_predictor, stops, *memory = workers.total(
-        [*loss_sums, float(events.stop_requested()), *memory_by_rank]
-    )
-    return talker, code_predictor, stops > 0, max(memory)
+def _gather(
+    workers: Workers, loss_sums: tuple[float, float], events: LoopEvents, own_state: int
+) -> tuple[float, float, bool, float, float]:
+    """Both losses over all workers, whether anyone was asked to stop, and the fullest worker's memory and state."""
+    by_rank = [0.0] * (2 * workers.size)
+    by_rank[workers.rank] = float(workers.peak_bytes())
+    by_rank[workers.size + workers.rank] = float(own_state)
+    talker, code_predictor, stops, *sizes = workers.total([*loss_sums, float(events.stop_requested()), *by_rank])
+    return talker, code_predictor, stops > 0, max(sizes[: workers.size]), max(sizes[workers.size :])

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from training.data.training_set import ClipUse, TrainingSet
+from training.job import FineTuneJob
 from training.memory_plan import network_tensors
+from training.worker import plan_data
 
 Preset = Literal["quick", "standard", "thorough"]
 
@@ -97,3 +99,15 @@ def preset_fields(preset: Preset, training_set: TrainingSet) -> dict[str, Any]:
         "checkpoint_every": -(-num_steps // recipe.num_checkpoints),
         "activation_checkpointing": False,
     }
+
+
+def job_from_preset(preset: Preset, fields: Mapping[str, Any]) -> FineTuneJob:
+    """A job by preset; `fields` are what only the caller knows, and whatever is to differ from the preset.
+
+    Raises:
+        JobError: an option is misspelt or out of range.
+        EncoreError: the data or the base model cannot be read.
+    """
+    draft = FineTuneJob.parse(fields)
+    _, training_set, _ = plan_data(draft)
+    return FineTuneJob.parse({**preset_fields(preset, training_set), **fields})

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,9 @@ from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, write_card,
 from training.job import FineTuneJob
 
 NUM_CODEBOOKS, NUM_CODES, WIDTH = 16, 64, 48
+REPOSITORY = Path(__file__).parents[2]
+# Far beyond what they take, for a machine that does much else.
+WORKERS_DEADLINE_SECONDS = 500
 SENTENCES = ("A short one.", "Something longer, to be padded against.", "Hm.", "The quick brown fox jumps.")
 
 
@@ -70,3 +77,34 @@ def make_job(folder: Path, **changes: Any) -> FineTuneJob:
         "in_context_share": 0.25,
     }
     return FineTuneJob.parse({**fields, **changes})
+
+
+def run_stages(folder: Path, stages: Sequence[dict[str, Any]], results: Path, *, with_deepspeed: bool = False) -> None:
+    """Do lists of tasks, each list by a number of workers of its own; fails with what the workers wrote."""
+    folder.mkdir()
+    results.mkdir(exist_ok=True)
+    spec = {"results": str(results), "stages": list(stages), "with_deepspeed": with_deepspeed}
+    (folder / "tasks.json").write_text(json.dumps(spec))
+    with (folder / "log").open("w+") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.training.strategy_worker", str(folder)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            cwd=REPOSITORY,
+            timeout=WORKERS_DEADLINE_SECONDS,
+            check=False,
+        )
+        log.seek(0)
+        assert done.returncode == 0, log.read()[-5000:]
+
+
+def stage(world_size: int, tasks: Sequence[dict[str, Any]], copies: Sequence[tuple[Path, Path]] = ()) -> dict[str, Any]:
+    """Tasks for one number of workers, after some folders have been copied."""
+    pairs = [[str(source), str(copy)] for source, copy in copies]
+    return {"world_size": world_size, "tasks": list(tasks), "copies": pairs}
+
+
+def task(name: str, job: FineTuneJob, stop_after: int | None = None) -> dict[str, Any]:
+    """What `strategy_worker` is given to do."""
+    return {"name": name, "job": job.model_dump(mode="json"), "stop_after": stop_after}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -110,8 +110,22 @@ class ZeroLearner:
         return float(norm)
 
     def state_bytes(self) -> StateBytes:
-        """See `Learner.state_bytes`."""
-        raise NotImplementedError
+        """See `Learner.state_bytes`; masters of the weights count as the optimizer's."""
+        optimizer = self._engine.optimizer
+        parameters = list(self._engine.module.parameters())
+        if self._stage == 3:
+            weights = [parameter.ds_tensor for parameter in parameters]
+            masters, gradients = optimizer.fp32_partitioned_groups_flat, [optimizer.grad_partitions_flat_buffer]
+        else:
+            weights, masters = parameters, optimizer.single_partition_of_fp32_groups
+            gradients = [tensor for group in optimizer.all_grad_tensors.values() for tensor in group or ()]
+            gradients += [parameter.grad for parameter in parameters if parameter.grad is not None]
+        moments = [value for of_one in optimizer.optimizer.state.values() for value in of_one.values()]
+        return StateBytes(
+            parameters=_num_bytes(weights),
+            gradients=_num_bytes(gradients),
+            optimizer=_num_bytes(masters) + _num_bytes(value for value in moments if value.dim()),
+        )
 
     def weights(self) -> dict[str, Tensor]:
         """See `Learner.weights`."""
@@ -190,6 +204,11 @@ def convert_to_universal(folder: Path) -> None:
             f"The checkpoint in {folder} cannot be converted for another number of workers: {reason}. "
             "Resume with as many workers as wrote it."
         )
+
+
+def _num_bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of tensors, counting once what is listed twice."""
+    return sum({tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}.values())
 
 
 def _overlay(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Runs of the same job in different ways, and what it means that they learnt the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.finetuning import make_job
+from tests.training.strategy_worker import RecordingContext
+from training.checkpoint import list_checkpoints
+from training.export import read_weights
+from training.job import FineTuneJob
+from training.worker import run_worker
+
+NUM_STEPS, HALF = 6, 3
+FRAME_COUNTS = (9, 16, 23, 30, 12, 18, 25, 31, 14, 20, 11, 27, 10, 22)
+
+
+@dataclass
+class Runs:
+    """What all the runs of this file reported and left on disk."""
+
+    folder: Path
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    def job(self, name: str, strategy: str, num_workers: int, **changes) -> FineTuneJob:
+        return make_job(
+            self.folder,
+            output=self.folder / name,
+            strategy=strategy,
+            num_workers=num_workers,
+            num_steps=NUM_STEPS,
+            export_at_end=False,
+            **changes,
+        )
+
+    def here(self, name: str, job: FineTuneJob, stop_after: int | None = None) -> None:
+        context = RecordingContext(0, 1, stop_after)
+        run_worker(job, context)
+        found = {"reports": context.reports, "checkpoints": context.checkpoints}
+        (self.results / f"{name}.json").write_text(json.dumps(found))
+
+    def reports(self, name: str) -> list[dict[str, float]]:
+        return json.loads((self.results / f"{name}.json").read_text())["reports"]
+
+    def weights(self, name: str) -> dict[str, torch.Tensor]:
+        newest = list_checkpoints(self.folder / name)[-1]
+        assert newest.progress.step == NUM_STEPS
+        return dict(read_weights(newest, torch.zeros(1)).talker)
+
+
+def assert_same_learning(runs: Runs, name: str, reference: str, first_step: int = 0) -> None:
+    expected, found = runs.reports(reference)[first_step:], runs.reports(name)
+    assert [report["step"] for report in found] == [report["step"] for report in expected]
+    for key in ("talker_loss", "code_predictor_loss", "gradient_norm", "learning_rate"):
+        assert [report[key] for report in found] == pytest.approx([report[key] for report in expected], rel=1e-5), key
+    expected_weights, found_weights = runs.weights(reference), runs.weights(name)
+    assert found_weights.keys() == expected_weights.keys()
+    for key, expected_weight in expected_weights.items():
+        distance = (found_weights[key] - expected_weight).norm() / expected_weight.norm()
+        assert distance < 1e-5, f"{key}: {distance}"

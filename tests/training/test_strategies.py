@@ -1,0 +1,92 @@
+"""However a model is spread over workers, it learns the same; and a stopped run goes on as if it never was."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
+from tests.training.recorded_runs import FRAME_COUNTS, HALF, Runs, assert_same_learning
+from training.memory_plan import worker_memory
+from training.model.checkpoint.reading import read_config
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Runs:
+    runs = Runs(tmp_path_factory.mktemp("strategies"))
+    runs.results.mkdir()
+    write_dataset(runs.folder / "dataset", make_rows(FRAME_COUNTS, num_held_out=2))
+    runs.here("single", runs.job("single", "ddp", 1))
+    runs.here("fraction-1", runs.job("fraction-1", "ddp", 1, code_predictor_fraction=0.25))
+    runs.here("recompute", runs.job("recompute", "ddp", 1, activation_checkpointing=True))
+    two = [task(name, runs.job(name, name, 2)) for name in ("ddp", "fsdp2", "fsdp2-no-reshard")]
+    two.append(task("fraction-2", runs.job("fraction-2", "ddp", 2, code_predictor_fraction=0.25)))
+    for strategy in ("ddp", "fsdp2"):
+        name = f"{strategy}-stopped"
+        job = runs.job(name, strategy, 2)
+        # The same run once more takes it up again.
+        two += [task(f"{name}-1", job, stop_after=HALF), task(f"{name}-2", job)]
+    half = runs.job("half", "fsdp2", 2)
+    two.append(task("half", half, stop_after=HALF))
+    four = [
+        task("fsdp2-hybrid", runs.job("fsdp2-hybrid", "fsdp2-hybrid", 4)),
+        task("half-to-4", runs.job("half-to-4", "fsdp2", 4)),
+    ]
+    copies = [(runs.folder / "half", runs.folder / copy) for copy in ("half-to-1", "half-to-4")]
+    run_stages(runs.folder / "workers", [stage(2, two), stage(4, four, copies)], runs.results)
+    runs.here("half-to-1", runs.job("half-to-1", "ddp", 1))
+    return runs
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "recompute"])
+def test_all_strategies_learn_the_same(runs, name):
+    assert_same_learning(runs, name, "single")
+
+
+def test_a_fraction_of_the_frames_is_the_same_fraction_for_all(runs):
+    assert_same_learning(runs, "fraction-2", "fraction-1")
+    assert runs.reports("fraction-1")[0]["code_predictor_loss"] != runs.reports("single")[0]["code_predictor_loss"]
+
+
+def test_weights_have_moved(runs):
+    before = read_weights_of_base()
+    after = runs.weights("single")
+    moved = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+    assert before.keys() - moved == {"model.text_embedding.weight"}
+
+
+def read_weights_of_base() -> dict[str, torch.Tensor]:
+    from training.model.voice_model import VoiceModel  # noqa: PLC0415 - one test reads it
+
+    return dict(VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.state_dict())
+
+
+@pytest.mark.parametrize("name", ["ddp-stopped", "fsdp2-stopped"])
+def test_a_stopped_run_goes_on_as_if_never_stopped(runs, name):
+    assert [report["step"] for report in runs.reports(f"{name}-1")] == [1, 2, 3]
+    shutil.copy(runs.results / f"{name}-2.json", runs.results / f"{name}.json")
+    assert_same_learning(runs, name, "single", first_step=HALF)
+
+
+@pytest.mark.parametrize("name", ["half-to-1", "half-to-4"])
+def test_another_number_of_workers_and_another_strategy_go_on_too(runs, name):
+    assert_same_learning(runs, name, "single", first_step=HALF)
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "num_workers"),
+    [
+        ("single", "ddp", 1),
+        ("ddp", "ddp", 2),
+        ("fsdp2", "fsdp2", 2),
+        ("fsdp2-no-reshard", "fsdp2-no-reshard", 2),
+        ("fsdp2-hybrid", "fsdp2-hybrid", 4),
+        ("half-to-4", "fsdp2", 4),
+    ],
+)
+def test_memory_is_as_planned(runs, name, strategy, num_workers):
+    planned = worker_memory(read_config(GOLDEN_CHECKPOINT), strategy, num_workers, compute_bytes=4).state.total
+    assert runs.reports(name)[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
