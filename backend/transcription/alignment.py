@@ -45,14 +45,7 @@ def align_text(text: str, heard: Sequence[Word]) -> Alignment:
         if step.tag == "equal":
             placed += [_at(word, other, other.probability) for word, other in zip(own, theirs, strict=True)]
         elif step.tag == "replace":
-            placed += [
-                _at(
-                    word,
-                    other,
-                    other.probability * Levenshtein.normalized_similarity(_key(word.text), _key(other.text)),
-                )
-                for word, other in zip(own, theirs, strict=True)
-            ]
+            placed += [_at(word, other, _likeness(word, other)) for word, other in zip(own, theirs, strict=True)]
         elif own:
             before = heard[step.dest_start - 1].end_seconds if step.dest_start else 0.0
             after = heard[step.dest_start].start_seconds if step.dest_start < len(heard) else before
@@ -64,7 +57,7 @@ def align_text(text: str, heard: Sequence[Word]) -> Alignment:
 
 def _split(text: str) -> list[Word]:
     """Divide a text into words that have no time yet."""
-    words = []
+    words: list[Word] = []
     for chunk in text.split():
         parts = [part for part in _UNSPACED.split(chunk) if part]
         for index, part in enumerate(parts):
@@ -84,10 +77,13 @@ def _key(text: str) -> str:
     return "".join(sign for sign in folded if unicodedata.category(sign)[0] in "LNM")
 
 
+def _likeness(word: Word, other: Word) -> float:
+    """How sure it is that one word was said where another was heard."""
+    return other.probability * float(Levenshtein.normalized_similarity(_key(word.text), _key(other.text)))
+
+
 def _at(word: Word, other: Word, probability: float) -> Word:
-    return replace(
-        word, start_seconds=other.start_seconds, end_seconds=other.end_seconds, probability=max(probability, 0.0)
-    )
+    return replace(word, start_seconds=other.start_seconds, end_seconds=other.end_seconds, probability=probability)
 
 
 def _spread(words: Sequence[Word], start_seconds: float, end_seconds: float) -> list[Word]:

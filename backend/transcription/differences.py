@@ -54,7 +54,7 @@ def compare_texts(expected: str, heard: str, language: str = "en") -> Difference
     if not wanted or not actual:
         rate = 0.0 if wanted == actual else 1.0
         kind = ChangeKind.MISSING if wanted else ChangeKind.ADDED
-        changes = (Change(kind=kind, expected=wanted, heard=actual),) if rate else ()
+        changes: tuple[Change, ...] = (Change(kind=kind, expected=wanted, heard=actual),) if rate else ()
         return Difference(word_error_rate=rate, character_error_rate=rate, changes=changes)
     words = jiwer.process_words(wanted, actual)
     reference, hypothesis = words.references[0], words.hypotheses[0]

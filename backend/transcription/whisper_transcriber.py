@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 import whisper
 from numpy.typing import NDArray
 from whisper.audio import HOP_LENGTH, log_mel_spectrogram, pad_or_trim
-from whisper.decoding import DecodingOptions
+from whisper.decoding import DecodingOptions, DecodingResult
 from whisper.timing import add_word_timestamps
 from whisper.tokenizer import LANGUAGES, get_tokenizer
 
@@ -21,13 +20,15 @@ from backend.transcription.transcriber import TRANSCRIBER_HZ
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 from backend.transcription.whisper_weights import WhisperWeights
 
-# Whisper's own frontend looks 30 seconds ahead, in 10 ms frames; each token of its encoder covers two.
+# The encoder makes one token of two spectrum frames of 10 ms.
 _FRAMES_PER_TOKEN = 2
-_USUAL_AUDIO_TOKENS = 1_500
+# What Whisper's authors take for text that is made up, and the temperatures at which they then try again.
+_TEMPERATURES = (0.0, 0.2, 0.4)
+_CIRCLING_RATIO = 2.4
+_GUESSING_LOG_PROBABILITY = -1.0
+_NO_SPEECH_PROBABILITY = 0.6
 # Shorter sounds hold no word, and the alignment of nothing fails.
 _SHORTEST_SECONDS = 0.1
-# More silence than this between two words and Whisper suspects itself of making them up.
-_SUSPICIOUS_SILENCE_SECONDS = 2.0
 # The moment at which a piece that is too long is cut is looked for in its last part, by the level of such windows.
 _SEARCHED_SHARE = 0.5
 _QUIET_WINDOW_SECONDS = 0.1
@@ -52,7 +53,7 @@ class WhisperTranscriber:
         """
         self._model = _load(weights, device)
         self._name = weights.name
-        native_seconds = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH / TRANSCRIBER_HZ
+        native_seconds: float = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH / TRANSCRIBER_HZ
         self._piece_seconds = min(piece_seconds or weights.piece_seconds, native_seconds)
 
     @property
@@ -83,65 +84,70 @@ class WhisperTranscriber:
         start_seconds = 0.0
         for piece in split_at_quiet_moments(samples_16k, self._piece_seconds):
             if len(piece) >= _SHORTEST_SECONDS * TRANSCRIBER_HZ:
-                segments, language = self._hear(np.ascontiguousarray(piece, dtype=np.float32), language)
-                words += [word.shifted(start_seconds) for word in _words_of(segments)]
-                passages += [passage.shifted(start_seconds) for passage in _passages_of(segments)]
+                segment, language = self._hear(np.ascontiguousarray(piece, dtype=np.float32), language)
+                words += [word.shifted(start_seconds) for word in _words_of(segment)]
+                passages.append(_passage_of(segment).shifted(start_seconds))
             start_seconds += len(piece) / TRANSCRIBER_HZ
         return assemble_transcript(words, passages, language or "")
 
-    def _hear(self, piece: NDArray[np.float32], language: str | None) -> tuple[list[_Segment], str]:
-        """Listen to one piece; returns what openai-whisper calls segments, and the language."""
-        if not self._model.is_multilingual:
-            language = "en"
-        # Where the most probable text runs in circles Whisper draws others; they shall be the same each time.
+    def _hear(self, piece: NDArray[np.float32], language: str | None) -> tuple[_Segment, str]:
+        """Listen to one piece; returns what openai-whisper calls a segment, and the language.
+
+        `whisper.transcribe` is not used: it goes on from wherever the model says it has got to, which a poor model
+        says for ever. Here a piece fits into one window, is decoded at once, and no text before it misleads.
+        """
+        dims = self._model.dims
+        window_frames = dims.n_audio_ctx * _FRAMES_PER_TOKEN
+        spectrum = pad_or_trim(log_mel_spectrogram(torch.from_numpy(piece), dims.n_mels), window_frames)
+        spectrum = spectrum.to(self._model.device)
+        # Where the most probable text runs in circles others are drawn; they shall be the same each time.
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(_SEED)
-            if self._model.dims.n_audio_ctx != _USUAL_AUDIO_TOKENS:
-                return self._hear_at_once(piece, language)
-            result = self._model.transcribe(
-                piece,
+            heard = self._decode(spectrum, language if self._model.is_multilingual else "en")
+            segment: _Segment = {
+                "seek": 0,
+                "start": 0.0,
+                "end": len(piece) / TRANSCRIBER_HZ,
+                "tokens": heard.tokens,
+                "avg_logprob": heard.avg_logprob,
+                "compression_ratio": heard.compression_ratio,
+                "no_speech_prob": heard.no_speech_prob,
+                "words": [],
+            }
+            tokenizer = get_tokenizer(
+                self._model.is_multilingual, num_languages=self._model.num_languages, language=heard.language
+            )
+            add_word_timestamps(
+                segments=[segment],
+                model=self._model,
+                tokenizer=tokenizer,
+                mel=spectrum,
+                num_frames=min(len(piece) // HOP_LENGTH, window_frames),
+                last_speech_timestamp=0.0,
+            )
+        return segment, heard.language
+
+    def _decode(self, spectrum: torch.Tensor, language: str | None) -> DecodingResult:
+        """Decode greedily; if that runs in circles or is a guess, take the first drawn text that is neither."""
+        results: list[DecodingResult] = []
+        for temperature in _TEMPERATURES:
+            options = DecodingOptions(
                 language=language,
-                word_timestamps=True,
-                condition_on_previous_text=False,
-                hallucination_silence_threshold=_SUSPICIOUS_SILENCE_SECONDS,
+                temperature=temperature,
+                without_timestamps=True,
                 fp16=self._model.device.type == "cuda",
             )
-        return result["segments"], result["language"]
-
-    def _hear_at_once(self, piece: NDArray[np.float32], language: str | None) -> tuple[list[_Segment], str]:
-        """What `whisper.transcribe` does, for a model whose window is not 30 seconds long."""
-        dims = self._model.dims
-        num_frames = min(len(piece) // HOP_LENGTH, dims.n_audio_ctx * _FRAMES_PER_TOKEN)
-        spectrum = log_mel_spectrogram(torch.from_numpy(piece), dims.n_mels)
-        spectrum = pad_or_trim(spectrum, dims.n_audio_ctx * _FRAMES_PER_TOKEN).to(self._model.device)
-        options = DecodingOptions(language=language, without_timestamps=True, fp16=False)
-        heard = self._model.decode(spectrum, options)
-        segment: _Segment = {
-            "seek": 0,
-            "start": 0.0,
-            "end": len(piece) / TRANSCRIBER_HZ,
-            "tokens": heard.tokens,
-            "avg_logprob": heard.avg_logprob,
-            "compression_ratio": heard.compression_ratio,
-            "no_speech_prob": heard.no_speech_prob,
-            "words": [],
-        }
-        tokenizer = get_tokenizer(
-            self._model.is_multilingual, num_languages=self._model.num_languages, language=heard.language
-        )
-        add_word_timestamps(
-            segments=[segment],
-            model=self._model,
-            tokenizer=tokenizer,
-            mel=spectrum,
-            num_frames=num_frames,
-            last_speech_timestamp=0.0,
-        )
-        return [segment], heard.language
+            results.append(self._model.decode(spectrum, options))
+            runs_in_circles = results[-1].compression_ratio > _CIRCLING_RATIO
+            is_guess = results[-1].avg_logprob < _GUESSING_LOG_PROBABILITY
+            if results[-1].no_speech_prob > _NO_SPEECH_PROBABILITY or not (runs_in_circles or is_guess):
+                return results[-1]
+        # None is good; the greedy one says so by its own numbers.
+        return results[0]
 
 
 def split_at_quiet_moments(samples: NDArray[np.float32], piece_seconds: float) -> Iterator[NDArray[np.float32]]:
-    """Cut samples (samples,) at 16 kHz into pieces that are not longer, each at the quietest moment of its last half."""
+    """Cut samples (samples,) at 16 kHz into pieces that are no longer, at the quietest moment of the last half."""
     longest = int(piece_seconds * TRANSCRIBER_HZ)
     window = int(_QUIET_WINDOW_SECONDS * TRANSCRIBER_HZ)
     while len(samples) > longest:
@@ -168,27 +174,24 @@ def _load(weights: WhisperWeights, device: str) -> whisper.Whisper:
     return model.eval()
 
 
-def _words_of(segments: Sequence[_Segment]) -> Iterator[Word]:
-    for segment in segments:
-        for word in segment["words"]:
-            text: str = word["word"]
-            if text.strip():
-                yield Word(
-                    text=text.strip(),
-                    start_seconds=float(word["start"]),
-                    end_seconds=float(word["end"]),
-                    probability=float(word["probability"]),
-                    has_space_before=text[0].isspace(),
-                )
+def _words_of(segment: _Segment) -> Iterator[Word]:
+    for word in segment["words"]:
+        text: str = word["word"]
+        if text.strip():
+            yield Word(
+                text=text.strip(),
+                start_seconds=float(word["start"]),
+                end_seconds=float(word["end"]),
+                probability=float(word["probability"]),
+                has_space_before=text[0].isspace(),
+            )
 
 
-def _passages_of(segments: Sequence[_Segment]) -> Iterator[Passage]:
-    for segment in segments:
-        mean_log_probability = float(segment["avg_logprob"])
-        yield Passage(
-            start_seconds=float(segment["start"]),
-            end_seconds=float(segment["end"]),
-            no_speech_probability=float(segment["no_speech_prob"]),
-            compression_ratio=float(segment["compression_ratio"]),
-            mean_log_probability=mean_log_probability if math.isfinite(mean_log_probability) else -math.inf,
-        )
+def _passage_of(segment: _Segment) -> Passage:
+    return Passage(
+        start_seconds=float(segment["start"]),
+        end_seconds=float(segment["end"]),
+        no_speech_probability=float(segment["no_speech_prob"]),
+        compression_ratio=float(segment["compression_ratio"]),
+        mean_log_probability=float(segment["avg_logprob"]),
+    )

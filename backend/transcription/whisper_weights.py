@@ -1,4 +1,4 @@
-"""From the name of a Whisper model to its weights: a file here, Whisper's own cache, a download, or the embedded one."""
+"""From the name of a Whisper model to its weights: a file, Whisper's own cache, a download, or the embedded model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
 EMBEDDED_WEIGHTS = EMBEDDED_FOLDER / "whisper.pt"
 # What the embedded model has been trained on: single sentences.
 EMBEDDED_PIECE_SECONDS = 8.0
-WHISPER_PIECE_SECONDS = 30.0
+# Of the 30 seconds it could hear: with a full window it tends to stop before the end.
+WHISPER_PIECE_SECONDS = 24.0
 
 _HASH_BLOCK_BYTES = 1 << 20
 _SUFFIX = ".pt"
@@ -86,13 +87,13 @@ def find_whisper(
     except WhisperUnavailable as error:
         if not embedded_path.is_file():
             raise WhisperUnavailable(
-                f"Whisper {name} is not here and cannot be downloaded: {error}. Put {path.name} into {folder}, give the "
-                "path of a Whisper weights file, or bring transcripts along."
+                f"Whisper {name} is not here and cannot be downloaded: {error}. Put {path.name} into {folder}, "
+                "give the path of a Whisper weights file, or bring transcripts along."
             ) from error
         return _embedded(
             embedded_path,
-            notice=f"Whisper {name} is not here and cannot be downloaded, so the embedded transcriber listens. It knows "
-            f"synthetic English voices only. For real recordings put {path.name} into {folder}.",
+            notice=f"Whisper {name} is not here and cannot be downloaded, so the embedded transcriber listens. "
+            f"It knows synthetic English voices only. For real recordings put {path.name} into {folder}.",
         )
     return WhisperWeights(path=path, name=f"whisper {name}", published_name=name)
 
