@@ -6,20 +6,36 @@ Without a command this starts the studio, a page in the browser.
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import sys
 
-from backend.commands import clone, doctor
 from backend.errors import EncoreError
 from backend.settings import Settings
 
+# Each is a module of backend/commands, imported when it is asked for: what a fine-tune needs takes seconds to load.
+COMMANDS = {
+    "clone": "speak a text in the voice of a recording",
+    "dataset": "make a training set of recordings, look at it, export it",
+    "finetune": "fine-tune a voice on a dataset",
+    "runs": "list, show, cancel and resume fine-tunes",
+    "pipeline": "recordings to a fine-tuned voice and a report, in one go",
+    "say": "speak a text with a voice of the library",
+    "voices": "list, add, export, import and delete voices",
+    "serve": "serve the voices through an API like OpenAI's",
+    "doctor": "check this machine, with a remedy for what is missing",
+}
 
-def build_parser(settings: Settings) -> argparse.ArgumentParser:
-    """All commands and their options."""
+
+def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentParser:
+    """All commands; the options of the chosen one."""
     parser = argparse.ArgumentParser(prog="app.py", description=__doc__.splitlines()[0] if __doc__ else None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (clone, doctor):
-        command.add_parser(commands, settings)
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            importlib.import_module(f"backend.commands.{name}").add_parser(commands, settings)
+        else:
+            commands.add_parser(name, help=summary)
     studio = commands.add_parser("studio", help="start the studio (the same as no command)")
     for studio_parser in (parser, studio):
         studio_parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")
@@ -38,9 +54,11 @@ def start_studio(settings: Settings, arguments: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; 2 means that something has to be put right first, and says what."""
+    given = sys.argv[1:] if argv is None else argv
+    chosen = next((word for word in given if word in COMMANDS), None)
     try:
         settings = Settings.from_environment()
-        arguments = build_parser(settings).parse_args(argv)
+        arguments = build_parser(settings, chosen).parse_args(given)
         logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
         return int(arguments.run(arguments))
     except EncoreError as error:
