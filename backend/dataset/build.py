@@ -18,6 +18,7 @@ from backend.dataset.dataset_table import DatasetTable
 from backend.dataset.errors import BuildCancelled, NothingToBuild
 from backend.dataset.job import BuildJob
 from backend.dataset.listeners import ChosenTranscriber, find_transcriber, language_code
+from backend.dataset.one_process import run_in_one_process
 from backend.dataset.passes import count_as_reused, is_listened_to, is_tokenized, run_passes
 from backend.dataset.pulse import Pulse
 from backend.dataset.ray_session import ray_session
@@ -34,15 +35,18 @@ from training.model.hub import resolve_model
 _logger = logging.getLogger(__name__)
 
 
-def run_build(job: BuildJob, database: Database, home: Path) -> None:
+def run_build(job: BuildJob, database: Database, home: Path, *, is_begun: bool = False) -> None:
     """Build a dataset; the caller holds its lock. How it goes is in the database, and so is its end.
+
+    `is_begun` says that the database knows of this build already, perhaps also that it is to be cancelled.
 
     Raises:
         EncoreError: it failed or was cancelled; what was finished is kept.
     """
     builds = BuildTable(database, home)
-    DatasetTable(database).save_job(job)
-    builds.begin(job.name)
+    if not is_begun:
+        DatasetTable(database).save_job(job)
+        builds.begin(job.name)
     try:
         Build(job, database, home).run()
     except BuildCancelled as error:
@@ -115,6 +119,10 @@ class Build:
             self._pulse.follow(order.counts)
             count_as_reused(sources, order)
             return {}
+        self._pulse.stop_if_cancelled()
+        if self._job.num_actors == 0:
+            self._pulse.follow(order.counts)
+            return run_in_one_process(sources, order)
         with ray_session():
             order = replace(order, counts=SharedCounts())
             self._pulse.follow(order.counts)

@@ -23,7 +23,7 @@ def main(job_file: str, home: str, lock_descriptor: str) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     job = BuildJob.model_validate_json(Path(job_file).read_bytes())
     try:
-        run_build(job, Database(Path(home)), Path(home))
+        run_build(job, Database(Path(home)), Path(home), is_begun=True)
     except EncoreError as error:
         print(error, file=sys.stderr)
         return 2

@@ -124,6 +124,7 @@ class BuildTable:
             state=BuildState(build["state"]),
             problem=build["problem"],
             stages=stages,
+            process_id=build["process_id"],
             started_at=build["started_at"],
             heartbeat_at=build["heartbeat_at"],
             finished_at=build["finished_at"],

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,7 +54,7 @@ class Datasets(DatasetEditing):
             self._table.save_job(job)
             self._builds.begin(job.name)
             with log_file.open("wb") as log:
-                subprocess.Popen(
+                process = subprocess.Popen(
                     [
                         *(sys.executable, "-m", "backend.dataset.build_process"),
                         *(str(job_file), str(self._home.absolute()), str(lock)),
@@ -67,6 +68,8 @@ class Datasets(DatasetEditing):
                     # Closing the terminal, or Ctrl-C in it, is not meant for it.
                     start_new_session=True,
                 )
+            # Nobody waits for it, but somebody has to take note of its end, or it stays as a zombie.
+            threading.Thread(target=process.wait, daemon=True, name=f"dataset-build-{job.name}").start()
         finally:
             os.close(lock)
 

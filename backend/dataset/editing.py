@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from backend.dataset.dataset_lock import dataset_lock
 from backend.dataset.dataset_table import ClipEdit, ClipRow, DatasetTable
 from backend.dataset.errors import DatasetNotFound, EditRefused
 from backend.dataset.gates import Verdict
-from backend.dataset.judging import is_usable
+from backend.dataset.judging import disagreement, is_usable
+from backend.dataset.listeners import find_transcriber, language_code
 from backend.dataset.records import Span
 from backend.dataset.tokenize_stage import TokenizeStage
-from backend.dataset.views import ClipDetails
+from backend.dataset.transcribe_stage import listen
+from backend.dataset.views import ClipDetails, TranscriptChange
 from backend.dataset.workplace import Workplace
 from backend.store.database import Database
 from training.data.code_rows import DatasetCard
@@ -117,6 +119,41 @@ class DatasetEditing:
             card = write_dataset(self._workplace, job, encoder, rows)
             self._table.mark_rows(name, are_current=True)
             return card
+
+    def retranscribe(
+        self,
+        name: str,
+        keys: Sequence[str] | None = None,
+        *,
+        whisper: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[TranscriptChange]:
+        """Listen again to some clips, or to all, and tell where something else is heard than their text says.
+
+        Nothing is changed: take over what is right with `edit_text`. `progress` gets clips done and in all.
+
+        Raises:
+            EncoreError: there is no transcriber, or no such clip.
+        """
+        job = self._table.job(name).model_copy(update={"whisper": whisper} if whisper else {})
+        rows = [self._clip(name, key) for key in keys] if keys is not None else self._table.clips(name)
+        chosen = find_transcriber(job)
+        if chosen.source is None:
+            raise EditRefused(chosen.notice or "Nobody listens: name a Whisper model.")
+        transcriber = chosen.source.load(job.device)
+        changes = []
+        for index, row in enumerate(rows):
+            whole = Span(start_seconds=0.0, end_seconds=row.seconds)
+            heard = listen(self._workplace, row.clip_id, whole, transcriber, language_code(job.language)).transcript
+            if disagreement(row.details.text, heard.text) > 0:
+                changes.append(
+                    TranscriptChange(
+                        key=row.key, before=row.details.text, after=heard.text, confidence=heard.confidence
+                    )
+                )
+            if progress is not None:
+                progress(index + 1, len(rows))
+        return changes
 
     @property
     def _workplace(self) -> Workplace:

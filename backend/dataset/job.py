@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from backend.dataset.errors import DatasetNameRefused
 from backend.dataset.settings import GateSettings
@@ -28,7 +28,9 @@ class BuildJob(BaseModel):
     language: str = "auto"
     transcripts: tuple[str, ...] = Field(default=(), description="files or folders with texts, as absolute paths")
     gates: GateSettings = GateSettings()
-    num_actors: PositiveInt | None = Field(default=None, description="model copies at work; None suits the machine")
+    num_actors: NonNegativeInt | None = Field(
+        default=None, description="model copies at work in Ray; None suits the machine, 0 works in this process alone"
+    )
     device: str = "auto"
     longest_hours: PositiveFloat = 2.0
     largest_megabytes: PositiveFloat = 500.0

@@ -19,7 +19,7 @@ def is_listened_to(source: SourceRecording, order: WorkOrder) -> bool:
     return decoded is not None and (bool(decoded.problem) or order.is_heard(decoded))
 
 
-def is_usable(source: SourceRecording, order: WorkOrder) -> bool:
+def is_ready_to_cut(source: SourceRecording, order: WorkOrder) -> bool:
     """Whether a recording can be cut: decoded, and heard where somebody listens."""
     decoded = order.decode_stage.find(source.recording_id)
     return decoded is not None and not decoded.problem and order.is_heard(decoded)
@@ -27,7 +27,7 @@ def is_usable(source: SourceRecording, order: WorkOrder) -> bool:
 
 def is_tokenized(source: SourceRecording, order: WorkOrder) -> bool:
     """Whether the second pass has nothing to do for a recording."""
-    if not is_usable(source, order):
+    if not is_ready_to_cut(source, order):
         return True
     cut = order.cut(source)
     return cut is not None and all(order.tokenized(clip.clip_id) is not None for clip in cut.clips)
@@ -45,7 +45,7 @@ def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str
         for row in listen_pass([asdict(source) for source in left], order, share):
             if row["problem"]:
                 problems[row["recording_id"]] = row["problem"]
-    usable = [source for source in sources if is_usable(source, order)]
+    usable = [source for source in sources if is_ready_to_cut(source, order)]
     order.counts.expect("cut", len(usable))
     done = [source for source in usable if is_tokenized(source, order)]
     _count_tokenized(done, order)
@@ -60,7 +60,7 @@ def count_as_reused(sources: Sequence[SourceRecording], order: WorkOrder) -> Non
     """Count everything as found ready; nothing is missing."""
     order.counts.expect("decode", len(sources))
     _count_listened(sources, order)
-    usable = [source for source in sources if is_usable(source, order)]
+    usable = [source for source in sources if is_ready_to_cut(source, order)]
     order.counts.expect("cut", len(usable))
     _count_tokenized(usable, order)
 

@@ -58,6 +58,7 @@ class BuildProgress(_View):
     state: BuildState
     problem: str
     stages: tuple[StageProgress, ...]
+    process_id: int | None
     started_at: float
     heartbeat_at: float
     finished_at: float | None

@@ -1,0 +1,166 @@
+"""`app.py dataset`: make a training set of recordings, look at it, and hand it to other tools."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.settings import Settings
+
+if TYPE_CHECKING:
+    from backend.dataset.datasets import Datasets
+    from backend.dataset.views import BuildProgress, ClipView, DatasetView
+
+_LOOK_SECONDS = 1.0
+_LONGEST_TEXT = 48
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    """Describe the command's options."""
+    parser = commands.add_parser("dataset", help="make a training set of recordings", description=__doc__)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_build(verbs, settings)
+    show = verbs.add_parser("show", help="list clips with verdicts and reasons")
+    show.add_argument("name", metavar="NAME", nargs="?", help="without a name, all datasets are listed")
+    show.set_defaults(run=lambda arguments: run_show(settings, arguments))
+    export = verbs.add_parser("export", help="write WAV and JSONL for other fine-tuning tools")
+    export.add_argument("name", metavar="NAME")
+    export.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
+    export.set_defaults(run=lambda arguments: run_export(settings, arguments))
+
+
+def _add_build(verbs: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    build = verbs.add_parser("build", help="cut, check, transcribe and tokenize recordings")
+    build.add_argument("recordings", type=Path, nargs="+", metavar="RECORDINGS", help="files, folders or zip archives")
+    build.add_argument("--name", required=True, help="of the dataset: letters, digits, - and _")
+    build.add_argument(
+        "--model", default=settings.model, help="whose codes: mini, a checkpoint folder or a hub id (%(default)s)"
+    )
+    build.add_argument("--whisper", help="who transcribes: a Whisper model by name or path, mini, or none (base)")
+    build.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")
+    build.add_argument(
+        "--transcripts", type=Path, nargs="+", default=[], metavar="PATH", help="texts that lie somewhere else"
+    )
+    build.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
+    build.add_argument("--workers", type=int, metavar="N", help="model copies at work in Ray; 0 works without Ray")
+    build.add_argument("--longest-hours", type=float, default=2.0, help="per recording (default: %(default)s)")
+    build.add_argument("--largest-megabytes", type=float, default=500.0, help="per recording (default: %(default)s)")
+    build.set_defaults(run=lambda arguments: run_build(settings, arguments))
+
+
+def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Build, with a progress line; Ctrl-C stops it, and the same command goes on later."""
+    # Imported here: Ray and PyTorch take seconds to load, and no other command needs both.
+    from backend.dataset.datasets import new_job  # noqa: PLC0415 - see above
+
+    datasets = _datasets(settings)
+    job = new_job(
+        arguments.name,
+        arguments.recordings,
+        model=arguments.model,
+        whisper=arguments.whisper,
+        language=arguments.language,
+        transcripts=arguments.transcripts,
+        num_actors=arguments.workers,
+        device=arguments.device,
+        longest_hours=arguments.longest_hours,
+        largest_megabytes=arguments.largest_megabytes,
+    )
+    with _progress_line(datasets, job.name):
+        view = datasets.build(job)
+    print(describe(view, with_clips=False))
+    return 0
+
+
+def run_show(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Print what is known of one dataset, or the names of all."""
+    datasets = _datasets(settings)
+    if arguments.name is None:
+        print("\n".join(datasets.list()) or "There are no datasets. Build one with `app.py dataset build`.")
+        return 0
+    print(describe(datasets.show(arguments.name), with_clips=True))
+    return 0
+
+
+def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Write the files."""
+    num_clips = _datasets(settings).export(arguments.name, arguments.folder)
+    print(f"{arguments.folder}: {num_clips} clips with their texts, listed in train_raw.jsonl")
+    return 0
+
+
+def describe(view: DatasetView, *, with_clips: bool) -> str:
+    """A dataset as text: recordings that were left out, clips if wanted, totals in minutes."""
+    from backend.dataset.gates import Verdict  # noqa: PLC0415 - seconds to load
+
+    lines = [f"left out: {recording.problem}" for recording in view.recordings if recording.problem]
+    for recording in view.recordings:
+        for lost in recording.details.lost:
+            span = lost.span
+            lines.append(
+                f"left out: {recording.name}, {span.start_seconds:.1f} to {span.end_seconds:.1f} s: {lost.problem}"
+            )
+    lines += [line for clip in view.clips for line in _clip_lines(clip) if with_clips or clip.reasons]
+    lines += [
+        f"{verdict.value}: {view.count(verdict)} clips, {view.minutes(verdict):.1f} minutes" for verdict in Verdict
+    ]
+    if view.reference is not None:
+        lines.append(f"reference: {view.reference.key}, {view.reference.seconds:.1f} s: {view.reference.text}")
+    state = f"{view.name}: {view.state.value}" + (f". {view.problem}" if view.problem else "")
+    if view.digest is not None:
+        state += f", {view.folder}" + ("" if view.rows_are_current else " (edited since: rebuild its rows)")
+    return "\n".join([*lines, state])
+
+
+def _clip_lines(clip: ClipView) -> list[str]:
+    text = clip.text if len(clip.text) <= _LONGEST_TEXT else clip.text[: _LONGEST_TEXT - 1] + "…"
+    marks = [mark for mark, applies in (("reference", clip.is_reference), ("held out", clip.held_out)) if applies]
+    notes = f" ({', '.join(marks)})" if marks else ""
+    head = f"{clip.key}  {clip.verdict.value:<8}  {clip.seconds:5.1f} s  {text}{notes}"
+    return [head, *(f"{'':14}{reason}" for reason in clip.reasons)]
+
+
+def _datasets(settings: Settings) -> Datasets:
+    from backend.dataset.datasets import Datasets  # noqa: PLC0415 - seconds to load
+    from backend.store.database import Database  # noqa: PLC0415 - as above
+
+    return Datasets(Database(settings.home_folder), settings.home_folder)
+
+
+@contextmanager
+def _progress_line(datasets: Datasets, name: str) -> Iterator[None]:
+    """One line on a terminal that is written over; nothing when the output is not a terminal."""
+    stream = sys.stderr
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            stream.write("\r" + _progress_text(datasets.progress(name)).ljust(100)[:100])
+            stream.flush()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    if stream.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if thread.is_alive():
+            thread.join()
+            stream.write("\r" + " " * 100 + "\r")
+            stream.flush()
+
+
+def _progress_text(progress: BuildProgress) -> str:
+    parts = []
+    for stage in progress.stages:
+        total = f"/{stage.num_total}" if stage.num_total is not None else ""
+        left = f" {stage.seconds_left:.0f} s left" if stage.seconds_left else ""
+        if stage.num_done or stage.num_total:
+            parts.append(f"{stage.stage} {stage.num_done}{total}{left}")
+    return " | ".join(parts) or "starting"

@@ -1,0 +1,203 @@
+"""A dataset from recordings with texts: what is in it, that it is done once, and what people change about it."""
+
+from __future__ import annotations
+
+import json
+import wave
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backend.audio.writing import write_wav
+from backend.dataset.dataset_lock import dataset_lock
+from backend.dataset.datasets import Datasets, new_job
+from backend.dataset.errors import DatasetBusy, DatasetNameRefused, DatasetNotFound, EditRefused, NothingToBuild
+from backend.dataset.gates import Verdict
+from backend.dataset.job import BuildJob
+from backend.dataset.stage_cache import STAGES
+from backend.dataset.views import BuildState
+from backend.errors import OutputRefused
+from backend.store.database import Database
+from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
+from training.data.code_rows import codes_of, read_card, read_code_rows
+
+
+def test_every_sentence_becomes_a_row_and_every_bad_file_a_reason(datasets: Datasets, home: Path):
+    view = datasets.show("ann")
+    assert view.state is BuildState.DONE
+    assert sorted(clip.text for clip in view.clips) == sorted(SENTENCES)
+    reasons = {Path(recording.name).name: recording.problem for recording in view.recordings if recording.problem}
+    assert reasons.keys() == {"broken.wav", "text.wav"}
+    folder = home / "datasets" / "ann"
+    card, rows = read_card(folder), read_code_rows(folder / "rows.parquet")
+    assert {row.text for row in rows} == set(SENTENCES)
+    assert card.reference_clip_id in {row.clip_id for row in rows if not row.held_out}
+    assert [row.held_out for row in rows].count(True) == 1
+    for row in rows:
+        with wave.open(str(folder / "audio" / f"{row.clip_id}.wav")) as audio:
+            assert (audio.getframerate(), audio.getnchannels(), audio.getsampwidth()) == (24_000, 1, 2)
+            assert audio.getnframes() / 24_000 == pytest.approx(row.seconds)
+        assert codes_of(row, card.num_codebooks).shape[0] == pytest.approx(row.seconds * 12.5, abs=1)
+        assert np.isfinite(row.speaker_embedding).all()
+
+
+def test_building_again_does_nothing(datasets: Datasets, recordings: Path, job: Callable[..., BuildJob]):
+    before = datasets.show("ann")
+    view = datasets.build(job(recordings))
+    stages = {stage.stage: stage for stage in datasets.progress("ann").stages}
+    assert stages.keys() == set(STAGES)
+    assert [stage.num_worked for stage in stages.values()] == [0, 0, 0, 0]
+    assert stages["tokenize"].num_reused == len(SENTENCES)
+    assert view.digest == before.digest
+    assert view.clips == before.clips
+
+
+def test_only_what_is_new_is_done(datasets: Datasets, recordings: Path, job: Callable[..., BuildJob], tmp_path: Path):
+    speak(tmp_path / "more" / "new.wav", "A large size in stockings is hard to sell.")
+    (tmp_path / "more" / "new.txt").write_text("A large size in stockings is hard to sell.")
+    view = datasets.build(job([recordings, tmp_path / "more"]))
+    assert len(view.clips) == len(SENTENCES) + 1
+    assert [datasets.progress("ann").stage(stage).num_worked for stage in ("decode", "cut", "tokenize")] == [1, 1, 1]
+
+
+def test_the_same_recording_under_other_names_is_one(tmp_path: Path, recordings: Path, job: Callable[..., BuildJob]):
+    """The same bytes are recognised as a file, the same sound in another file as a clip."""
+    folder = speak_folder(tmp_path / "again", SENTENCES[:5])
+    (folder / "copy.wav").write_bytes((folder / "00.wav").read_bytes())
+    with wave.open(str(folder / "01.wav")) as audio:
+        samples = np.frombuffer(audio.readframes(audio.getnframes()), "<i2") / 32768
+        write_wav(folder / "quieter.wav", samples * 0.5, audio.getframerate())
+    (folder / "quieter.txt").write_text(SENTENCES[1])
+    datasets = Datasets(Database(tmp_path / "home"), tmp_path / "home")
+    view = datasets.build(job(folder))
+    assert "is the same file as" in next(r.problem for r in view.recordings if r.name.endswith("copy.wav"))
+    twin = next(clip for clip in view.clips if clip.details.recording_name.endswith("quieter.wav"))
+    assert twin.verdict is Verdict.REJECTED
+    assert any("already there" in reason for reason in twin.reasons)
+
+
+def test_a_person_overrules_edits_and_chooses(datasets: Datasets, home: Path):
+    clips = {clip.text: clip for clip in datasets.show("ann").clips}
+    first, second, third = (clips[sentence].key for sentence in SENTENCES[:3])
+    digest = datasets.show("ann").digest
+    datasets.overrule("ann", first, Verdict.REJECTED)
+    datasets.edit_text("ann", second, "  Glue the sheet,  please. ")
+    datasets.choose_reference("ann", third)
+    assert not datasets.show("ann").rows_are_current
+    card = datasets.rebuild_rows("ann")
+    view = datasets.show("ann")
+    rows = read_code_rows(home / "datasets" / "ann" / "rows.parquet")
+    assert view.rows_are_current
+    assert card.digest != digest
+    assert SENTENCES[0] not in {row.text for row in rows}
+    assert "Glue the sheet, please." in {row.text for row in rows}
+    assert view.reference is not None
+    assert (view.reference.key, view.reference.clip_id) == (third, card.reference_clip_id)
+    datasets.overrule("ann", first, None)
+    datasets.edit_text("ann", second, None)
+    datasets.choose_reference("ann", None)
+    assert datasets.rebuild_rows("ann").digest == digest
+
+
+def test_a_moved_cut_is_cut_and_tokenized_anew_and_survives_the_next_build(
+    datasets: Datasets, recordings: Path, job: Callable[..., BuildJob]
+):
+    clip = datasets.show("ann").clips[0]
+    span = clip.details.current.span
+    datasets.move_cut("ann", clip.key, span.start_seconds + 0.5, span.end_seconds)
+    moved = next(other for other in datasets.show("ann").clips if other.key == clip.key)
+    assert moved.clip_id != clip.clip_id
+    assert moved.seconds == pytest.approx(clip.seconds - 0.5, abs=0.15)
+    assert not moved.details.is_tokenized
+    assert moved.audio.is_file()
+    datasets.rebuild_rows("ann")
+    moved = next(other for other in datasets.show("ann").clips if other.key == clip.key)
+    assert moved.details.is_tokenized
+    again = datasets.build(job(recordings))
+    assert next(other for other in again.clips if other.key == clip.key).clip_id == moved.clip_id
+
+
+def test_edits_that_leave_no_clip_are_refused(datasets: Datasets):
+    key = datasets.show("ann").clips[0].key
+    with pytest.raises(EditRefused, match="needs a text"):
+        datasets.edit_text("ann", key, "  ")
+    for start, end in ((0.0, 99.0), (-1.0, 1.0), (1.0, 1.1), (2.0, 1.0)):
+        with pytest.raises(EditRefused, match="cannot be cut"):
+            datasets.move_cut("ann", key, start, end)
+    datasets.overrule("ann", key, Verdict.REJECTED)
+    with pytest.raises(EditRefused, match="cannot stand for the voice"):
+        datasets.choose_reference("ann", key)
+    with pytest.raises(DatasetNotFound, match="no clip 'nobody'"):
+        datasets.overrule("ann", "nobody", None)
+
+
+def test_two_at_once_are_refused(datasets: Datasets, home: Path, recordings: Path, job: Callable[..., BuildJob]):
+    with dataset_lock(home, "ann"):
+        for change in (
+            lambda: datasets.build(job(recordings)),
+            lambda: datasets.start_build(job(recordings)),
+            lambda: datasets.rebuild_rows("ann"),
+            lambda: datasets.delete("ann"),
+        ):
+            with pytest.raises(DatasetBusy, match="just now"):
+                change()
+    assert datasets.show("ann").state is BuildState.DONE
+
+
+def test_export_is_what_other_tools_read(datasets: Datasets, tmp_path: Path):
+    num_clips = datasets.export("ann", tmp_path / "out")
+    lines = [
+        json.loads(line)
+        for name in ("train_raw.jsonl", "held_out_raw.jsonl")
+        for line in (tmp_path / "out" / name).read_text().splitlines()
+    ]
+    assert num_clips == len(lines) == len(SENTENCES)
+    assert {line["text"] for line in lines} == set(SENTENCES)
+    assert len({line["ref_audio"] for line in lines}) == 1
+    for line in lines:
+        assert (tmp_path / "out" / line["audio"]).is_file()
+        assert (tmp_path / "out" / line["ref_audio"]).is_file()
+    with pytest.raises(OutputRefused, match="not empty"):
+        datasets.export("ann", tmp_path / "out")
+
+
+def test_a_deleted_dataset_is_gone(datasets: Datasets, home: Path):
+    datasets.delete("ann")
+    assert datasets.list() == []
+    assert not (home / "datasets" / "ann").exists()
+    with pytest.raises(DatasetNotFound):
+        datasets.show("ann")
+
+
+def test_no_recordings_and_no_texts_are_said_plainly(tmp_path: Path, job: Callable[..., BuildJob]):
+    home = tmp_path / "home"
+    datasets = Datasets(Database(home), home)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NothingToBuild):
+        datasets.build(job(tmp_path / "empty"))
+    assert datasets.progress("ann").state is BuildState.FAILED
+    speak(tmp_path / "mute" / "one.wav", SENTENCES[0])
+    with pytest.raises(NothingToBuild, match="add texts"):
+        datasets.build(job(tmp_path / "mute"))
+
+
+def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callable[..., BuildJob]):
+    speak(tmp_path / "rec" / "one.wav", SENTENCES[0])
+    (tmp_path / "rec" / "one.txt").write_text("No. " * 80)
+    home = tmp_path / "home"
+    datasets = Datasets(Database(home), home)
+    with pytest.raises(NothingToBuild, match="None of the 1 clips"):
+        datasets.build(job(tmp_path / "rec"))
+    view = datasets.show("ann")
+    assert (view.state, view.digest, view.count(Verdict.REJECTED)) == (BuildState.FAILED, None, 1)
+    assert view.clips[0].reasons
+    datasets.overrule("ann", view.clips[0].key, Verdict.ACCEPTED)
+    assert datasets.rebuild_rows("ann").reference_clip_id == view.clips[0].clip_id
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a b", "x" * 65, ".hidden", "ümlaut"])
+def test_names_that_are_no_folder_names_are_refused(name: str, tmp_path: Path):
+    with pytest.raises(DatasetNameRefused):
+        new_job(name, [tmp_path])

@@ -1,0 +1,124 @@
+"""Builds on Ray: the same result as without, in a process of its own, through cancelling and killing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.dataset.datasets import Datasets
+from backend.dataset.job import BuildJob
+from backend.dataset.views import BuildProgress, BuildState
+from backend.store.database import Database
+from tests.backend.dataset.spoken import SENTENCES
+
+# Ray trips over its own old settings while it is imported.
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
+
+# The machine may be slow and busy; nothing here depends on how long anything takes.
+DEADLINE_SECONDS = 240.0
+
+
+@pytest.fixture(scope="module")
+def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Ray for all tests of this file; builds in processes of their own join it."""
+    import ray  # noqa: PLC0415 - seconds to load, and only this tier needs it
+
+    project = Path(__file__).resolve().parents[3]
+    ray.init(
+        address="local",
+        num_cpus=4,
+        include_dashboard=False,
+        log_to_driver=False,
+        namespace="dataset-tests",
+        runtime_env={"env_vars": {"PYTHONPATH": str(project)}},
+    )
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def ray_home(
+    ray_address: str, tmp_path_factory: pytest.TempPathFactory, recordings: Path, job: Callable[..., BuildJob]
+) -> Path:
+    """A home with the dataset `ann`, built by two actors per stage."""
+    home = tmp_path_factory.mktemp("ray-home")
+    Datasets(Database(home), home).build(job(recordings, num_actors=2))
+    return home
+
+
+def wait_for(datasets: Datasets, name: str, is_reached: Callable[[BuildProgress], bool]) -> BuildProgress:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        progress = datasets.progress(name)
+        if is_reached(progress):
+            return progress
+        time.sleep(0.05)
+    log = datasets._home / "jobs" / "dataset" / f"{name}.log"
+    pytest.fail(f"{name} is still {progress}; its log says: {log.read_text()[-2000:] if log.exists() else 'nothing'}")
+
+
+def test_ray_builds_what_one_process_builds(ray_home: Path, built_home: Path):
+    on_ray, alone = (Datasets(Database(home), home).show("ann") for home in (ray_home, built_home))
+    assert on_ray.clips == tuple(
+        clip.model_copy(update={"audio": ray_home / clip.audio.relative_to(built_home)}) for clip in alone.clips
+    )
+    assert on_ray.digest == alone.digest
+    assert [recording.problem for recording in on_ray.recordings] == [
+        recording.problem for recording in alone.recordings
+    ]
+
+
+def test_progress_counts_every_row_of_every_stage(ray_home: Path):
+    progress = Datasets(Database(ray_home), ray_home).progress("ann")
+    decode, cut, tokenize = (progress.stage(stage) for stage in ("decode", "cut", "tokenize"))
+    assert (decode.num_done, decode.num_total, decode.num_failed) == (len(SENTENCES) + 1, len(SENTENCES) + 1, 1)
+    assert (cut.num_done, cut.num_total) == (len(SENTENCES), len(SENTENCES))
+    assert (tokenize.num_done, tokenize.num_total, tokenize.num_worked) == (8, 8, 8)
+    assert tokenize.audio_seconds > 10
+    assert tokenize.seconds_left == 0
+
+
+def test_building_again_on_ray_does_nothing(ray_home: Path, recordings: Path, job: Callable[..., BuildJob]):
+    datasets = Datasets(Database(ray_home), ray_home)
+    digest = datasets.show("ann").digest
+    assert datasets.build(job(recordings, num_actors=2)).digest == digest
+    assert [stage.num_worked for stage in datasets.progress("ann").stages] == [0, 0, 0, 0]
+
+
+def test_a_killed_build_is_seen_and_goes_on_where_it_was(
+    ray_address: str, tmp_path: Path, recordings: Path, job: Callable[..., BuildJob], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    home = tmp_path / "home"
+    datasets = Datasets(Database(home), home)
+    datasets.start_build(job(recordings, num_actors=1))
+    seen = wait_for(datasets, "ann", lambda progress: progress.stage("decode").num_done > 0 or not progress.is_running)
+    assert seen.is_running, seen.problem
+    assert seen.process_id is not None
+    os.kill(seen.process_id, signal.SIGKILL)
+    killed = wait_for(datasets, "ann", lambda progress: not progress.is_running)
+    assert killed.state is BuildState.INTERRUPTED
+    assert "Build again" in killed.problem
+    view = datasets.build(job(recordings, num_actors=1))
+    assert view.state is BuildState.DONE
+    assert len(view.clips) == len(SENTENCES)
+    assert datasets.progress("ann").stage("decode").num_reused > 0
+    assert not list((home / "artifacts" / "incoming").glob("*.safetensors"))
+
+
+def test_a_build_in_its_own_process_can_be_cancelled(
+    ray_address: str, tmp_path: Path, recordings: Path, job: Callable[..., BuildJob], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    home = tmp_path / "home"
+    datasets = Datasets(Database(home), home)
+    datasets.start_build(job(recordings, num_actors=1))
+    datasets.cancel("ann")
+    ended = wait_for(datasets, "ann", lambda progress: not progress.is_running)
+    assert ended.state is BuildState.CANCELLED
+    assert not (home / "datasets" / "ann").exists()
