@@ -15,6 +15,7 @@ from backend.runs.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.consent import STATEMENTS, Consent
+from backend.voices.errors import ConsentMissing
 from training.job import STRATEGIES
 from training.presets import PRESETS
 
@@ -93,10 +94,16 @@ def open_runs(settings: Settings) -> Runs:
 
 
 def consent_of(arguments: argparse.Namespace) -> Consent | None:
-    """What the options say; None where they say nothing, and whoever needs it says what is missing."""
+    """What the options say; None where they say nothing, and whoever needs it says what is missing.
+
+    Raises:
+        ConsentMissing: they say half of it.
+    """
     if arguments.consent is None and arguments.consent_by is None:
         return None
-    return Consent.give(arguments.consent_by or "", arguments.consent or "")
+    if arguments.consent is None:
+        raise ConsentMissing(f"--consent-by needs --consent, one of: {', '.join(STATEMENTS)}.")
+    return Consent.give(arguments.consent_by or "", arguments.consent)
 
 
 def training_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def check_size(needed_cpus: int, needed_gpus: int) -> None:
     """
     import ray  # noqa: PLC0415 - see `connect`
 
-    there = ray.cluster_resources()
+    there = ray.cluster_resources()  # type: ignore[no-untyped-call]
     for kind, needed in (("CPU", needed_cpus), ("GPU", needed_gpus)):
         if needed > there.get(kind, 0):
             raise ClusterError(

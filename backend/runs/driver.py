@@ -20,11 +20,13 @@ class Driver:
         Raises:
             TrainingFailedError: workers failed more often than the plan allows.
         """
-        from ray.train import FailureConfig, RunConfig, ScalingConfig  # noqa: PLC0415 - in the actor's process only
+        import ray.train  # noqa: PLC0415 - in the actor's process only
         from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
 
         from backend.runs.ray_worker import FaultLog, train_under_ray  # noqa: PLC0415
 
+        # Typed as Ray Train's first version, which shares the names of the second, which is the one that runs.
+        train: Any = ray.train
         launch, run_folder = LaunchPlan.model_validate(raw_launch), RunFolder(Path(folder))
         workers: int | tuple[int, int] = launch.max_workers
         if launch.is_elastic:
@@ -34,17 +36,17 @@ class Driver:
             train_under_ray,
             train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
             torch_config=TorchConfig(backend=_backend(launch, raw_job)),
-            scaling_config=ScalingConfig(
+            scaling_config=train.ScalingConfig(
                 num_workers=workers,
                 use_gpu=launch.use_gpu,
                 resources_per_worker=resources,
                 elastic_resize_monitor_interval_s=ELASTIC_RESIZE_SECONDS,
             ),
-            run_config=RunConfig(
+            run_config=train.RunConfig(
                 # A new name each time: what to resume from is in the run's own checkpoints, not in Ray's notes.
                 name=f"attempt-{attempt}",
                 storage_path=str(run_folder.ray),
-                failure_config=FailureConfig(max_failures=launch.max_failures),
+                failure_config=train.FailureConfig(max_failures=launch.max_failures),
                 callbacks=[FaultLog(run_folder.faults, attempt)],
             ),
         ).fit()

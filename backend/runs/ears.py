@@ -7,7 +7,7 @@ from pathlib import Path
 
 from backend.errors import EncoreError
 from backend.transcription.transcriber import Transcriber
-from training.model.hub import EMBEDDED_FOLDER
+from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL
 
 _logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def find_transcriber(base_model: Path) -> Transcriber | None:
     folder = whisper_weights.default_cache_folder()
     names = [name for name in PREFERRED_WHISPERS if (folder / whisper._MODELS[name].rpartition("/")[2]).is_file()]
     if base_model.resolve() == EMBEDDED_FOLDER.resolve():
-        names.insert(0, whisper_weights.EMBEDDED_MODEL)
+        names.insert(0, EMBEDDED_MODEL)
     for name in names:
         try:
             return WhisperTranscriber(whisper_weights.find_whisper(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from backend.runs.records import BASE, CheckpointRecord, RunRows
 from backend.runs.run_folder import RunFolder
 from backend.runs.scores import JudgedTake, summarize
 from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
+
+MOST_WAITING = 3
+"""Checkpoints that are kept on the disk only to be listened to; a full one of a large model has many gigabytes."""
 
 _logger = logging.getLogger(__name__)
 
@@ -43,25 +47,35 @@ class JudgeQueue:
         """Take in what is finished and hand out what is next; false when nothing is left to wait for."""
         if self._plan is None:
             return False
-        if self._current is not None and not self._take_in(*self._current):
-            return True
-        self._current = None
-        waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
-        # All of them, so that the newer ones do not push the older ones out before their turn.
-        waiting = [record for record in waiting if self._hold(record)]
+        waiting = self._kept_waiting()
+        if self._current is not None:
+            if not self._take_in(*self._current):
+                return True
+            self._current = None
         if waiting:
             self._hand_out(waiting[0], self._plan)
         return bool(waiting)
 
+    def _kept_waiting(self) -> Sequence[CheckpointRecord]:
+        """What is to be listened to, the base model first; held on the disk, but only the newest few."""
+        waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
+        base = [record for record in waiting if record.is_base]
+        own = [record for record in waiting if not record.is_base]
+        for late in own[:-MOST_WAITING]:
+            self._skip(late)
+        return [*base, *(record for record in own[-MOST_WAITING:] if self._hold(record))]
+
+    def _skip(self, record: CheckpointRecord) -> None:
+        release(self._place(record))
+        problem = "Newer checkpoints came before anybody could listen to it."
+        self._rows.fail_judgement(self._run_id, record.name, problem)
+
     def _hold(self, record: CheckpointRecord) -> bool:
         """Keep a checkpoint until it was judged; false if it is gone."""
-        if record.is_base:
-            return True
         try:
             hold(self._place(record))
         except FileNotFoundError:
-            problem = "It was replaced by newer checkpoints before anybody could listen."
-            self._rows.fail_judgement(self._run_id, record.name, problem)
+            self._skip(record)
             return False
         return True
 
@@ -70,7 +84,7 @@ class JudgeQueue:
 
         # No processor is set aside: training has them all on a laptop, and listening may take what it leaves.
         options: dict[str, Any] = {"num_cpus": 0, "max_retries": 1}
-        spare_gpus = ray.available_resources().get("GPU", 0)
+        spare_gpus = ray.available_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
         if self._launch.use_gpu and spare_gpus >= 1:
             options["num_gpus"] = 1
         place = None if record.is_base else str(self._place(record))

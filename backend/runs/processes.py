@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from backend.runs.errors import RunError
 
@@ -67,7 +67,7 @@ def is_alive(process_id: int | None, started_at: float | None) -> bool:
     try:
         process = psutil.Process(process_id)
         is_same = abs(process.create_time() - started_at) < _SAME_BIRTH_SECONDS
-        return is_same and process.status() != psutil.STATUS_ZOMBIE
+        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -66,7 +66,7 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     return exported
 
 
-def _choose(checkpoints: list[CheckpointRecord], folder: RunFolder) -> Choice:
+def _choose(checkpoints: Sequence[CheckpointRecord], folder: RunFolder) -> Choice:
     """The best by ear; the newest where nothing could be listened to."""
     choice = choose(checkpoints)
     if choice.best is not None:
@@ -81,7 +81,7 @@ def _choose(checkpoints: list[CheckpointRecord], folder: RunFolder) -> Choice:
 def _keep_voice(
     voices: Voices,
     run: RunRecord,
-    checkpoints: list[CheckpointRecord],
+    checkpoints: Sequence[CheckpointRecord],
     folder: RunFolder,
     exported: Mapping[Variant, Path],
 ) -> str:

@@ -199,7 +199,7 @@ class RunRows:
             connection.execute("DELETE FROM run_metrics WHERE run_id = ? AND step > ?", (run_id, step))
             _update(connection, run_id, {"step": step})
 
-    def metrics(self, run_id: str, after_step: int = 0) -> list[MetricRecord]:
+    def metrics(self, run_id: str, after_step: int = 0) -> Sequence[MetricRecord]:
         """What the steps after `after_step` reported, in order. Raises RunNotFound."""
         with self._database.reading() as connection:
             _get(connection, run_id)
@@ -238,7 +238,7 @@ class RunRows:
         """Say why a checkpoint could not be judged."""
         self._change_checkpoint(run_id, name, {"state": "failed", "problem": problem})
 
-    def checkpoints(self, run_id: str) -> list[CheckpointRecord]:
+    def checkpoints(self, run_id: str) -> Sequence[CheckpointRecord]:
         """The base model and the checkpoints, in the order of their steps. Raises RunNotFound."""
         with self._database.reading() as connection:
             _get(connection, run_id)

@@ -224,7 +224,7 @@ class Runs:
         write_report(destination, run, self.metrics(run_id), self.checkpoints(run_id), events, folder.path)
         return destination
 
-    def reconcile(self, *, resume: bool = True) -> list[str]:
+    def reconcile(self, *, resume: bool = True) -> Sequence[str]:
         """Compare the rows with the processes that live, and let what was interrupted go on; called at app start.
 
         Returns:

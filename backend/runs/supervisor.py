@@ -117,7 +117,8 @@ class Supervisor:
 
         from backend.runs.driver import Driver  # noqa: PLC0415
 
-        driver = ray.remote(num_cpus=0, runtime_env=own_address())(Driver).remote()
+        actor: Any = ray.remote(num_cpus=0, runtime_env=own_address())(Driver)
+        driver = actor.remote()
         fit = driver.fit.remote(
             self._job.model_dump(mode="json"),
             self._launch.model_dump(mode="json"),

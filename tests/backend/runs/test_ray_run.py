@@ -1,0 +1,155 @@
+"""A real fine-tune on a local Ray, hurt in every way a machine can hurt it, and still right to the last step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from backend.runs.records import RunRecord
+from backend.runs.runs import Runs
+from backend.runs.states import RunState
+from backend.store.database import Database
+from backend.voices.consent import Consent
+from backend.voices.registry import Voices
+from tests.golden import GOLDEN_CHECKPOINT
+from training.checkpoint import list_checkpoints
+from training.model.voice_model import VoiceModel
+
+pytestmark = pytest.mark.ray
+
+NUM_STEPS = 120
+CHECKPOINT_EVERY = 4
+DEADLINE_SECONDS = 400.0
+"""For each phase; on a quiet machine none takes longer than half a minute."""
+
+
+@pytest.fixture
+def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    # Ray is polite to everybody else on the machine by default, which on a busy one takes minutes.
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    runs = Runs(Database(home), home, num_cpus=4)
+    yield runs
+    for run in runs.list():
+        if run.process_id is not None:
+            for process in session_of(run.process_id):
+                process.kill()
+
+
+def session_of(leader: int) -> list[psutil.Process]:
+    """Everything a supervisor started: its Ray, the workers, itself."""
+
+    def belongs(process_id: int) -> bool:
+        try:
+            return os.getsid(process_id) == leader
+        except ProcessLookupError:
+            return False
+
+    living = [process for process in psutil.process_iter() if belongs(process.pid)]
+    return [process for process in living if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def workers_of(leader: int) -> list[psutil.Process]:
+    found = []
+    for process in session_of(leader):
+        try:
+            if "RayTrainWorker" in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until(runs: Runs, run_id: str, reached: Callable[[RunRecord], bool]) -> RunRecord:
+    give_up = time.monotonic() + DEADLINE_SECONDS
+    while not reached(run := runs.get(run_id)):
+        told = f"{run.state} at step {run.step}: {run.message}\n{runs.log(run_id)[-4000:]}"
+        assert time.monotonic() < give_up, f"still {told}"
+        assert run.state is not RunState.FAILED, told
+        time.sleep(0.05)
+    return run
+
+
+def newest_checkpoint(runs: Runs, run_id: str) -> int:
+    found = list_checkpoints(runs.folder(run_id))
+    return found[-1].progress.step if found else 0
+
+
+def lose_a_worker(runs: Runs, run_id: str) -> None:
+    run = wait_until(runs, run_id, lambda run: newest_checkpoint(runs, run_id) > 0)
+    workers_of(run.process_id)[0].send_signal(signal.SIGKILL)
+    wait_until(runs, run_id, lambda run: any("lost" in event.sentence for event in runs.events(run_id)))
+    wait_until(runs, run_id, lambda run: any("goes on" in event.sentence[:20] for event in runs.events(run_id)))
+    step = runs.get(run_id).step
+    wait_until(runs, run_id, lambda run: run.step > step)
+
+
+def lose_the_supervisor(runs: Runs, run_id: str) -> None:
+    leader = runs.get(run_id).process_id
+    os.kill(leader, signal.SIGKILL)
+    kept = newest_checkpoint(runs, run_id)
+    wait_until(runs, run_id, lambda run: not runs.is_looked_after(run_id))
+    assert runs.get(run_id).state is RunState.RUNNING
+    assert runs.reconcile() == [run_id]
+    assert session_of(leader) == []
+    resumed = wait_until(runs, run_id, lambda run: run.state is RunState.RUNNING)
+    assert resumed.attempt == 2
+    first_again = wait_until(runs, run_id, lambda run: run.step > kept)
+    assert first_again.process_id != leader
+
+
+def cancel(runs: Runs, run_id: str) -> None:
+    leader = runs.get(run_id).process_id
+    runs.cancel(run_id)
+    cancelled = wait_until(runs, run_id, lambda run: not run.state.is_active)
+    assert cancelled.state is RunState.CANCELLED
+    wait_until(runs, run_id, lambda run: not session_of(leader))
+    kept = newest_checkpoint(runs, run_id)
+    # Workers that did not get to their last checkpoint in time leave the one before, whose writing may end a step late.
+    assert kept >= cancelled.step - CHECKPOINT_EVERY - 1
+
+
+def test_a_run_survives_its_workers_its_supervisor_and_a_cancel(runs: Runs, dataset: Path, home: Path) -> None:
+    prepared = runs.prepare(
+        "mine",
+        "Ann",
+        str(GOLDEN_CHECKPOINT),
+        "quick",
+        consent=Consent.give("Ann"),
+        num_workers=2,
+        num_steps=NUM_STEPS,
+        checkpoint_every=CHECKPOINT_EVERY,
+        num_held_out=1,
+        num_standard=0,
+    )
+    run_id = runs.start(prepared)
+    lose_a_worker(runs, run_id)
+    lose_the_supervisor(runs, run_id)
+    cancel(runs, run_id)
+    runs.resume(run_id)
+    done = wait_until(runs, run_id, lambda run: not run.state.is_active)
+
+    assert done.state is RunState.DONE
+    assert done.attempt == 3
+    assert [record.step for record in runs.metrics(run_id)] == list(range(1, NUM_STEPS + 1))
+    assert all(record.measures["talker_loss"] > 0 for record in runs.metrics(run_id))
+    checkpoints = runs.checkpoints(run_id)
+    judged = {point.name: point for point in checkpoints if point.scores is not None}
+    assert "base" in judged
+    assert done.best_checkpoint in judged
+    for take in judged[done.best_checkpoint].takes:
+        assert (runs.folder(run_id) / take.file).read_bytes()[:4] == b"RIFF"
+    assert done.verdict
+    assert "<svg" in (runs.folder(run_id) / "report.html").read_text()
+    voice = Voices(Database(home), home).get("Ann")
+    assert voice.run_id == run_id
+    assert VoiceModel.load(voice.variants["custom_voice"], precision="fp32").config.talker.spk_id.keys() == {"ann"}
+    runs.delete(run_id)
+    assert runs.list() == []
+    assert not runs.folder(run_id).exists()
