@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -12,27 +12,26 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from backend.audio.quality import ReferenceReport, report_on
 from backend.audio.writing import WavWriter, write_wav
-from backend.comparisons.casting import Casting
+from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
-from backend.comparisons.making import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
-from backend.comparisons.measuring import TakeMeasuring
-from backend.comparisons.sides import Side, list_sides
+from backend.comparisons.sides import Side, ways_of
 from backend.runs.runs import Runs
-from backend.serving.loaded_model import LoadedModel, ModelShelf
+from backend.serving.loaded_model import LoadedModel
 from backend.serving.loading import LoadingState, ModelLoading
 from backend.serving.speech import Speech, speak
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
-from backend.voices.consent import SpokenProof
-from backend.voices.errors import ConsentRefused
+from backend.voices.consent import Consent, SpokenProof
+from backend.voices.errors import ConsentRefused, VoiceError
 from backend.voices.phrase import check_phrase
+from backend.voices.reference import write_reference
 from backend.voices.registry import Voices
-from backend.voices.samples import list_samples
 from backend.voices.voice import Voice
 from training.model.hub import DownloadProgress, resolve_model
 from training.model.take_request import TakeRequest, VoicePrompt
@@ -55,8 +54,6 @@ class Studio:
         self._speaking = threading.Lock()
         self._background_loading = ModelLoading()
         self._clones = VoiceCache()
-        self._shelf = ModelShelf()
-        self._measuring = TakeMeasuring()
         self._num_threads = torch.get_num_threads()
 
     @cached_property
@@ -83,14 +80,16 @@ class Studio:
         return Runs(self.database, self.settings.home_folder)
 
     @cached_property
-    def comparisons(self) -> Comparisons:
-        """What was compared, and the votes."""
-        return Comparisons(self.database)
-
-    @cached_property
-    def casting(self) -> Casting:
-        """What speaks for a side of a comparison."""
-        return Casting(self.voices, self.runs, self.settings.home_folder, self.clone, self._shelf)
+    def comparing(self) -> Comparing:
+        """Voices side by side, and votes."""
+        return Comparing(
+            Comparisons(self.database),
+            self.voices,
+            self.runs,
+            self.settings.home_folder,
+            clone=self.clone,
+            speak=self.speak,
+        )
 
     @property
     def loaded(self) -> LoadedModel | None:
@@ -169,6 +168,59 @@ class Studio:
         """
         return self._clones.clone(loaded.model, reference, transcript)
 
+    def cast_voice(self, loaded: LoadedModel, voice_id: str, way: str = "auto") -> tuple[LoadedModel, VoicePrompt]:
+        """What speaks in a voice of the library: in the way meant for it, `in-context` or `x-vector`.
+
+        Raises:
+            EncoreError: there is no such voice, or it cannot be spoken like that.
+        """
+        voice = self.voices.get(voice_id)
+        ways = tuple(ways_of(voice))
+        chosen = next((one for one in ways if way in ("auto", one)), None)
+        if chosen is None:
+            raise VoiceError(f"The voice {voice.name} cannot be spoken like that: {way}. Choose the closest way.")
+        cast = self.comparing.casting.cast(Side.of_voice(voice, chosen), loaded)
+        return cast.loaded, cast.prompt
+
+    def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
+        """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""
+        write_reference(destination, recordings)
+
+    def save_voice(
+        self,
+        name: str,
+        recording: Path | None,
+        *,
+        consent: Consent | None,
+        transcript: str = "",
+        origin: str = "",
+        is_sample: bool = False,
+    ) -> Voice:
+        """Put a zero-shot voice into the library.
+
+        Args:
+            name: what it is called.
+            recording: what it is cloned from.
+            consent: of whoever speaks in it.
+            transcript: what the recording says.
+            origin: how the recording was called.
+            is_sample: whether it came with the program.
+
+        Raises:
+            EncoreError: the name, the consent or the recording is missing or cannot be used.
+        """
+        if recording is None:
+            raise VoiceError("There is no new voice to save. Add a recording, or choose a sample voice.")
+        provenance: dict[str, JsonValue] = {"sample": origin} if is_sample else {"recordings": [origin[:200]]}
+        return self.voices.create_zero_shot(
+            name,
+            recording,
+            consent=consent,
+            model=self._loaded.name if self._loaded is not None else self.settings.model,
+            transcript=transcript,
+            provenance=provenance,
+        )
+
     def speak(
         self,
         loaded: LoadedModel,
@@ -199,51 +251,10 @@ class Studio:
                 writer.write(chunk)
                 yield chunk
 
-    def list_sides(self) -> tuple[Side, ...]:
-        """All that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
-        runs = [(run, self.runs.checkpoints(run.id)) for run in self.runs.list()]
-        return list_sides(self.voices.list(), runs, list_samples())
-
-    def compare(
-        self,
-        loaded: LoadedModel,
-        order: ComparisonOrder,
-        place: Callable[[str], Path],
-        *,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Iterator[ComparisonProgress | FinishedComparison]:
-        """Let two or three sides say the same; yields progress and then the comparison, which can be voted on.
-
-        Raises:
-            EncoreError: a side is not there any more or cannot speak, or the disk is full.
-        """
-
-        def say(model: LoadedModel, request: TakeRequest) -> Speech:
-            return self.speak(model, request, streaming=True, cancelled=cancelled)
-
-        with closing(
-            make_comparison(
-                order,
-                cast=lambda side: self.casting.cast(side, loaded),
-                base=loaded,
-                speak=say,
-                measuring=self._measuring,
-                place=place,
-            )
-        ) as steps:
-            for step in steps:
-                if isinstance(step, FinishedComparison):
-                    self.comparisons.add(step.comparison)
-                yield step
-
-    def keep(self, loaded: LoadedModel, side: Side, name: str, *, comparison_id: str) -> Voice:
-        """Make the side that won a voice of the library. Raises EncoreError."""
-        return self.casting.keep(side, name, loaded, {"chosen_in_comparison": comparison_id})
-
     def delete_voice(self, name: str) -> None:
         """Remove a voice, its consent and its files, also from memory. Raises VoiceUnknown."""
         voice = self.voices.get(name)
-        self._shelf.forget(voice.folder)
+        self.comparing.shelf.forget(voice.folder)
         self.voices.delete(voice.id)
 
     def prove_consent(self, loaded: LoadedModel, phrase: str, spoken: Path, reference: Path) -> SpokenProof:
@@ -253,7 +264,7 @@ class Studio:
             ConsentRefused: other words or another voice, or nobody here can listen.
             RecordingError: a recording cannot be used.
         """
-        listener = self._measuring.transcriber(loaded)
+        listener = self.comparing.measuring.transcriber(loaded)
         if listener is None:
             raise ConsentRefused(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "

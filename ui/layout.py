@@ -48,7 +48,9 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
     with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
         gr.HTML(HEADER, elem_classes=["encore-header"])
         bar = model_bar.build_model_bar(settings)
-        bench = Workbench(studio=studio, settings=settings, folder=folder, files=ServedFiles(folder), flags=StopFlags())
+        bench = Workbench(
+            page=page, studio=studio, settings=settings, folder=folder, files=ServedFiles(folder), flags=StopFlags()
+        )
         speech = _build_tabs(bench)
         asked = model_bar.connect_loading(studio, settings, bar)
         timer = gr.Timer(POLL_SECONDS)
@@ -59,8 +61,8 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
 def _build_tabs(bench: Workbench) -> voice.SpeechPart:
     """One tab for each step, in the order of the work; returns what waits for a model."""
     with gr.Tabs(elem_id="steps"):
-        with gr.Tab("Voice", id="voice"):
-            recordings, speech = voice.build_voice_tab(bench)
+        with gr.Tab("Voice", id="voice") as tab:
+            recordings, speech = voice.build_voice_tab(bench, tab)
         with gr.Tab("Dataset", id="dataset") as tab:
             dataset.build_dataset_tab(bench, tab, recordings)
         with gr.Tab("Fine-tune", id="fine-tune") as tab:

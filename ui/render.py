@@ -10,6 +10,9 @@ from urllib.parse import quote
 from backend.audio.quality import NOISY_RATIO_DB, QUIET_SPEECH_DBFS, Concern, ReferenceReport
 from backend.serving.loading import LoadingState
 from backend.serving.speech import SpeechProgress
+from backend.voices.consent import Consent
+from backend.voices.samples import SampleVoice
+from backend.voices.voice import Voice
 from training.model.frame_loop import FinishReason
 from training.model.hub import EMBEDDED_MODEL, KNOWN_MODELS
 from training.model.sampling import Sampling
@@ -34,6 +37,8 @@ ENDINGS = {
 }
 
 VERY_QUIET_RATIO_DB = 40.0
+
+SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so nobody has to agree."
 
 CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-Base"))
 """The others speak in voices of their own, which this page has no use for."""
@@ -104,20 +109,74 @@ def model_choices() -> list[tuple[str, str]]:
     return [("mini (inside Encore)", EMBEDDED_MODEL), *hub]
 
 
-def verdict(report: ReferenceReport, preview: Path) -> str:
+def verdict(report: ReferenceReport, preview: Path, *, name: str = "") -> str:
     """How good a recording is to clone from, in words and as a picture; `preview` is the WAV to listen to."""
+    heading = f"<span>{escape(name)}</span><br>" if name else ""
     seconds = f"{report.seconds:.1f} s"
     level = "quiet" if report.speech_dbfs < QUIET_SPEECH_DBFS else "good"
     facts = (
         f"Length {seconds}, level {level} ({report.speech_dbfs:.0f} dB), "
         f"background {_background(report.speech_over_noise_db)} ({report.noise_dbfs:.0f} dB)."
     )
-    picture = waveform_svg(report.envelope, f"Waveform of the recording, {seconds}")
-    picture += f'<audio controls src="{file_url(preview)}" aria-label="The recording, {seconds}"></audio>'
+    picture = _picture(report, preview)
     if not report.concerns:
-        return says("good", f"<strong>Good to clone from.</strong> {facts}", more=picture)
+        return says("good", f"{heading}<strong>Good to clone from.</strong> {facts}", more=picture)
     advice = "".join(f"<li>{ADVICE[concern]}</li>" for concern in report.concerns)
-    return says("mixed", f"<strong>Usable, but not ideal.</strong> {facts}", more=f"<ul>{advice}</ul>{picture}")
+    return says(
+        "mixed", f"{heading}<strong>Usable, but not ideal.</strong> {facts}", more=f"<ul>{advice}</ul>{picture}"
+    )
+
+
+def sample_card(sample: SampleVoice, report: ReferenceReport, preview: Path) -> str:
+    """A sample that was chosen."""
+    text = f"<strong>Sample voice {escape(sample.name.title())}.</strong> {escape(sample.about)} {SAMPLE_CONSENT}"
+    return says("good", text, more=_picture(report, preview))
+
+
+def saved_card(voice: Voice, preview: Path | None) -> str:
+    """A voice of the library that was chosen."""
+    consent = escape(consent_in_words(voice.consent))
+    text = f"<strong>{escape(voice.name)}</strong>, {escape(voice.kind)}, from the library. {consent}"
+    player = (
+        f'<audio controls src="{file_url(preview)}" aria-label="The recording of {escape(voice.name)}"></audio>'
+        if preview is not None
+        else ""
+    )
+    return says("good", text, more=player)
+
+
+def saved_line(voice: Voice) -> str:
+    """That a voice is in the library now."""
+    return says(
+        "good", f"<strong>{escape(voice.name)} is in the library.</strong> Compare it, or use it through the API."
+    )
+
+
+def consent_in_words(consent: Consent) -> str:
+    """Who agreed to what, and when."""
+    aloud = " It was also said aloud." if consent.spoken is not None else ""
+    return f"Consent by {consent.who} on {consent.given_at:%Y-%m-%d}: “{consent.wording}”{aloud}"
+
+
+def phrase_card(phrase: str) -> str:
+    """The sentence to read aloud."""
+    return says("", f"Read aloud: <strong>“{escape(phrase)}”</strong>")
+
+
+def listening(name: str, number: int, count: int) -> str:
+    """That a recording is being examined."""
+    position = f" ({number} of {count})" if count > 1 else ""
+    return says("", f"Listening to {escape(name)}{position} …")
+
+
+def cards(rendered: Sequence[str]) -> str:
+    """Several messages below each other."""
+    return f'<div class="cards">{"".join(rendered)}</div>' if rendered else NOTHING
+
+
+def escaped(text: str) -> str:
+    """Foreign text as part of a message."""
+    return escape(text)
 
 
 def refusal(message: str) -> str:
@@ -154,7 +213,9 @@ def take_card(take: SessionTake) -> str:
     """One take: its text, its sound, and how it was made."""
     url = file_url(take.path)
     title = f"Take {take.number}"
-    how = "with the transcript" if take.is_in_context else "from the sound of the voice alone"
+    how = "Cloned with the transcript" if take.is_in_context else "Cloned from the sound of the voice alone"
+    if take.is_fine_tuned:
+        how = "Spoken by a fine-tuned voice,"
     return (
         f'<li><h3>{title}</h3><blockquote>{escape(take.text)}</blockquote><div class="player">'
         f'<audio controls preload="metadata" src="{url}" aria-label="{title}, {take.seconds:.1f} seconds"></audio>'
@@ -162,7 +223,7 @@ def take_card(take: SessionTake) -> str:
         f'aria-label="Download take {take.number} as a WAV file">Download WAV</a></div>'
         f'<div class="facts">{take.seconds:.1f} s, {ENDINGS[take.finish_reason]}. First sound after '
         f"{take.seconds_to_first_audio:.1f} s; {pace_in_words(take.real_time_factor)}.</div>"
-        f'<div class="facts">Cloned {how} by {escape(short_name(take.model_name))}. '
+        f'<div class="facts">{escape(take.voice)}. {how} by {escape(short_name(take.model_name))}. '
         f"Language: {_language(take.language)}. {_seeds(take.seeds)}{_sampling(take.sampling)}</div></li>"
     )
 
@@ -200,6 +261,12 @@ def size_in_words(num_bytes: float) -> str:
 def says(tone: str, text: str, *, more: str = "", role: str = "status") -> str:
     """A framed message; `tone` is good, mixed, bad or nothing. Text and `more` are HTML."""
     return f'<div class="says {tone}" role="{role}"><p>{text}</p>{more}</div>'
+
+
+def _picture(report: ReferenceReport, preview: Path) -> str:
+    seconds = f"{report.seconds:.1f} s"
+    waveform = waveform_svg(report.envelope, f"Waveform of the recording, {seconds}")
+    return waveform + f'<audio controls src="{file_url(preview)}" aria-label="The recording, {seconds}"></audio>'
 
 
 def _background(ratio_db: float) -> str:

@@ -14,10 +14,10 @@ import gradio as gr
 from backend.errors import EncoreError
 from backend.serving.speech import Speech
 from backend.studio import LoadedModel, Studio
-from training.model.take_request import TakeRequest
+from training.model.take_request import TakeRequest, VoicePrompt
 from ui import render
 from ui.live_audio import LiveAudio
-from ui.reference import Reference
+from ui.source import Source
 from ui.stopping import StopFlags
 from ui.takes import SessionTake, finish_take
 from ui.temporary import unguessable_path
@@ -48,10 +48,11 @@ def parse_seed(written: str) -> int | None:
 class SpeakForm:
     """What the person has filled in, as Gradio hands it over."""
 
-    reference: Reference | None
+    source: Source | None
     transcript: str
-    has_consent: bool
+    statement: str | None
     text: str
+    way: str | None
     language: str | None
     seed: str
     temperature: float
@@ -61,21 +62,30 @@ class SpeakForm:
 
     def missing(self) -> list[str]:
         """What is still to be done before it can speak."""
+        needs_consent = self.source is not None and self.source.kind == "recording"
+        needs_transcript = self.way == "in-context" and not self.transcript.strip()
         steps = {
-            "add a recording of the voice that can be used": self.reference is None,
-            "tick the box that you have the speaker's permission": not self.has_consent,
+            "add a recording of the voice that can be used, or choose a sample voice": self.source is None,
+            "choose the consent that holds for this recording": needs_consent and not self.statement,
             "write what it should say": not self.text.strip(),
+            "write what the recording says, or clone from the sound alone": needs_transcript,
         }
         return [step for step, is_missing in steps.items() if is_missing]
 
-    def request(self, studio: Studio, loaded: LoadedModel) -> TakeRequest:
-        """The form as a request, with the voice of its recording. Raises EncoreError."""
-        if steps := self.missing():
-            raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
-        assert self.reference is not None
+    def cast(self, studio: Studio, loaded: LoadedModel) -> tuple[LoadedModel, VoicePrompt]:
+        """The checkpoint and the prompt that speak. Raises EncoreError."""
+        assert self.source is not None
+        if self.source.kind == "voice":
+            return studio.cast_voice(loaded, self.source.voice_id, self.way or "auto")
+        assert self.source.reference is not None
+        transcript = "" if self.way == "x-vector" else self.transcript
+        return loaded, studio.clone(loaded, self.source.reference, transcript)
+
+    def request(self, loaded: LoadedModel, prompt: VoicePrompt) -> TakeRequest:
+        """The form as a request. Raises NotReady."""
         return TakeRequest(
             text=self.text.strip(),
-            voice=studio.clone(loaded, self.reference.path, self.transcript),
+            voice=prompt,
             language=self.language or "auto",
             seed=parse_seed(self.seed),
             sampling=replace(
@@ -101,8 +111,11 @@ class Speaker:
         flag = self.flags.current(session)
         try:
             yield render.says("", "Listening to the recording …"), gr.skip(), gr.skip(), gr.skip()
-            loaded = self._loaded()
-            request = form.request(self.studio, loaded)
+            if steps := form.missing():
+                raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
+            assert form.source is not None
+            loaded, prompt = form.cast(self.studio, self._loaded())
+            request = form.request(loaded, prompt)
             speech = self.studio.speak(loaded, request, streaming=True, cancelled=flag.is_set)
             path = unguessable_path(self.folder, f"take-{len(takes) + 1}.wav")
             yield from self._stream(speech, path)
@@ -110,7 +123,7 @@ class Speaker:
                 path.unlink(missing_ok=True)
                 yield render.says("", "Stopped before the first sound."), gr.skip(), gr.skip(), gr.skip()
                 return
-            take = finish_take(len(takes) + 1, loaded, request, speech, path)
+            take = finish_take(len(takes) + 1, form.source.name, loaded, request, speech, path)
             takes = [*takes, take]
             yield render.spoken_line(take), gr.skip(), render.take_list(takes), takes
         finally:

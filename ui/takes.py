@@ -18,15 +18,18 @@ class SessionTake:
 
     Attributes:
         number: counts from 1 within the session.
+        voice: what it was cloned from, as the page calls it.
         sampling: None where the checkpoint's own was used.
         seeds: one per piece of the text; all the same where one was asked for.
         path: the WAV file.
     """
 
     number: int
+    voice: str
     text: str
     model_name: str
     is_in_context: bool
+    is_fine_tuned: bool
     language: str
     sampling: Sampling | None
     seeds: tuple[int, ...]
@@ -37,14 +40,18 @@ class SessionTake:
     path: Path
 
 
-def finish_take(number: int, loaded: LoadedModel, request: TakeRequest, speech: Speech, path: Path) -> SessionTake:
+def finish_take(
+    number: int, voice: str, loaded: LoadedModel, request: TakeRequest, speech: Speech, path: Path
+) -> SessionTake:
     """Write down how a speech went, once its chunks are exhausted."""
     is_default = request.sampling is None or request.sampling == loaded.model.default_sampling
     return SessionTake(
         number=number,
+        voice=voice,
         text=request.text,
         model_name=loaded.name,
         is_in_context=request.voice.is_in_context,
+        is_fine_tuned=request.voice.speaker_name is not None,
         language=request.language,
         sampling=None if is_default else request.sampling,
         seeds=tuple(speech.seeds),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import gradio as gr
+
 from backend.settings import Settings
 from backend.studio import Studio
 from ui.served_files import ServedFiles
@@ -16,6 +18,7 @@ class Workbench:
     """The verbs, the settings, and the place for files that the page shows.
 
     Attributes:
+        page: the whole page, for what happens when it is opened.
         studio: the verbs.
         settings: what the person who started the program chose.
         folder: the page's own temporary folder, the only one it serves files from.
@@ -23,6 +26,7 @@ class Workbench:
         flags: the Stop buttons of all sessions.
     """
 
+    page: gr.Blocks
     studio: Studio
     settings: Settings
     folder: Path

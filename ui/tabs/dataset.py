@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from ui.tabs.voice import VoicePart
+from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench
 
 ABOUT = (

@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.blocks import BlockContext
 
-from backend.errors import RecordingError
 from backend.serving.speech import LONGEST_TEXT
-from backend.studio import LoadedModel, Studio
+from backend.studio import LoadedModel
 from ui import render
-from ui.errors import shows_errors, stream_shows_errors
+from ui.errors import stream_shows_errors
 from ui.live_audio import build_live_player
-from ui.reference import Reference, delete_reference
 from ui.speaking import Outputs, Speaker, SpeakForm, delete_takes
+from ui.tabs.voice_source import VoicePart, build_voice_part, connect_voice_part
 from ui.takes import SessionTake
-from ui.temporary import unguessable_path
 from ui.workbench import Workbench
 
 STOP_BUTTON_ID = "stop"
-CONSENT = "This is my voice, or I have the speaker's permission to clone it"
-
-
-@dataclass(frozen=True, kw_only=True)
-class VoicePart:
-    """Components about the recording."""
-
-    upload: gr.File
-    microphone: gr.Audio
-    verdict: gr.HTML
-    reference: gr.State
-    transcript: gr.Textbox
-    consent: gr.Checkbox
+FIRST_TEXT = "Hello! This is what I sound like when a machine has listened to me for a few seconds."
+WAYS = [
+    ("Closest: with the transcript where there is one", "auto"),
+    ("In context: continues the recording", "in-context"),
+    ("From the sound alone (x-vector)", "x-vector"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +33,7 @@ class SpeechPart:
     """Components about what is spoken; those in `waiting` do nothing without a model."""
 
     text: gr.Textbox
+    way: gr.Radio
     language: gr.Dropdown
     seed: gr.Textbox
     sampling: tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider]
@@ -57,17 +48,17 @@ class SpeechPart:
         return [self.speak, self.stop, self.language, self.seed, *self.sampling]
 
 
-def build_voice_tab(bench: Workbench) -> tuple[VoicePart, SpeechPart]:
+def build_voice_tab(bench: Workbench, tab: gr.Tab) -> tuple[VoicePart, SpeechPart]:
     """Lay the tab out and connect its events; returns its two halves."""
     with gr.Row(equal_height=False):
         with gr.Column(min_width=320):
-            voice = _build_voice_part()
+            voice = build_voice_part()
         with gr.Column(min_width=320):
             speech = _build_speech_part()
     gr.HTML("<h2>Takes</h2>", elem_classes=["step"])
     take_list = gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id="takes")
     takes = gr.State([], delete_callback=delete_takes)
-    _connect_voice(bench.studio, bench.folder, voice)
+    connect_voice_part(bench, voice, tab)
     speaker = Speaker(studio=bench.studio, flags=bench.flags, folder=bench.folder)
     _connect_speech(speaker, voice, speech, take_list, takes)
     return voice, speech
@@ -90,41 +81,11 @@ def model_updates(loaded: LoadedModel | None) -> list[Any]:
     ]
 
 
-def _build_voice_part() -> VoicePart:
-    gr.HTML("<h2>1. The voice</h2>", elem_classes=["step"])
-    gr.HTML('<p class="note">Ten to thirty seconds of one person speaking clearly are ideal.</p>')
-    with gr.Row():
-        # Not gr.Audio, which refuses the MP4, WebM and 3GP files of phones. Any file may come: the decoder tells
-        # by its content what it is, and says in plain words what is wrong with it.
-        upload = gr.File(label="Upload a recording", height=170, min_width=200, elem_id="upload")
-        microphone = gr.Audio(
-            label="Or record one",
-            sources=["microphone"],
-            type="filepath",  # and no `format`: nothing is converted on the way to the decoder
-            buttons=[],
-            min_width=200,
-            elem_id="microphone",
-        )
-    return VoicePart(
-        upload=upload,
-        microphone=microphone,
-        verdict=gr.HTML(render.NOTHING, elem_id="verdict"),
-        reference=gr.State(None, delete_callback=delete_reference),
-        transcript=gr.Textbox(
-            label="Transcript (optional)",
-            info="What the recording says, word for word: makes a closer copy.",
-            lines=2,
-            max_length=5_000,
-            elem_id="transcript",
-        ),
-        consent=gr.Checkbox(label=CONSENT, elem_id="consent"),
-    )
-
-
 def _build_speech_part() -> SpeechPart:
     gr.HTML("<h2>2. What it says</h2>", elem_classes=["step"])
     text = gr.Textbox(
         label="Text",
+        value=FIRST_TEXT,
         placeholder="Write or paste what the voice should say.",
         lines=4,
         max_lines=12,
@@ -142,6 +103,7 @@ def _build_speech_part() -> SpeechPart:
             elem_id="seed",
         )
     with gr.Accordion("Advanced", open=False):
+        way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")
         sampling = _build_sampling()
     with gr.Row():
         speak = gr.Button("Waiting for a model", variant="primary", interactive=False, elem_id="speak")
@@ -149,6 +111,7 @@ def _build_speech_part() -> SpeechPart:
     status = gr.HTML(render.NOTHING, elem_id="status")
     return SpeechPart(
         text=text,
+        way=way,
         language=language,
         seed=seed,
         sampling=sampling,
@@ -166,35 +129,6 @@ def _build_sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider]:
         gr.Slider(0.05, 1, 1, step=0.05, label="Top-p", info="Leave out the unlikeliest; 1 leaves none out."),
         gr.Slider(0.8, 2, 1.05, step=0.05, label="Repetition penalty", info="Above 1 it avoids repeating itself."),
     )
-
-
-def _connect_voice(studio: Studio, folder: Path, voice: VoicePart) -> None:
-    def examine(given: str | None, other: str | None, before: Reference | None) -> tuple[str, Reference | None]:
-        delete_reference(before)
-        chosen = given or other
-        if chosen is None:
-            return render.NOTHING, None
-        preview = unguessable_path(folder, "reference.wav")
-        try:
-            report = studio.examine(Path(chosen), preview)
-        except RecordingError as error:
-            # Not a pop-up: it belongs to the recording, and stays beside it.
-            return render.refusal(str(error)), None
-        return render.verdict(report, preview), Reference(path=Path(chosen), preview=preview)
-
-    # Whichever was given last counts; when it is taken away, the other one does.
-    upload, microphone = voice.upload, voice.microphone
-    for given, other, name in ((upload, microphone, "examine"), (microphone, upload, "examine_microphone")):
-        given.change(
-            shows_errors(examine),
-            [given, other, voice.reference],
-            [voice.verdict, voice.reference],
-            api_name=name,
-            api_visibility="undocumented",
-            concurrency_id="recordings",
-            concurrency_limit=2,
-            trigger_mode="always_last",
-        )
 
 
 def _connect_speech(
@@ -232,10 +166,11 @@ def _form_fields(voice: VoicePart, speech: SpeechPart) -> dict[str, gr.component
     """Which component each field of `SpeakForm` comes from."""
     temperature, top_k, top_p, repetition_penalty = speech.sampling
     return {
-        "reference": voice.reference,
+        "source": voice.source,
         "transcript": voice.transcript,
-        "has_consent": voice.consent,
+        "statement": voice.statement,
         "text": speech.text,
+        "way": speech.way,
         "language": speech.language,
         "seed": speech.seed,
         "temperature": temperature,

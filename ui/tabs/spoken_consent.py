@@ -1,0 +1,114 @@
+"""Consent said aloud: a phrase nobody can have on tape, spoken by the voice that is to be cloned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from backend.errors import EncoreError
+from backend.voices.phrase import draw_phrase
+from ui import render
+from ui.errors import stream_shows_errors
+from ui.source import Source
+from ui.workbench import Workbench
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpokenConsent:
+    """Its components; `proof` is None until the phrase was heard."""
+
+    ask: gr.Button
+    phrase: gr.State
+    shown: gr.HTML
+    microphone: gr.Audio
+    check: gr.Button
+    result: gr.HTML
+    proof: gr.State
+
+
+def build_spoken_consent() -> SpokenConsent:
+    """Lay it out, folded away."""
+    with gr.Accordion("Say the consent aloud (optional)", open=False, elem_id="spoken-consent"):
+        gr.HTML(
+            '<p class="note">A random sentence, read by the speaker, shows that the person is here and agrees. '
+            "Speech recognition on this machine listens.</p>"
+        )
+        ask = gr.Button("Show me the sentence", elem_id="draw-phrase")
+        shown = gr.HTML(render.NOTHING, elem_id="phrase")
+        microphone = gr.Audio(
+            label="Read it aloud", sources=["microphone", "upload"], type="filepath", buttons=[], elem_id="spoken"
+        )
+        check = gr.Button("Listen to it", elem_id="check-phrase")
+        result = gr.HTML(render.NOTHING, elem_id="spoken-result")
+    return SpokenConsent(
+        ask=ask,
+        phrase=gr.State(""),
+        shown=shown,
+        microphone=microphone,
+        check=check,
+        result=result,
+        proof=gr.State(None),
+    )
+
+
+def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.State) -> None:
+    """Make it work; a proof belongs to the source it was heard with, and ends with it."""
+
+    def draw() -> list[Any]:
+        phrase = draw_phrase()
+        return [phrase, render.phrase_card(phrase), None, render.NOTHING]
+
+    def check(phrase: str, recorded: str | None, chosen: Source | None) -> Iterator[list[Any]]:
+        yield [render.says("", "Listening …"), None]
+        problem = _missing(bench, phrase, recorded, chosen)
+        if problem:
+            yield [render.says("mixed", problem), None]
+            return
+        assert recorded is not None
+        assert chosen is not None
+        assert chosen.preview is not None
+        assert bench.studio.loaded is not None
+        try:
+            proof = bench.studio.prove_consent(bench.studio.loaded, phrase, Path(recorded), chosen.preview)
+        except EncoreError as error:
+            yield [render.says("bad", render.escaped(str(error)), role="alert"), None]
+            return
+        heard = render.escaped(proof.heard)
+        yield [render.says("good", f"<strong>Heard and recognised:</strong> “{heard}”"), proof]
+
+    spoken.ask.click(
+        draw,
+        None,
+        [spoken.phrase, spoken.shown, spoken.proof, spoken.result],
+        queue=False,
+        api_name="draw_phrase",
+        api_visibility="undocumented",
+    )
+    spoken.check.click(
+        stream_shows_errors(check),
+        [spoken.phrase, spoken.microphone, source],
+        [spoken.result, spoken.proof],
+        api_name="check_phrase",
+        api_visibility="undocumented",
+        show_progress="hidden",
+    )
+    source.change(
+        lambda: [None, render.NOTHING], None, [spoken.proof, spoken.result], queue=False, api_visibility="private"
+    )
+
+
+def _missing(bench: Workbench, phrase: str, recorded: str | None, chosen: Source | None) -> str:
+    """What is to be done before anything can be listened to; empty when nothing is."""
+    if chosen is None or chosen.preview is None:
+        return "Add a recording of the voice first: the phrase is compared with it."
+    if not phrase:
+        return "Ask for the sentence first, then read it aloud."
+    if recorded is None:
+        return "Record the sentence first."
+    if bench.studio.loaded is None:
+        return "No model is loaded yet; it compares the two voices. Load one at the top of the page."
+    return ""

@@ -1,0 +1,286 @@
+"""The left half of the voice tab: recordings with their verdicts, samples, the library, consent, and saving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from backend.errors import EncoreError, RecordingError
+from backend.voices.consent import STATEMENTS, Consent, SpokenProof
+from backend.voices.samples import get_sample, list_samples
+from ui import render
+from ui.errors import shows_errors, stream_shows_errors
+from ui.source import Reference, Source, best_reference, delete_references
+from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent
+from ui.temporary import unguessable_path
+from ui.workbench import Workbench
+
+MOST_RECORDINGS = 50
+ALL_TOGETHER = "all"
+LONGEST_TOGETHER_SECONDS = 60.0
+"""More is no closer a copy, and slower."""
+
+SAMPLE_STATEMENT = "synthetic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoicePart:
+    """Its components; `references` and the consent are also what a dataset is made with."""
+
+    upload: gr.File
+    microphone: gr.Audio
+    sample: gr.Radio
+    saved: gr.Dropdown
+    verdict: gr.HTML
+    pick: gr.Dropdown
+    references: gr.State
+    source: gr.State
+    transcript: gr.Textbox
+    statement: gr.Radio
+    who: gr.Textbox
+    spoken: SpokenConsent
+    name: gr.Textbox
+    save: gr.Button
+    saved_note: gr.HTML
+
+
+def build_voice_part() -> VoicePart:
+    """Lay it out."""
+    gr.HTML("<h2>1. The voice</h2>", elem_classes=["step"])
+    gr.HTML('<p class="note">Ten to thirty seconds of one person speaking clearly are ideal.</p>')
+    with gr.Row():
+        # Not gr.Audio, which refuses the MP4, WebM and 3GP files of phones. Any file may come: the decoder tells
+        # by its content what it is, and says in plain words what is wrong with it.
+        upload = gr.File(label="Upload recordings", file_count="multiple", height=170, min_width=200, elem_id="upload")
+        microphone = gr.Audio(
+            label="Or record one",
+            sources=["microphone"],
+            type="filepath",  # and no `format`: nothing is converted on the way to the decoder
+            buttons=[],
+            min_width=200,
+            elem_id="microphone",
+        )
+    samples = [(f"{sample.name.title()}: {sample.about}", sample.name) for sample in list_samples()]
+    sample = gr.Radio(samples, label="Or use a sample voice", visible=bool(samples), elem_id="sample")
+    saved = gr.Dropdown([], value=None, label="Or a voice of your library", elem_id="saved-voice")
+    verdict = gr.HTML(render.NOTHING, elem_id="verdict")
+    pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
+    transcript = gr.Textbox(
+        label="Transcript (optional)",
+        info="What the recording says, word for word: makes a closer copy.",
+        lines=2,
+        max_length=5_000,
+        elem_id="transcript",
+    )
+    statement = gr.Radio(
+        [(words, kind) for kind, words in STATEMENTS.items()],
+        label="Consent",
+        info="A voice is cloned only with the consent of whoever speaks. It is stored with the voice.",
+        elem_id="consent",
+    )
+    who = gr.Textbox(label="Your name, for the consent", max_length=200, elem_id="who")
+    spoken = build_spoken_consent()
+    with gr.Row(elem_classes=["choose"]):
+        name = gr.Textbox(label="Name of the voice", max_length=64, scale=3, min_width=180, elem_id="voice-name")
+        save = gr.Button("Save to library", scale=1, min_width=140, elem_id="save-voice")
+    return VoicePart(
+        upload=upload,
+        microphone=microphone,
+        sample=sample,
+        saved=saved,
+        verdict=verdict,
+        pick=pick,
+        references=gr.State([], delete_callback=delete_references),
+        source=gr.State(None),
+        transcript=transcript,
+        statement=statement,
+        who=who,
+        spoken=spoken,
+        name=name,
+        save=save,
+        saved_note=gr.HTML(render.NOTHING, elem_id="saved-note"),
+    )
+
+
+def connect_voice_part(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
+    """Make it work."""
+    _connect_recordings(bench, part)
+    _connect_choices(bench, part, tab)
+    _connect_saving(bench, part)
+    connect_spoken_consent(bench, part.spoken, part.source)
+
+
+def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source) -> Consent:
+    """The consent that was given on the page. Raises ConsentMissing."""
+    if source.kind == "sample":
+        return get_sample(source.name).consent()
+    return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself
+
+
+def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
+    def examine(
+        files: list[str] | None, recorded: str | None, before: list[Reference], source: Source | None
+    ) -> Iterator[list[Any]]:
+        given = [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
+        known = {reference.path: reference for reference in before}
+        cards, fit = [], []
+        for number, path in enumerate(given[:MOST_RECORDINGS], 1):
+            yield [render.cards([*cards, render.listening(path.name, number, len(given))]), *[gr.skip()] * 6]
+            try:
+                reference = known.pop(path, None) or _examine(bench, path)
+            except RecordingError as error:
+                # Not a pop-up: it belongs to the recording, and stays beside it.
+                cards.append(render.refusal(str(error)))
+                continue
+            fit.append(reference)
+            cards.append(render.verdict(reference.report, reference.preview, name=path.name if len(given) > 1 else ""))
+        if len(given) > MOST_RECORDINGS:
+            cards.append(
+                render.refusal(f"{MOST_RECORDINGS} recordings are the most at once; the others were left out.")
+            )
+        delete_references(list(known.values()))
+        best = best_reference(fit)
+        was_sample = source is not None and source.kind != "recording"
+        yield [
+            render.cards(cards),
+            fit,
+            Source.of_reference(best) if best else (source if was_sample and not given else None),
+            _pick_update(fit, best),
+            gr.update(value=None) if given else gr.skip(),
+            gr.update(value=None) if given else gr.skip(),
+            # What was said about a sample is not true of a recording.
+            gr.update(value=None) if given and was_sample else gr.skip(),
+        ]
+
+    for component, name in ((part.upload, "examine"), (part.microphone, "examine_microphone")):
+        component.change(
+            stream_shows_errors(examine),
+            [part.upload, part.microphone, part.references, part.source],
+            [part.verdict, part.references, part.source, part.pick, part.sample, part.saved, part.statement],
+            api_name=name,
+            api_visibility="undocumented",
+            concurrency_id="recordings",
+            concurrency_limit=2,
+            trigger_mode="always_last",
+            show_progress="hidden",
+        )
+
+
+def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
+    def use_sample(name: str | None) -> Iterator[list[Any]]:
+        if name is None:
+            return
+        sample = get_sample(name)
+        yield [gr.skip(), render.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
+        path = bench.files.place(bench.studio.comparing.casting.sample_reference(name))
+        assert path is not None, "it was just written"
+        source = Source(kind="sample", name=name, reference=path, preview=path)
+        card = render.sample_card(sample, bench.studio.examine(path), path)
+        hidden = gr.update(visible=False)
+        yield [source, card, sample.reference_text, SAMPLE_STATEMENT, gr.update(value=None), hidden]
+
+    def use_saved(voice_id: str | None) -> list[Any]:
+        if not voice_id:
+            return [gr.skip()] * 5
+        voice = bench.studio.voices.get(voice_id)
+        preview = bench.files.place(voice.reference) if voice.reference is not None else None
+        source = Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview)
+        transcript = voice.transcript or ""
+        return [source, render.saved_card(voice, preview), transcript, gr.update(value=None), gr.update(visible=False)]
+
+    def use_picked(picked: str | None, references: list[Reference]) -> Source | None:
+        if picked == ALL_TOGETHER:
+            together = unguessable_path(bench.folder, "together.wav")
+            bench.studio.join_recordings([reference.preview for reference in references], together)
+            return Source(kind="recording", name="all recordings", reference=together, preview=together)
+        chosen = next((reference for reference in references if str(reference.path) == picked), None)
+        return Source.of_reference(chosen) if chosen else None
+
+    part.sample.input(
+        stream_shows_errors(use_sample),
+        part.sample,
+        [part.source, part.verdict, part.transcript, part.statement, part.saved, part.pick],
+        api_name="use_sample",
+        api_visibility="undocumented",
+    )
+    part.saved.input(
+        shows_errors(use_saved),
+        part.saved,
+        [part.source, part.verdict, part.transcript, part.sample, part.pick],
+        api_name="use_voice",
+        api_visibility="undocumented",
+    )
+    part.pick.input(shows_errors(use_picked), [part.pick, part.references], part.source, api_visibility="private")
+    for event in (bench.page.load, tab.select):
+        event(
+            shows_errors(lambda: gr.update(choices=saved_choices(bench))),
+            None,
+            part.saved,
+            queue=False,
+            show_progress="hidden",
+            api_visibility="private",
+        )
+
+
+def _connect_saving(bench: Workbench, part: VoicePart) -> None:
+    def save(
+        name: str,
+        source: Source | None,
+        transcript: str,
+        statement: str | None,
+        who: str,
+        proof: SpokenProof | None,
+    ) -> Iterator[list[Any]]:
+        yield [render.says("", "Saving …"), gr.skip()]
+        try:
+            voice = _save(
+                bench, name, source, transcript, read_consent(statement, who, proof, source) if source else None
+            )
+        except EncoreError as error:
+            yield [render.says("bad", render.escaped(str(error)), role="alert"), gr.skip()]
+            return
+        yield [render.saved_line(voice), gr.update(choices=saved_choices(bench))]
+
+    part.save.click(
+        stream_shows_errors(save),
+        [part.name, part.source, part.transcript, part.statement, part.who, part.spoken.proof],
+        [part.saved_note, part.saved],
+        api_name="save_voice",
+        api_visibility="undocumented",
+        show_progress="hidden",
+    )
+
+
+def saved_choices(bench: Workbench) -> list[tuple[str, str]]:
+    """Names and ids of the library's voices, the newest first."""
+    return [(voice.name, voice.id) for voice in reversed(bench.studio.voices.list())]
+
+
+def _save(bench: Workbench, name: str, source: Source | None, transcript: str, consent: Consent | None) -> Any:
+    return bench.studio.save_voice(
+        name,
+        source.reference if source is not None and source.kind != "voice" else None,
+        consent=consent,
+        transcript=transcript,
+        origin=source.name if source is not None else "",
+        is_sample=source is not None and source.kind == "sample",
+    )
+
+
+def _examine(bench: Workbench, path: Path) -> Reference:
+    preview = unguessable_path(bench.folder, "reference.wav")
+    report = bench.studio.examine(path, preview)
+    return Reference(name=path.name, path=path, preview=preview, report=report)
+
+
+def _pick_update(references: list[Reference], best: Reference | None) -> Any:
+    """A choice only where there is one."""
+    choices = [(f"{one.name} ({one.report.seconds:.1f} s)", str(one.path)) for one in references]
+    if sum(one.report.seconds for one in references) <= LONGEST_TOGETHER_SECONDS:
+        choices.append(("All of them, one after the other", ALL_TOGETHER))
+    value = str(best.path) if best is not None else None
+    return gr.update(choices=choices, value=value, visible=len(references) > 1)
