@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 from ray.serve.handle import DeploymentHandle
+from ray.serve.schema import ReplicaState
 
 from backend.serving.assembly import build_api, build_speaker
 from backend.serving.errors import EngineClosed, TooBusy
@@ -47,7 +49,7 @@ class SpeechEngine:
             async for item in items:
                 yield item
 
-    @serve.multiplexed(max_num_models_per_replica=2)
+    @serve.multiplexed(max_num_models_per_replica=2)  # type: ignore[untyped-decorator]
     async def _announce(self, voice_id: str) -> str:
         """Tell Serve that this replica holds a voice, so that the voice's next requests come here too.
 
@@ -73,7 +75,7 @@ class SpeechEngine:
 class ReplicatedSpeech:
     """Speaks orders by passing them to replicas."""
 
-    def __init__(self, handle: DeploymentHandle, settings: ServeSettings) -> None:
+    def __init__(self, handle: DeploymentHandle[Any], settings: ServeSettings) -> None:
         self._handle, self._settings = handle, settings
 
     async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
@@ -104,7 +106,8 @@ class ReplicatedSpeech:
     async def _ask(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
         voice = order.voice
         voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
-        response = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order)
+        # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.
+        response: Any = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order)
         try:
             async for item in response:
                 yield item
@@ -119,7 +122,7 @@ class ReplicatedSpeech:
     def _count_replicas(self) -> int:
         application = serve.status().applications.get(self._settings.name)
         deployment = application.deployments.get(ENGINE_DEPLOYMENT) if application else None
-        return deployment.replica_states.get("RUNNING", 0) if deployment else 0
+        return deployment.replica_states.get(ReplicaState.RUNNING, 0) if deployment else 0
 
 
 class ReplicaLost(EngineClosed):
@@ -132,7 +135,7 @@ class ReplicaLost(EngineClosed):
 class ApiIngress:
     """Takes requests; lives on the machine of the registry."""
 
-    def __init__(self, settings: ServeSettings, engine: DeploymentHandle) -> None:
+    def __init__(self, settings: ServeSettings, engine: DeploymentHandle[Any]) -> None:
         self._settings, self._engine = settings, engine
 
     def __serve_build_asgi_app__(self) -> FastAPI:

@@ -1,0 +1,146 @@
+"""Requests that cannot be answered: 4xx, one sentence, OpenAI's shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.serving.api.factory import create_api
+from tests.backend.serving.api.served import ask, client_of
+
+
+def assert_refused(response, status, code=None):
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"].endswith((".", ")"))
+    assert "\n" not in error["message"]
+    if code is not None:
+        assert error["code"] == code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"voice": "Nobody"}, 404, "voice"),
+        ({"voice": {"id": "0" * 32}}, 404, "voice"),
+        ({"voice": 3}, 400, None),
+        ({"voice": {}}, 400, None),
+        ({"voice": None}, 400, None),
+        ({"input": ""}, 400, "input"),
+        ({"input": "  \n "}, 400, "input"),
+        ({"input": "a" * 100_000}, 400, "input"),
+        ({"input": None}, 400, "input"),
+        ({"language": "klingon"}, 400, "input"),
+        ({"language": ""}, 400, "language"),
+        ({"response_format": "ogg"}, 400, "response_format"),
+        ({"response_format": None}, 400, "response_format"),
+        ({"speed": 0.1}, 400, "speed"),
+        ({"speed": 5}, 400, "speed"),
+        ({"speed": "fast"}, 400, "speed"),
+        ({"seed": -1}, 400, "seed"),
+        ({"seed": 2**63}, 400, "seed"),
+        ({"seed": 1.5}, 400, "seed"),
+        ({"stream_format": "ws"}, 400, "stream_format"),
+        ({"model": "gpt"}, 404, "model"),
+        ({"instructions": "Whisper."}, 400, "instructions"),
+        ({"surprise": True}, 400, "surprise"),
+    ],
+)
+def test_fields_that_are_wrong(client, fields, status, param):
+    error = assert_refused(client.post("/v1/audio/speech", json=ask(**fields)), status)
+    if param is not None:
+        assert error["param"] == param
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"input": "Hi.", "voice": "Anna", "speed": NaN}', b"[" * 100_000]
+)
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/compare"])
+def test_bodies_that_are_no_json(client, path, body):
+    assert_refused(client.post(path, content=body, headers={"content-type": "application/json"}), 400)
+
+
+def test_nan_is_no_speed_in_a_form_either(client):
+    fields = {"input": (None, "Hi."), "voice": (None, "Anna"), "speed": (None, "nan")}
+    assert assert_refused(client.post("/v1/audio/speech", files=fields), 400)["param"] == "speed"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/compare", "/v1/audio/voices"])
+def test_kinds_of_body_that_are_not_read(client, path, kind):
+    response = client.post(path, content=b"{}", headers={"content-type": kind})
+    assert_refused(response, 415, "unsupported_media_type")
+
+
+def test_forms_that_are_broken(client):
+    headers = {"content-type": "multipart/form-data"}
+    assert_refused(client.post("/v1/audio/speech", content=b"x", headers=headers), 400)
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    assert_refused(client.post("/v1/audio/speech", content=b"--b\r\nnonsense", headers=headers), 400)
+    assert_refused(client.post("/v1/audio/speech", files={"input": (None, "Hi.")}), 400, "missing_voice")
+
+
+def test_an_upload_that_is_no_audio(client):
+    files = {"ref_audio": ("me.wav", b"MZ" * 2000)}
+    data = {"input": "Hi.", "consent": "own-voice", "consent_by": "Anna"}
+    error = assert_refused(client.post("/v1/audio/speech", data=data, files=files), 400, "invalid_audio")
+    assert "me.wav" in error["message"]
+    both = client.post("/v1/audio/speech", data={**data, "voice": "Anna"}, files=files)
+    assert_refused(both, 400, "invalid_value")
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a" * 300 + ".wav", "", "\x00", "😀.wav"])
+def test_names_of_uploads_lead_nowhere(client, name):
+    data = {"input": "Hi.", "consent": "own-voice", "consent_by": "Anna"}
+    files = {"ref_audio": (name or "x", b"not audio")}
+    assert_refused(client.post("/v1/audio/speech", data=data, files=files), 400)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"voices": ["Anna"]},
+        {"voices": []},
+        {"voices": ["Anna"] * 9},
+        {"voices": "Anna"},
+        {"input": ""},
+        {"speed": 9},
+        {"response_format": "x"},
+        {"model": "gpt"},
+    ],
+)
+def test_comparisons_of_nothing(client, fields):
+    body = {"voices": ["Anna", "Tuned"], "input": "Hi.", **fields}
+    assert_refused(client.post("/v1/compare", json=body), 404 if "model" in fields else 400)
+
+
+def test_paths_and_methods_that_are_not_there(client):
+    assert_refused(client.get("/v1/nothing"), 404)
+    assert_refused(client.get("/v1/audio/speech"), 405)
+    assert_refused(client.get("/docs"), 404)
+
+
+def test_a_body_beyond_the_limit_is_not_read(desk):
+    small = client_of(create_api(desk, largest_body_bytes=1000))
+    body = ask(input="a" * 2000)
+    assert_refused(small.post("/v1/audio/speech", json=body), 413, "too_large")
+
+    def in_pieces():
+        for _ in range(100):
+            yield b"a" * 100
+
+    response = small.post("/v1/audio/speech", content=in_pieces(), headers={"content-type": "application/json"})
+    assert_refused(response, 413, "too_large")
+    assert small.post("/v1/audio/speech", json=ask(stream=False)).status_code == 200
+
+
+def test_a_fault_of_ours_says_nothing_about_itself(desk, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(type(desk.voices), "list", fail)
+    response = client_of(create_api(desk), raise_server_exceptions=False).get("/v1/audio/voices")
+    assert_refused(response, 500, "internal_error")
+    assert "secret" not in response.text

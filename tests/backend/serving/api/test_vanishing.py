@@ -1,0 +1,211 @@
+"""Listeners who leave and crowds that come: slots are freed, and nobody is kept waiting in the dark."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from backend.serving.api.desk import Desk
+from backend.serving.api.factory import create_api
+from backend.serving.local_service import LocalSpeech
+from backend.serving.orders import SpeechFailure
+from tests.backend.serving.api.served import MODEL, ask, wait_until
+
+LONG = "One two three four five six seven eight nine ten. " * 3
+
+
+class Listener:
+    """An ASGI client that hears a number of chunks and then leaves, or stays and stops reading."""
+
+    def __init__(self, body, *, path="/v1/audio/speech", num_chunks=None, hold=None):
+        self._body, self._path, self._num_chunks, self._hold = json.dumps(body).encode(), path, num_chunks, hold
+        self._was_sent = False
+        self._left = asyncio.Event()
+        self.messages = []
+        self.started = asyncio.Event()
+
+    async def receive(self):
+        if not self._was_sent:
+            self._was_sent = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message):
+        self.messages.append(message)
+        self.started.set()
+        if self._num_chunks is not None and len(self.messages) > self._num_chunks:
+            self._left.set()
+        if self._hold is not None:
+            await self._hold.wait()
+
+    def leave(self):
+        self._left.set()
+
+    @property
+    def status(self):
+        return self.messages[0]["status"]
+
+    @property
+    def headers(self):
+        return {name.decode(): value.decode() for name, value in self.messages[0]["headers"]}
+
+    async def call(self, app):
+        headers = [(b"content-type", b"application/json"), (b"host", b"127.0.0.1")]
+        scope = {
+            "type": "http", "method": "POST", "path": self._path, "raw_path": self._path.encode(), "headers": headers,
+            "query_string": b"", "http_version": "1.1", "scheme": "http", "asgi": {"version": "3.0"},
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": "",
+        }  # fmt: skip
+        await app(scope, self.receive, self.send)
+
+
+@pytest.fixture
+def service(speaker):
+    return LocalSpeech(speaker, most_requests=4)
+
+
+@pytest.fixture
+def small_app(service, voices):
+    return create_api(Desk(service=service, voices=voices, model_name=MODEL))
+
+
+def assert_idle(service, speaker):
+    assert service.num_requests == 0
+    wait_until(
+        lambda: all(not numbers.num_active and not numbers.num_waiting for numbers in speaker.statistics().values()),
+        "no slot is taken",
+    )
+
+
+@pytest.mark.parametrize("num_chunks", [0, 1, 3])
+def test_a_listener_who_leaves_frees_the_slot(small_app, service, speaker, num_chunks):
+    frames_before = speaker.statistics()["base"].num_cancelled_total
+    listener = Listener(ask(input=LONG), num_chunks=num_chunks)
+    if num_chunks == 0:
+        listener.leave()
+    asyncio.run(listener.call(small_app))
+    assert_idle(service, speaker)
+    assert not any(message.get("more_body") is False for message in listener.messages)
+    wait_until(lambda: speaker.statistics()["base"].num_cancelled_total > frames_before - 1, "it was counted")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/audio/speech", ask(input=LONG, stream=False)),
+        ("/v1/compare", {"voices": ["Anna", "Tuned"], "input": LONG, "seed": 1}),
+    ],
+)
+def test_whoever_waits_for_a_whole_take_may_leave_too(small_app, service, speaker, path, body):
+    async def scenario():
+        listener = Listener(body, path=path)
+        call = asyncio.create_task(listener.call(small_app))
+        while not service.num_requests:
+            await asyncio.sleep(0.01)
+        listener.leave()
+        await call
+
+    asyncio.run(asyncio.wait_for(scenario(), 90))
+    assert_idle(service, speaker)
+
+
+def test_a_request_that_is_cancelled_frees_the_slot(small_app, service, speaker):
+    async def scenario():
+        listener = Listener(ask(input=LONG))
+        call = asyncio.create_task(listener.call(small_app))
+        await listener.started.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    asyncio.run(asyncio.wait_for(scenario(), 90))
+    assert_idle(service, speaker)
+
+
+def test_many_who_leave_at_random_moments_leave_nothing_behind(small_app, service, speaker):
+    moments = random.Random(3)
+
+    async def one():
+        listener = Listener(ask(input=LONG, seed=moments.randrange(100)), num_chunks=moments.randrange(6))
+        await listener.call(small_app)
+
+    async def scenario():
+        before = asyncio.all_tasks()
+        for _ in range(4):
+            await asyncio.gather(*(one() for _ in range(4)))
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert_idle(service, speaker)
+
+
+def test_a_crowd_is_told_when_to_come_back(small_app, service, speaker):
+    async def scenario():
+        hold = asyncio.Event()
+        listeners = [Listener(ask(), hold=hold) for _ in range(4)]
+        calls = [asyncio.create_task(listener.call(small_app)) for listener in listeners]
+        for listener in listeners:
+            await listener.started.wait()
+        late = Listener(ask())
+        await late.call(small_app)
+        hold.set()
+        await asyncio.gather(*calls)
+        return listeners, late
+
+    listeners, late = asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert [listener.status for listener in listeners] == [200] * 4
+    assert late.status == 429
+    assert int(late.headers["retry-after"]) >= 1
+    assert json.loads(late.messages[1]["body"])["error"]["code"] == "rate_limit_exceeded"
+    assert_idle(service, speaker)
+
+
+def test_an_engine_that_is_full_says_so_as_well(speaker, voices):
+    """The engine's own bound, behind the service's."""
+
+    async def scenario():
+        service = LocalSpeech(speaker, most_requests=30)
+        app = create_api(Desk(service=service, voices=voices, model_name=MODEL))
+        listeners = [Listener(ask(input=LONG)) for _ in range(20)]
+        calls = [asyncio.create_task(listener.call(app)) for listener in listeners]
+        await asyncio.gather(*(listener.started.wait() for listener in listeners[:1]))
+        while not any(listener.messages and listener.status == 429 for listener in listeners):
+            await asyncio.sleep(0.01)
+        for listener in listeners:
+            listener.leave()
+        await asyncio.gather(*calls)
+        return service
+
+    service = asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert_idle(service, speaker)
+
+
+class _Silent:
+    """A service that never says anything, as a replica that hangs."""
+
+    def __init__(self):
+        self.was_closed = False
+
+    async def speak(self, order):
+        try:
+            await asyncio.Event().wait()
+            yield SpeechFailure(error=RuntimeError())
+        finally:
+            self.was_closed = True
+
+    async def state(self, *, with_engines=False):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
+def test_nobody_waits_for_ever(voices, fields):
+    silent = _Silent()
+    app = create_api(Desk(service=silent, voices=voices, model_name=MODEL, patience_seconds=0.1))
+    listener = Listener(ask(**fields))
+    asyncio.run(asyncio.wait_for(listener.call(app), 60))
+    assert listener.status == 504
+    assert silent.was_closed

@@ -1,0 +1,75 @@
+"""Voices over HTTP: made, listed, spoken with at once, deleted; never without consent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backend.serving.api.served import ask
+from tests.ui.recordings import write_broken
+
+
+def create(client, recording, **fields):
+    data = {"name": "Berta", "consent": "speaker-agreed", "consent_by": "Ben", **fields}
+    files = {"audio_sample": ("berta.wav", recording.read_bytes(), "audio/wav")}
+    return client.post("/v1/audio/voices", data={k: v for k, v in data.items() if v is not None}, files=files)
+
+
+@pytest.fixture
+def berta(client, recording):
+    response = create(client, recording, ref_text="Hello.", language="english")
+    assert response.status_code == 201, response.text
+    yield response.json()
+    client.delete("/v1/audio/voices/Berta")
+
+
+def test_a_new_voice_speaks_without_a_restart_and_is_gone_when_deleted(client, berta, voices):
+    assert berta["name"] == "Berta"
+    assert berta["kind"] == "zero-shot"
+    assert berta["has_transcript"] is True
+    assert berta["consent"]["who"] == "Ben"
+    assert client.post("/v1/audio/speech", json=ask(voice="Berta", language="auto")).status_code == 200
+    assert "Berta" in client.get("/v1/audio/voices").json()["voices"]
+    assert client.get(f"/v1/audio/voices/{berta['id']}").json() == berta
+    folder = voices.get("Berta").folder
+    assert client.delete("/v1/audio/voices/berta").json() == {"id": berta["id"], "object": "voice", "deleted": True}
+    assert not folder.exists()
+    assert client.post("/v1/audio/speech", json=ask(voice="Berta")).status_code == 404
+    assert client.delete("/v1/audio/voices/Berta").status_code == 404
+
+
+def test_nothing_tells_where_the_files_are(client, voices):
+    text = client.get("/v1/audio/voices").text
+    assert str(voices.folder) not in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code"),
+    [
+        ({"consent": None}, 400, "consent_required"),
+        ({"consent_by": None}, 400, "consent_required"),
+        ({"consent_by": "  "}, 400, "consent_required"),
+        ({"consent": "sure"}, 400, "invalid_value"),
+        ({"name": "anna"}, 409, "voice_exists"),
+        ({"name": "../x"}, 400, "invalid_name"),
+        ({"name": ""}, 400, "invalid_value"),
+        ({"name": None}, 400, "invalid_value"),
+        ({"language": "a b"}, 400, "invalid_value"),
+        ({"surprise": "1"}, 400, "invalid_value"),
+    ],
+)
+def test_voices_that_are_not_made(client, recording, voices, fields, status, code):
+    before = voices.list()
+    response = create(client, recording, **fields)
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code), response.text
+    assert voices.list() == before
+
+
+def test_a_recording_that_is_none_or_missing(client, tmp_path):
+    broken = create(client, write_broken(tmp_path / "broken.wav"))
+    assert (broken.status_code, broken.json()["error"]["code"]) == (400, "invalid_audio")
+    assert "berta.wav" in broken.json()["error"]["message"]
+    data = {"name": "Berta", "consent": "own-voice", "consent_by": "Ben"}
+    missing = client.post("/v1/audio/voices", files={name: (None, value) for name, value in data.items()})
+    assert (missing.status_code, missing.json()["error"]["code"]) == (400, "missing_audio")
+    misnamed = client.post("/v1/audio/voices", data=data, files={"file": ("a.wav", b"x")})
+    assert misnamed.status_code == 400

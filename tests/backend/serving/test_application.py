@@ -1,0 +1,161 @@
+"""The application on Ray Serve: the same API, over replicas that may die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+
+from backend.store.database import Database
+from backend.voices.registry import Voices
+from tests.backend.serving.api.served import CONSENT, ask, is_same_sound, wait_until
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import write_voice
+
+pytestmark = [
+    pytest.mark.ray,
+    # Ray leaves sockets, files and processes of its own to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NUM_SLOTS, MOST_WAITING, MOST_QUEUED = 1, 1, 1
+LONG = "One two three four five six seven eight nine ten eleven twelve. " * 5
+START_SECONDS = 300.0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("serve-home")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    return write_voice(tmp_path_factory.mktemp("serve-recording") / "anna.wav", seconds=1.2)
+
+
+@pytest.fixture(scope="module")
+def voices(home, recording):
+    registry = Voices(Database(home), home)
+    registry.create_zero_shot("Anna", recording, consent=CONSENT, model="tiny")
+    return registry
+
+
+@pytest.fixture(scope="module")
+def client(home, voices) -> Iterator[httpx.Client]:
+    """A client of the application, started once."""
+    import ray  # noqa: PLC0415 - takes seconds, and only where this tier runs
+
+    from backend.serving.application import start_application, stop_application  # noqa: PLC0415 - as above
+    from backend.serving.serve_settings import EngineSettings, ServeSettings  # noqa: PLC0415 - as above
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serving = ServeSettings(
+        engine=EngineSettings(
+            model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu", num_slots=NUM_SLOTS,
+            most_waiting=MOST_WAITING, cache_length=1024,
+        ),
+        home=home, port=port, most_queued=MOST_QUEUED, num_cpus=0.5,
+    )  # fmt: skip
+    ray.init(address="local", num_cpus=4, include_dashboard=False, namespace="encore-serve", log_to_driver=False)
+    try:
+        start_application(serving)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=START_SECONDS) as client:
+            yield client
+        stop_application(serving, is_own_cluster=True)
+    finally:
+        ray.shutdown()
+
+
+def spoken(client, **fields) -> bytes:
+    body = ask(**fields)
+    del body["model"]
+    response = client.post("/v1/audio/speech", json=body)
+    assert response.status_code == 200, response.text
+    return response.content
+
+
+def engine_process() -> int | None:
+    """The process of the one replica that speaks, among those that this test's Ray has started."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.status() != psutil.STATUS_ZOMBIE and "ServeReplica:encore:SpeechEngine" in process.cmdline()[0]:
+                return process.pid
+    return None
+
+
+def test_it_speaks_whole_takes_and_streams_alike(client):
+    whole = spoken(client, stream=False)
+    with client.stream("POST", "/v1/audio/speech", json={**ask(), "model": str(GOLDEN_CHECKPOINT)}) as response:
+        pieces = list(response.iter_raw())
+    assert is_same_sound(b"".join(pieces), whole)
+    assert len(pieces) > 1
+    assert client.get("/healthz").json()["num_replicas"] == 1
+    assert 'engine="base"' in client.get("/metrics").text
+
+
+def test_a_new_voice_speaks_without_a_restart(client, voices, recording):
+    made = client.post(
+        "/v1/audio/voices",
+        data={"name": "Berta", "consent": "own-voice", "consent_by": "Ben"},
+        files={"audio_sample": ("b.wav", recording.read_bytes())},
+    )
+    assert made.status_code == 201, made.text
+    assert is_same_sound(spoken(client, voice="Berta"), spoken(client, voice="Anna"))
+    # Also one that another process puts into the registry.
+    voices.create_zero_shot("Carla", recording, consent=CONSENT, model="tiny")
+    assert len(spoken(client, voice="Carla")) > 1000
+    both = client.post("/v1/compare", json={"voices": ["Berta", "Carla"], "input": "Hi."})
+    assert both.status_code == 200, both.text
+
+
+def test_errors_arrive_as_they_are(client):
+    assert client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Nobody"}).status_code == 404
+    unspoken = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna", "language": "klingon"})
+    assert unspoken.status_code == 400
+    assert "klingon" in unspoken.json()["error"]["message"]
+
+
+def test_more_than_can_be_served_is_told_to_come_back(client):
+    def one(_):
+        with client.stream("POST", "/v1/audio/speech", json={"input": LONG, "voice": "Anna"}) as response:
+            if response.status_code == 429:
+                assert int(response.headers["retry-after"]) >= 1
+                response.read()
+                assert response.json()["error"]["code"] == "rate_limit_exceeded"
+            return response.status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(one, range(8)))
+    assert set(statuses) == {200, 429}, statuses
+    # Everybody left in the middle, so the next is served at once.
+    assert spoken(client)
+
+
+def test_a_replica_that_is_killed_is_replaced(client):
+    process = engine_process()
+    assert process is not None
+    with (
+        pytest.raises(httpx.RemoteProtocolError),
+        client.stream("POST", "/v1/audio/speech", json={"input": LONG, "voice": "Anna"}) as response,
+    ):
+        chunks = response.iter_raw()
+        next(chunks)
+        os.kill(process, signal.SIGKILL)
+        for _ in chunks:
+            pass
+    deadline = time.monotonic() + START_SECONDS
+    while (response := client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})).status_code == 503:
+        assert time.monotonic() < deadline, response.text
+    assert response.status_code == 200, response.text
+    wait_until(lambda: client.get("/healthz").status_code == 200, "it is healthy again")
+    assert engine_process() not in (None, process)
