@@ -6,6 +6,7 @@ that where a letter is heard tells where its token is.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -121,7 +122,10 @@ def read_letters(letters: Sequence[int]) -> str:
 @cache
 def whisper_tokenizer() -> Tokenizer:
     """Whisper's English tokenizer."""
-    return get_tokenizer(multilingual=False)
+    with warnings.catch_warnings():
+        # It leaves the file of its vocabulary to be closed by the collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        return get_tokenizer(multilingual=False)
 
 
 def _append_letters(letters: list[int], text: str) -> None:
