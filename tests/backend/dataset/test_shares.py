@@ -1,0 +1,23 @@
+"""How a cluster is divided: never all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.dataset.pipeline import share_of
+
+
+@pytest.mark.parametrize("cores", [1.0, 2.0, 3.0, 4.0, 64.0])
+@pytest.mark.parametrize("wanted", [None, 1, 2, 3, 7])
+def test_actors_leave_room_for_reading(cores: float, wanted: int | None):
+    share = share_of({"CPU": cores}, wanted, use_gpu=False)
+    assert share.num_actors == (wanted or max(1, int(cores - 1)))
+    assert 0 < share.num_cpus <= 1
+    # A reading task takes half a core, and one that divides rows a whole one where there are two.
+    assert share.num_actors * share.num_cpus <= cores - min(1.0, cores / 2) + 1e-9
+
+
+def test_a_gpu_is_shared_by_those_who_ask_for_it():
+    assert share_of({"CPU": 8.0, "GPU": 1.0}, 2, use_gpu=True).num_gpus == 0.5
+    assert share_of({"CPU": 8.0, "GPU": 4.0}, None, use_gpu=True).num_actors == 4
+    assert share_of({"CPU": 8.0, "GPU": 1.0}, 2, use_gpu=False).num_gpus == 0

@@ -1,0 +1,221 @@
+"""The stages one by one: a long recording whose words are known, what is kept between builds, and stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from backend.audio.canonical import CANONICAL_HZ, read_part, resample
+from backend.audio.decoding import decode_recording
+from backend.audio.loudness import measure_loudness
+from backend.audio.writing import write_wav
+from backend.dataset.build import encoder_facts
+from backend.dataset.job import BuildJob
+from backend.dataset.one_process import run_in_one_process
+from backend.dataset.records import DecodedRecording
+from backend.dataset.stage_counts import StageCounts
+from backend.dataset.stage_workers import SOURCE_SCHEMA, decode
+from backend.dataset.work_order import SourceRecording, WorkOrder
+from backend.transcription.transcript import Transcript, Word, join_words
+from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak
+from tests.golden import GOLDEN_CHECKPOINT
+
+PAUSE_SECONDS = 0.7
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A recording of several sentences, and when each word is said (as evenly as letters are)."""
+
+    path: Path
+    words: tuple[Word, ...]
+    spans: tuple[tuple[float, float], ...]
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
+    folder = tmp_path_factory.mktemp("spoken")
+    pieces, words, spans = [], [], []
+    position = 0.0
+    for index, sentence in enumerate(SENTENCES):
+        wav = speak(folder / f"{index}.wav", sentence)
+        samples = np.trim_zeros(decode_recording(wav, sample_rate=CANONICAL_HZ).samples)
+        seconds = len(samples) / CANONICAL_HZ
+        at = position
+        for text in sentence.split():
+            end = at + seconds * len(text) / sum(map(len, sentence.split()))
+            words.append(Word(text=text, start_seconds=at, end_seconds=end, probability=0.9))
+            at = end
+        spans.append((position, position + seconds))
+        pieces += [samples, np.zeros(round(PAUSE_SECONDS * CANONICAL_HZ), np.float32)]
+        position += seconds + PAUSE_SECONDS
+    write_wav(folder / "long.wav", np.concatenate(pieces), CANONICAL_HZ)
+    return Spoken(folder / "long.wav", tuple(words), tuple(spans))
+
+
+@dataclass
+class RecordedTranscriber:
+    """Answers with the words that are known; tells a piece by its length and the order of asking."""
+
+    words: tuple[Word, ...]
+    identity: str = "recorded"
+    piece_seconds: float = 8.0
+    name: str = "recorded"
+    asked: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+
+    def load(self, device: str) -> RecordedTranscriber:
+        return self
+
+    def transcribe(self, samples_16k: NDArray[np.float32], language: str | None = None) -> Transcript:
+        start = self.starts[len(self.asked)]
+        seconds = len(samples_16k) / 16_000
+        self.asked.append(seconds)
+        whole = Transcript(text=join_words(self.words), language="en", words=self.words)
+        return whole.excerpt(start, start + seconds)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> tuple[str, str]:
+    facts = encoder_facts(str(GOLDEN_CHECKPOINT), "cpu")
+    return facts.folder, facts.identity
+
+
+@pytest.fixture
+def order(tmp_path: Path, job: Callable[..., BuildJob], encoder: tuple[str, str]) -> WorkOrder:
+    """Nobody listens."""
+    return WorkOrder(
+        home=tmp_path / "home",
+        job=job(tmp_path),
+        model_folder=Path(encoder[0]),
+        encoder_identity=encoder[1],
+        transcriber=None,
+        language_code=None,
+        counts=StageCounts(),
+    )
+
+
+def source(path: Path, given_text: str | None = None) -> SourceRecording:
+    return SourceRecording(recording_id="0" * 32, path=str(path), name=path.name, given_text=given_text)
+
+
+def listening(order: WorkOrder, spoken: Spoken) -> tuple[WorkOrder, RecordedTranscriber]:
+    """The same order with the recorded transcriber, which has to know the pieces it will be asked about."""
+    transcriber = RecordedTranscriber(spoken.words)
+    order = replace(order, transcriber=transcriber)
+    decoded = order.decode_stage.run("0" * 32, spoken.path, "long.wav")
+    transcriber.starts = [span.start_seconds for span in order.pieces(decoded)]
+    return order, transcriber
+
+
+@needs_flite
+def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: WorkOrder, spoken: Spoken):
+    order, transcriber = listening(order, spoken)
+    assert run_in_one_process([source(spoken.path)], order) == {}
+    cut = order.cut(source(spoken.path))
+    assert cut is not None
+    assert len(transcriber.asked) > 1
+    assert len(cut.clips) >= 3
+    texts = [clip.text or "" for clip in cut.clips]
+    assert " ".join(texts).split() == " ".join(SENTENCES).split()
+    for clip in cut.clips:
+        assert 2.0 <= clip.span.end_seconds - clip.span.start_seconds <= 12.0
+        for sentence, (begin, end) in zip(SENTENCES, spoken.spans, strict=True):
+            inside = clip.span.start_seconds <= begin + 0.15 and end - 0.15 <= clip.span.end_seconds
+            assert (sentence in (clip.text or "")) == inside
+        samples, rate = read_part(order.workplace.wav(clip.clip_id))
+        assert measure_loudness(samples, rate) == pytest.approx(-23.0, abs=1.0)
+        assert np.abs(samples).max() <= 10 ** (-1 / 20) + 1e-3
+        assert clip.text_source == "whisper"
+        assert clip.confidence == pytest.approx(0.9)
+        assert order.tokenized(clip.clip_id) is not None
+
+
+@needs_flite
+def test_a_given_text_is_laid_over_what_was_heard(order: WorkOrder, spoken: Spoken):
+    """The transcriber mishears a word; the text that came along has it right."""
+    misheard = tuple(replace(word, text="blew") if word.text == "blue" else word for word in spoken.words)
+    order, _ = listening(order, replace(spoken, words=misheard))
+    given = source(spoken.path, " ".join(SENTENCES))
+    run_in_one_process([given], order)
+    cut = order.cut(given)
+    assert cut is not None
+    assert " ".join(clip.text or "" for clip in cut.clips).split() == " ".join(SENTENCES).split()
+    blue = next(clip for clip in cut.clips if "blue" in (clip.text or ""))
+    assert blue.text_source == "file"
+    assert "blew" in (blue.heard or "")
+
+
+@needs_flite
+def test_nothing_is_heard_or_cut_twice(order: WorkOrder, spoken: Spoken):
+    order, transcriber = listening(order, spoken)
+    run_in_one_process([source(spoken.path)], order)
+    num_asked = len(transcriber.asked)
+    again = replace(order, counts=StageCounts())
+    run_in_one_process([source(spoken.path)], again)
+    assert len(transcriber.asked) == num_asked
+    assert all(count.num_done == count.num_reused > 0 for count in again.counts.all())
+
+
+@needs_flite
+def test_a_long_recording_with_a_text_needs_somebody_who_listens(order: WorkOrder, spoken: Spoken):
+    given = source(spoken.path, " ".join(SENTENCES))
+    run_in_one_process([given], order)
+    cut = order.cut(given)
+    assert cut is not None
+    assert (cut.clips, "--whisper" in cut.problem) == ((), True)
+
+
+def test_silence_is_a_recording_without_clips(order: WorkOrder, tmp_path: Path):
+    write_wav(tmp_path / "silence.wav", np.zeros(20 * CANONICAL_HZ, np.float32), CANONICAL_HZ)
+    run_in_one_process([source(tmp_path / "silence.wav")], order)
+    cut = order.cut(source(tmp_path / "silence.wav"))
+    assert cut is not None
+    assert (cut.clips, "No speech" in cut.problem) == ((), True)
+
+
+def test_a_vanished_file_is_a_reason_that_is_not_remembered(order: WorkOrder, tmp_path: Path):
+    problems = run_in_one_process([source(tmp_path / "gone.wav")], order)
+    assert "gone.wav" in problems["0" * 32]
+    assert order.decode_stage.find("0" * 32) is None
+
+
+def test_a_cancelled_stage_leaves_its_rows_alone(order: WorkOrder, tmp_path: Path):
+    order.counts.cancel()
+    table = pa.Table.from_pylist([vars(source(tmp_path / "any.wav"))], schema=SOURCE_SCHEMA)
+    assert [len(out) for out in decode(table, order)] == [0]
+    assert all(count.num_done == 0 for count in order.counts.all())
+
+
+def test_a_damaged_result_is_made_again(order: WorkOrder, tmp_path: Path):
+    sound = resample(np.random.default_rng(0).normal(size=16_000).astype(np.float32) * 0.1, 16_000, CANONICAL_HZ)
+    write_wav(tmp_path / "noise.wav", sound, CANONICAL_HZ)
+    stage = order.decode_stage
+    first = stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav")
+    for file in (order.home / "cache").rglob("*.json"):
+        file.write_text('{"problem": ')
+    assert stage.find("0" * 32) is None
+    assert stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav") == first
+    order.workplace.wav(first.audio_id).unlink()
+    assert stage.find("0" * 32) is None
+    assert isinstance(first, DecodedRecording)
+
+
+def test_totals_are_told_when_the_stage_before_is_through():
+    counts = StageCounts()
+    counts.expect("decode", 2)
+    counts.announce("transcribe", "one", frozenset({"a", "b"}))
+    counts.add("decode", "one", "worked", 3.0)
+    assert counts.all()[1].num_total is None
+    counts.add("decode", "two", "worked", 3.0)
+    counts.announce("transcribe", "two", frozenset({"c"}))
+    assert counts.all()[1].num_total == 3
+    counts.add("decode", "two", "worked", 3.0)
+    assert counts.all()[0].num_done == 2
+    assert counts.all()[0].audio_seconds == 6.0

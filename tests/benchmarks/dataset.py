@@ -1,0 +1,179 @@
+"""How fast recordings become a dataset: stage by stage in one process, and on Ray Data with several actors.
+
+    python -m tests.benchmarks.dataset --model mini --whisper mini --output tests/benchmarks/results/DATE-dataset.md
+
+Recordings are made by flite. Each round has new homes, so nothing is found ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import logging
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import ray
+
+from backend.dataset.build import encoder_facts
+from backend.dataset.datasets import new_job
+from backend.dataset.job import BuildJob
+from backend.dataset.listeners import find_transcriber
+from backend.dataset.one_process import run_in_one_process
+from backend.dataset.passes import run_passes
+from backend.dataset.ray_session import ray_session
+from backend.dataset.sources import open_sources
+from backend.dataset.stage_cache import STAGES, Stage
+from backend.dataset.stage_counts import SharedCounts, StageCounts
+from backend.dataset.work_order import SourceRecording, WorkOrder
+from backend.dataset.workplace import Workplace
+from tests.backend.dataset.spoken import SENTENCES, speak
+from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.report import Spread
+
+VOICES = ("slt", "rms", "awb", "kal")
+
+
+class TimedCounts(StageCounts):
+    """Counts that also tell how long each stage took, where stages follow each other in one process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: dict[Stage, float] = dict.fromkeys(STAGES, 0.0)
+        self._since = time.perf_counter()
+
+    def begin(self, stage: Stage) -> bool:
+        self._since = time.perf_counter()
+        return super().begin(stage)
+
+    def add(self, stage: Stage, row: str, outcome: str, audio_seconds: float = 0.0) -> bool:
+        self.seconds[stage] += time.perf_counter() - self._since
+        self._since = time.perf_counter()
+        return super().add(stage, row, outcome, audio_seconds)
+
+
+def main() -> None:
+    """Measure, print the report and write it to a file if asked to."""
+    options = parse_options()
+    logging.getLogger("ray").setLevel(logging.WARNING)
+    machine = describe_machine("cpu")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        make_recordings(folder / "recordings", options.recordings, options.sentences)
+        job = new_job(
+            "bench", [folder / "recordings"], model=options.model, whisper=options.whisper, num_actors=options.actors
+        )
+        alone: list[TimedCounts] = []
+        walls: dict[str, list[float]] = {"one process": [], "Ray Data": []}
+        began = time.perf_counter()
+        with ray_session():
+            start_seconds = time.perf_counter() - began
+            for number in range(options.rounds):
+                counts = TimedCounts()
+                walls["one process"].append(measure(job, folder / f"alone-{number}", counts, run_in_one_process))
+                alone.append(counts)
+                walls["Ray Data"].append(measure(job, folder / f"ray-{number}", SharedCounts(), run_passes))
+            cores = ray.cluster_resources().get("CPU", 0)
+    report = write_report(options, machine, alone, walls, start_seconds, cores)
+    print(report)
+    if options.output is not None:
+        options.output.write_text(report + "\n", encoding="utf-8")
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.dataset", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--model", default="mini", help="mini, a checkpoint folder or a hub id")
+    parser.add_argument("--whisper", default="none", help="a Whisper model, mini or none (texts come along)")
+    parser.add_argument("--recordings", type=int, default=16)
+    parser.add_argument("--sentences", type=int, default=4, help="per recording")
+    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=Path, help="write the report here as well")
+    return parser.parse_args()
+
+
+def make_recordings(folder: Path, num_recordings: int, num_sentences: int) -> None:
+    """Recordings with their texts; no two are the same."""
+    for index in range(num_recordings):
+        chosen = [SENTENCES[(index + offset) % len(SENTENCES)] for offset in range(num_sentences)]
+        text = " ".join([*chosen, f"This was recording number {index}."])
+        wav = speak(folder / f"{index:03}.wav", text, VOICES[index % len(VOICES)])
+        wav.with_suffix(".txt").write_text(text)
+
+
+def measure(
+    job: BuildJob,
+    home: Path,
+    counts: StageCounts | SharedCounts,
+    run: Callable[[Sequence[SourceRecording], WorkOrder], dict[str, str]],
+) -> float:
+    """Seconds that all stages take, from an empty home."""
+    encoder = encoder_facts(job.model, job.device)
+    with open_sources(job, Workplace(home)) as recordings:
+        order = WorkOrder(
+            home=home,
+            job=job,
+            model_folder=Path(encoder.folder),
+            encoder_identity=encoder.identity,
+            transcriber=find_transcriber(job).source,
+            language_code="en",
+            counts=counts,
+        )
+        sources = [found.source for found in recordings if found.source is not None]
+        began = time.perf_counter()
+        problems = run(sources, replace(order))
+        seconds = time.perf_counter() - began
+    assert not problems, problems
+    shutil.rmtree(home)
+    return seconds
+
+
+def write_report(
+    options: argparse.Namespace,
+    machine: list[str],
+    alone: list[TimedCounts],
+    walls: dict[str, list[float]],
+    start_seconds: float,
+    cores: float,
+) -> str:
+    """The report as Markdown."""
+    audio = {count.stage: count.audio_seconds for count in alone[0].all()}
+    lines = [
+        f"# Recordings to a dataset, {datetime.date.today().isoformat()}",
+        "",
+        *(f"- {line}" for line in machine),
+        f"- {options.recordings} recordings, {audio['decode']:.0f} s of sound; model {options.model}, whisper "
+        f"{options.whisper}; Ray on {cores:g} cores with {options.actors} actors per pass; one thread per process",
+        f"- Starting Ray took {start_seconds:.1f} s and is not in the table.",
+        "",
+        "| | seconds of audio per second |",
+        "|---|---|",
+    ]
+    for stage in STAGES:
+        paces = [audio[stage] / counts.seconds[stage] for counts in alone if audio[stage] and counts.seconds[stage]]
+        if paces:
+            lines.append(f"| {stage}, one process | {Spread.of(paces).show(1)} |")
+    for name, seconds in walls.items():
+        lines.append(f"| **all stages, {name}** | {Spread.of([audio['decode'] / wall for wall in seconds]).show(1)} |")
+    gains = [one / many for one, many in zip(walls["one process"], walls["Ray Data"], strict=True)]
+    best = min(walls["one process"]) / min(walls["Ray Data"])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    lines += [
+        f"| **times as fast with Ray Data** | {Spread.of(gains).show(2)} |",
+        f"| times as fast with Ray Data, best round against best round | {best:.2f} |",
+        "",
+        f"Peak memory of this process, which also did the work of one process: {peak:.0f} MiB.",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
