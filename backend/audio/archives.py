@@ -93,9 +93,11 @@ class _Unpacking:
             return [_refuse_archive(f"holds {len(entries)} files; at most {self._limits.maximum_entries} are accepted")]
         for entry in sorted(entries, key=lambda entry: entry.filename):
             name = PurePosixPath(entry.filename)
-            if any(part.startswith(".") and part != ".." for part in name.parts) or "__MACOSX" in name.parts:
+            leads_out = name.is_absolute() or ".." in name.parts or "\\" in entry.filename or not name.parts
+            is_hidden = any(part.startswith(".") for part in name.parts) or "__MACOSX" in name.parts
+            if is_hidden and not leads_out:
                 continue  # what file managers leave behind
-            problem = _problem_of(entry, name)
+            problem = "has a name that leads out of the archive" if leads_out else _problem_of(entry)
             try:
                 problem = problem or self._unpack(entry, self._folder.joinpath(*name.parts))
             except _Full as full:
@@ -154,10 +156,8 @@ class _Unpacking:
         return num_bytes
 
 
-def _problem_of(entry: zipfile.ZipInfo, name: PurePosixPath) -> str | None:
+def _problem_of(entry: zipfile.ZipInfo) -> str | None:
     """What is wrong with a file before it is even opened."""
-    if name.is_absolute() or ".." in name.parts or "\\" in entry.filename or not name.parts:
-        return "has a name that leads out of the archive"
     if entry.flag_bits & _ENCRYPTED:
         return "is locked with a password; make an archive without one"
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -112,20 +112,22 @@ class _Search:
         """Look at something the person named."""
         name = _shown(path.name or str(path))
         suffix = path.suffix.lower()
-        if path.is_dir():
+        # os.path answers no where pathlib raises: names that are too long or hold a null byte.
+        is_file = os.path.isfile(path)
+        if os.path.isdir(path):
             self._add_folder(path, name)
-        elif suffix == ".zip" and path.is_file():
+        elif suffix == ".zip" and is_file:
             self._add_archive(path, name)
-        elif suffix in SIDECAR_SUFFIXES and path.is_file() and not _has_sound(path):
+        elif suffix in SIDECAR_SUFFIXES and is_file and not _has_sound(path):
             self.add_transcripts(path)
-        elif suffix in ARCHIVE_SUFFIXES and path.is_file():
+        elif suffix in ARCHIVE_SUFFIXES and is_file:
             self._refuse(name, f"{name} is a kind of archive that is not unpacked here. Make it a zip archive.")
         else:
             self._add_file(path, name)
 
     def add_transcripts(self, path: Path) -> None:
         """Read transcripts whose recordings may lie elsewhere."""
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        files = sorted(path.rglob("*")) if os.path.isdir(path) else [path]
         for file in files:
             if file == path or (file.suffix.lower() in SIDECAR_SUFFIXES and file.is_file()):
                 self._read_sidecar(file, _shown(file.name), has_any_place=True)

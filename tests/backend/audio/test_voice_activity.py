@@ -1,0 +1,54 @@
+"""Speech is found where it is; silence, noise and tones are not speech."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soxr
+
+from backend.audio.voice_activity import VOICE_ACTIVITY_HZ, VoiceActivitySettings, find_speech
+from tests.backend.audio.speech import needs_espeak, needs_flite, speak, speak_with_espeak, with_pauses
+
+TOLERANCE_SECONDS = 0.35
+
+
+@needs_flite
+def test_three_sentences_are_three_spans(tmp_path: Path) -> None:
+    spoken = [speak(tmp_path, text) for text in ("Good morning to you.", "It rains again today.", "See you tomorrow.")]
+    samples, places = with_pauses(spoken, 1.0)
+    spans = find_speech([samples], VoiceActivitySettings(minimum_pause_seconds=0.5))
+    assert len(spans) == len(places)
+    for span, (start, end) in zip(spans, places, strict=True):
+        assert start - 0.05 <= span.start_seconds < start + TOLERANCE_SECONDS
+        assert end - TOLERANCE_SECONDS < span.end_seconds <= end + 0.1
+
+
+@needs_espeak
+def test_another_engine_and_rate(tmp_path: Path) -> None:
+    samples, rate = speak_with_espeak(tmp_path, "Another voice says something here.")
+    heard = soxr.resample(samples, rate, VOICE_ACTIVITY_HZ).astype(np.float32)
+    spans = find_speech([np.zeros(16_000, np.float32), heard])
+    assert spans
+    assert spans[0].start_seconds == pytest.approx(1.0, abs=TOLERANCE_SECONDS)
+
+
+@needs_flite
+def test_blocks_of_any_length_give_the_same(tmp_path: Path) -> None:
+    samples = speak(tmp_path, "The same in one piece or in many.")
+    edges = [0, 1, 700, 701, 9_000]
+    blocks = [samples[begin:end] for begin, end in zip(edges, [*edges[1:], len(samples)], strict=True)]
+    assert find_speech(blocks) == find_speech([samples])
+
+
+@pytest.mark.parametrize("kind", ["nothing", "silence", "noise", "tone"])
+def test_what_is_no_speech(kind: str) -> None:
+    time = np.arange(3 * VOICE_ACTIVITY_HZ) / VOICE_ACTIVITY_HZ
+    sounds = {
+        "nothing": np.zeros(0),
+        "silence": np.zeros(len(time)),
+        "noise": 0.05 * np.random.default_rng(0).standard_normal(len(time)),
+        "tone": 0.3 * np.sin(2 * np.pi * 1_000 * time),
+    }
+    assert find_speech([sounds[kind].astype(np.float32)]) == []
