@@ -22,6 +22,7 @@ from training.model.prompt import AUTO_LANGUAGE, PromptHead, in_context_prompt, 
 from training.pretrain.corpus import FULL_SCALE
 from training.pretrain.engines import SAMPLE_RATE_HZ
 from training.pretrain.frame_codes import CodedCorpus
+from training.pretrain.talker_guidance import Span, spans_of
 from training.pretrain.talker_job import LANGUAGE, TalkerJob
 from training.pretrain.text_tokenizer import special_token_ids
 
@@ -40,6 +41,8 @@ class TalkerBatch(NamedTuple):
 
     examples: TrainingBatch
     reference_mel: Tensor
+    spans: list[list[Span]]
+    """Of each example: which frames speak which text."""
 
 
 class BatchSource:
@@ -97,18 +100,20 @@ class BatchSource:
 
     def examples(self, numbers: Sequence[int], random: np.random.Generator, *, is_paired: bool) -> TalkerBatch:
         """A batch of these utterances, each with a reference of its own speaker."""
-        chosen, references = [], []
+        chosen, references, spans = [], [], []
         seconds = float(random.uniform(*_REFERENCE_SECONDS))
         for number in numbers:
             reference = self._another(number, random)
-            chosen.append(self._example(number, reference, random, is_paired=is_paired))
+            example, of_example = self._example(number, reference, random, is_paired=is_paired)
+            chosen.append(example)
+            spans.append(of_example)
             references.append(self._heard(reference, seconds, random))
         mel = log_mel(
             torch.from_numpy(np.stack(references)),
             self._config.speaker_encoder.sample_rate,
             self._config.speaker_encoder.mel_dim,
         )
-        return TalkerBatch(collate(chosen), mel)
+        return TalkerBatch(collate(chosen), mel, spans)
 
     def _another(self, number: int, random: np.random.Generator) -> int:
         """Another utterance of the same speaker, or the same where there is no other."""
@@ -116,11 +121,15 @@ class BatchSource:
         others = choices[choices != number]
         return int(random.choice(others)) if len(others) else number
 
-    def _example(self, number: int, reference: int, random: np.random.Generator, *, is_paired: bool) -> TrainingExample:
+    def _example(
+        self, number: int, reference: int, random: np.random.Generator, *, is_paired: bool
+    ) -> tuple[TrainingExample, list[Span]]:
         explicit = random.random() < self._job.explicit_language_share
         head = PromptHead(role_ids=self._role_ids, language=LANGUAGE if explicit else AUTO_LANGUAGE)
         reference_codes = self._coded.codes(reference)
+        before = (0, 0)
         if is_paired and len(reference_codes) <= _LONGEST_REFERENCE_FRAMES:
+            before = (len(reference_codes), len(self._text_ids[reference]))
             prompt = in_context_prompt(
                 self._config,
                 head,
@@ -132,7 +141,9 @@ class BatchSource:
             prompt = x_vector_prompt(self._config, head, self._text_ids[number])
         # Replaced by the speaker encoder's answer, which is being trained.
         nobody = torch.zeros(self._config.talker.hidden_size)
-        return build_example(self._config, prompt, self._coded.codes(number), nobody)
+        codes = self._coded.codes(number)
+        spans = spans_of(len(prompt.rows), len(codes), len(self._text_ids[number]), before)
+        return build_example(self._config, prompt, codes, nobody), spans
 
     def _heard(self, number: int, seconds: float, random: np.random.Generator) -> NDArray[np.float32]:
         """A piece of an utterance at the speaker encoder's rate, repeated where it is too short, at any loudness."""

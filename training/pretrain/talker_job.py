@@ -108,6 +108,11 @@ class TalkerJob(_Frozen):
     code_predictor_fraction: PositiveFloat = 0.15
     code_predictor_weight: NonNegativeFloat = 0.3
 
+    guidance_weight: NonNegativeFloat = 0.5
+    """At the first step, of what shows attention where the text is; it fades to nothing ..."""
+    guidance_until: PositiveFloat = 0.6
+    """... at this share of the run."""
+
     muon_learning_rate: PositiveFloat = 0.015
     """Of matrices and kernels, whose steps are orthogonalised."""
     peak_learning_rate: PositiveFloat = 2e-3
@@ -130,6 +135,10 @@ class TalkerJob(_Frozen):
     def for_gpu(self) -> Self:
         """The same recipe with batches that keep a GPU busy."""
         return self.model_copy(update={"max_positions": self.max_positions * _GPU_BATCH_FACTOR})
+
+    def guidance_weight_at(self, step: int) -> float:
+        """Of the guidance at a step: a straight line down to nothing."""
+        return self.guidance_weight * max(0.0, 1 - step / (self.guidance_until * self.num_steps))
 
     def learning_rate_share(self, step: int) -> float:
         """Of the peaks: linear warm-up, then half a cosine down to the final share at the last step."""

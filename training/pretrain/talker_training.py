@@ -17,6 +17,7 @@ from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
 from training.pretrain.errors import PretrainError
 from training.pretrain.talker_batches import BatchSource, TalkerBatch
+from training.pretrain.talker_guidance import AttentionGuide, targets
 from training.pretrain.talker_job import TalkerJob
 from training.pretrain.talker_network import TalkerNetwork
 from training.pretrain.training_log import TrainingLog
@@ -59,6 +60,7 @@ class TalkerTraining:
             part: _validation_batches(BatchSource(frame_codes.open_codes(corpus, tokenizer_run, part), job, config))
             for part in _VALIDATED_PARTS
         }
+        self._guide = AttentionGuide(self.network.talker)
         self.network.to(device)
         matrices, rest = muon.matrices_of(self.network, but=_NOT_FOR_MUON)
         self._optimizers: dict[str, torch.optim.Optimizer] = {
@@ -115,10 +117,18 @@ class TalkerTraining:
     def train_step(self) -> dict[str, float]:
         """One update; returns what it measured."""
         random = step_random(self.job.seed, self.step)
-        losses = self._losses(self._source.batch(self.step), random)
+        batch = self._source.batch(self.step)
+        losses = self._losses(batch, random)
+        total = losses.combined(self.job.code_predictor_weight)
+        guidance = total.new_zeros(())
+        if weight := self.job.guidance_weight_at(self.step):
+            wanted = targets(batch.spans, batch.examples.labels_BT.shape[1]).to(self._device)
+            guidance = self._guide.loss(wanted)
+            total = total + weight * guidance
+        self._guide.forget()
         for optimizer in self._optimizers.values():
             optimizer.zero_grad()
-        losses.combined(self.job.code_predictor_weight).backward()
+        total.backward()
         norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.job.max_gradient_norm)
         share = self.job.learning_rate_share(self.step)
         for optimizer in self._optimizers.values():
@@ -128,6 +138,7 @@ class TalkerTraining:
         values = {
             "talker": float(losses.talker.detach()),
             "code_predictor": float(losses.code_predictor.detach()),
+            "guidance": float(guidance.detach()),
             "gradient_norm": float(norm),
         }
         if not all(map(math.isfinite, values.values())):
@@ -146,7 +157,9 @@ class TalkerTraining:
         return found
 
     def _losses(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
-        moved = TalkerBatch(batch.examples.to(self._device), batch.reference_mel.to(self._device))
+        moved = batch._replace(
+            examples=batch.examples.to(self._device), reference_mel=batch.reference_mel.to(self._device)
+        )
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
             losses: SpeechLosses = self.network(moved, random)
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
