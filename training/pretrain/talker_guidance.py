@@ -106,7 +106,7 @@ def _logits(attention: Attention, x: Tensor, rotary: tuple[Tensor, Tensor]) -> T
     keys = rotate(attention.k_norm(attention.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
     keys = keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1)
     guided = max(1, queries.shape[1] // 2)
-    scores = queries[:, :guided] @ keys[:, :guided].transpose(-1, -2) / attention.head_dim**0.5
+    scores: Tensor = queries[:, :guided] @ keys[:, :guided].transpose(-1, -2) / attention.head_dim**0.5
     num_steps = x.shape[1]
     ahead = torch.ones(num_steps, num_steps, dtype=torch.bool, device=x.device).triu(1)
     return scores.masked_fill(ahead, float("-inf"))
