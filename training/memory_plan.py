@@ -99,9 +99,13 @@ def worker_memory(
     activation_checkpointing: bool = False,
     train_text_embedding: bool = False,
     workers_per_machine: int | None = None,
+    tensors: Tensors | None = None,
 ) -> WorkerMemory:
-    """What the fullest of `num_workers` workers holds; `compute_bytes` is 2 for bf16 and 4 for fp32."""
-    tensors = network_tensors(config, train_text_embedding=train_text_embedding)
+    """What the fullest of `num_workers` workers holds; `compute_bytes` is 2 for bf16 and 4 for fp32.
+
+    Pass the `tensors` of the network where several plans are made for it.
+    """
+    tensors = tensors or network_tensors(config, train_text_embedding=train_text_embedding)
     layout = _Layout(tensors, num_workers, compute_bytes, workers_per_machine or num_workers)
     state, gathered = _LAYOUT_BY_STRATEGY[strategy](layout)
     return WorkerMemory(
@@ -236,6 +240,7 @@ def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_row
                 count,
                 compute_bytes=compute_bytes,
                 micro_batch_rows=micro_batch_rows,
+                tensors=tensors,
             )
             cells.append(f"{memory.state.total / GIB:.1f} ({memory.total / GIB:.1f})")
         lines.append(f"| {strategy} | {' | '.join(cells)} |")

@@ -142,7 +142,13 @@ def _train(
         learner.load(found.state)
     events = _Reporting(job, context, keeper, batches, workers)
     events.checkpoint = found.folder if found is not None else None
-    done = train(learner, batches, job, workers, events, first_step=found.progress.step if found is not None else 0)
+    first_step = found.progress.step if found is not None else 0
+    try:
+        done = train(learner, batches, job, workers, events, first_step=first_step)
+    except TrainingError:
+        # All workers come here together, and what was being saved is from before whatever went wrong.
+        events.finish_checkpoint()
+        raise
     if job.export_at_end and done >= batches.num_steps:
         _export(job, learner, training_set, workers, step=done)
     return WorkerResult(steps_done=done, num_steps=batches.num_steps, checkpoint=events.checkpoint)
@@ -263,13 +269,13 @@ class _Reporting:
         """See `LoopEvents.after_step`."""
         is_end = is_stopping or report.step == report.num_steps
         must_report = is_end or report.step % self._job.report_every == 0
-        finished = self._finish() if must_report else None
+        finished = self.finish_checkpoint() if must_report else None
         if is_end or self._is_checkpoint_due(report.step):
             # At the latest now: only one is written at a time.
-            finished = self._finish() or finished
+            finished = self.finish_checkpoint() or finished
             self._start(report)
         if is_end:
-            finished = self._finish() or finished
+            finished = self.finish_checkpoint() or finished
         if must_report or finished:
             self._context.report(report.metrics(), finished)
 
@@ -291,7 +297,8 @@ class _Reporting:
             )
         )
 
-    def _finish(self) -> Path | None:
+    def finish_checkpoint(self) -> Path | None:
+        """Wait for the checkpoint that is being written, if one is."""
         if not self._keeper.is_saving:
             return None
         self.checkpoint = self._keeper.finish()

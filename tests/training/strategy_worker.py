@@ -78,7 +78,7 @@ def _fork(store: Path, tasks: list[dict[str, Any]], rank: int, world_size: int, 
         run_tasks(tasks, rank, world_size, results)
         dist.destroy_process_group()
         code = 0
-    except BaseException:
+    except Exception:  # noqa: BLE001 - whatever it is, the process that waits shows it
         traceback.print_exc()
     finally:
         sys.stdout.flush()

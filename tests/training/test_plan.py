@@ -1,0 +1,162 @@
+"""Presets, and what a run is said to take before it starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.training.finetuning import make_job, make_rows, write_dataset
+from training.data.batching import generator_of
+from training.errors import JobError, PreflightError
+from training.job import STRATEGIES
+from training.loss import SpeechLoss
+from training.memory_plan import activation_bytes, memory_table, network_tensors, worker_memory
+from training.model.config import ModelConfig
+from training.model.voice_model import VoiceModel
+from training.plan import plan_run
+from training.preflight import Machine, preflight
+from training.presets import PRESETS, job_from_preset
+from training.worker import plan_data
+
+CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"
+
+
+@pytest.fixture(scope="module")
+def large() -> ModelConfig:
+    return ModelConfig.from_json(json.loads(CONTRACT.read_text())["config"])
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    write_dataset(tmp_path / "dataset", make_rows((9, 16, 23, 30, 12, 18), num_held_out=1))
+    return tmp_path
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "zero3"])
+def test_four_workers_hold_a_quarter_each_of_the_large_model(large, strategy):
+    one, four = (worker_memory(large, strategy, number).state.total for number in (1, 4))
+    assert four == pytest.approx(one / 4, rel=0.01)
+
+
+def test_the_large_model_has_its_published_size(large):
+    tensors = network_tensors(large)
+    assert tensors.num_trained + tensors.num_frozen == pytest.approx(1.92e9, rel=0.01)
+    assert tensors.num_frozen == 151936 * 2048
+    # Weights of all, and 12 bytes more for what is trained.
+    assert worker_memory(large, "ddp", 4).state.total == 4 * tensors.num_frozen + 16 * tensors.num_trained
+
+
+def test_the_table_shows_all_strategies(large):
+    lines = memory_table(large).splitlines()
+    rows = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in lines if line.startswith("| ")}
+    assert tuple(rows)[1:] == STRATEGIES
+    sizes = [float(cell.split()[0]) for cell in rows["fsdp2"]]
+    assert sizes[2] == pytest.approx(sizes[0] / 4, abs=0.1)
+
+
+def test_recomputing_keeps_a_fraction_of_the_activations(large):
+    whole, few = (
+        activation_bytes(large, micro_batch_rows=1024, compute_bytes=2, activation_checkpointing=recompute)
+        for recompute in (False, True)
+    )
+    assert few < 0.4 * whole
+
+
+def test_activations_are_about_what_autograd_keeps(tmp_path):
+    """Counted by autograd itself; the estimate is for three frames in four rows, and so is the batch."""
+    write_dataset(tmp_path / "dataset", make_rows((90, 90, 90)))
+    job = make_job(tmp_path, micro_batch_rows=1000, micro_batches=1, in_context_share=0.0)
+    config, _, batches = plan_data(job)
+    micro_batch = batches.step(0).micro_batches[0]
+    talker = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.train()
+    module = SpeechLoss(talker)
+    batch = batches.collate(micro_batch)
+    kept: dict[int, int] = {}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        losses = module(batch, generator_of(micro_batch))
+    rows = batch.labels_BT.numel()
+    planned = activation_bytes(config, micro_batch_rows=rows, compute_bytes=4)
+    assert 0.5 * sum(kept.values()) < planned < 2 * sum(kept.values())
+    assert losses.talker.isfinite()
+
+
+def test_presets_make_jobs_that_grow(folder):
+    fields = {
+        name: value
+        for name, value in make_job(folder).model_dump().items()
+        if name in ("voice", "dataset", "dataset_digest", "base_model", "output", "device")
+    }
+    jobs = [job_from_preset(preset, fields) for preset in PRESETS]
+    assert [job.num_steps for job in jobs] == sorted({job.num_steps for job in jobs})
+    assert [job.code_predictor_fraction for job in jobs] == [0.25, 0.5, 1.0]
+    assert all(job.checkpoint_every < job.num_steps for job in jobs)
+    assert job_from_preset("quick", {**fields, "num_steps": 7}).num_steps == 7
+    with pytest.raises(JobError, match="did you mean 'num_steps'"):
+        job_from_preset("quick", {**fields, "num_step": 7})
+
+
+def test_a_plan_knows_steps_time_and_disk(folder):
+    job = make_job(folder, num_steps=None, num_epochs=4)
+    _, training_set, batches = plan_data(job)
+    plan = plan_run(job, training_set, batches, device=torch.device("cpu"), seconds_per_step=30.0)
+    assert plan.num_steps == batches.num_steps >= 4
+    assert plan.num_clips == 5
+    assert plan.minutes == plan.num_steps / 2
+    weights = sum(p.numel() for p in VoiceModel.load(GOLDEN_CHECKPOINT, device="cpu").talker.parameters())
+    assert plan.disk_bytes > 12 * weights * job.keep_checkpoints * 0.9
+    twice = make_job(folder, num_steps=None, num_epochs=8)
+    _, training_set, batches = plan_data(twice)
+    assert plan_run(twice, training_set, batches, device=torch.device("cpu")).minutes > 0
+
+
+def test_a_job_that_can_run_passes(folder):
+    assert preflight(make_job(folder), Machine(num_cpus=2, num_gpus=0)).num_clips == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_workers": 3}, "3 workers need 3 CPUs, and this machine has 2 CPUs. Use at most 2 workers"),
+        ({"device": "cuda"}, "There is no GPU on this machine"),
+        ({"dataset_digest": "older"}, "was changed since this run was planned"),
+        ({"dataset": "/nowhere"}, "/nowhere holds no dataset"),
+        ({"base_model": "/nowhere"}, "There is no folder /nowhere"),
+        ({"output": f"{__file__}/run"}, "is a file, so the run cannot be written"),
+        ({"strategy": "zero3", "offload": "nvme", "nvme_folder": "/nowhere"}, "no folder /nowhere to offload to"),
+    ],
+    ids=["workers", "gpu", "edited", "no data", "no model", "output", "nvme"],
+)
+def test_what_is_missing_is_said_before_anything_starts(folder, changes, message):
+    with pytest.raises(PreflightError, match=message):
+        preflight(make_job(folder, **changes), Machine(num_cpus=2, num_gpus=0))
+
+
+def test_a_compiler_is_asked_for_before_deepspeed_fails(folder, monkeypatch):
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(PreflightError, match=r"needs a C\+\+ compiler and ninja"):
+        preflight(make_job(folder, strategy="zero2"), Machine(num_cpus=2, num_gpus=0))
+
+
+def test_a_model_of_another_family_is_refused(folder):
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(PreflightError, match="model_type is 'llama', not 'qwen3_tts'"):
+        preflight(make_job(folder, base_model=folder / "model"), Machine(num_cpus=2, num_gpus=0))
+
+
+def test_a_full_disk_is_noticed_before(folder, monkeypatch):
+    monkeypatch.setattr("training.preflight.free_bytes", lambda path: 1000)
+    with pytest.raises(PreflightError, match="Free some space"):
+        preflight(make_job(folder), Machine(num_cpus=2, num_gpus=0))

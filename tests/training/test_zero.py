@@ -1,0 +1,56 @@
+"""ZeRO learns the same as one process does, and its checkpoints are taken up by as many workers or by others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
+from tests.training.recorded_runs import FRAME_COUNTS, HALF, Runs, assert_same_learning
+from training.memory_plan import worker_memory
+from training.model.checkpoint.reading import read_config
+
+pytestmark = pytest.mark.deepspeed
+
+STAGES = ("zero1", "zero2", "zero3")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Runs:
+    runs = Runs(tmp_path_factory.mktemp("zero"))
+    runs.results.mkdir()
+    write_dataset(runs.folder / "dataset", make_rows(FRAME_COUNTS, num_held_out=2))
+    runs.here("single", runs.job("single", "ddp", 1))
+    options = {"zero_optimization": {"reduce_bucket_size": 20_000}}
+    two = [task(name, runs.job(name, name, 2, deepspeed=options if name == "zero2" else {})) for name in STAGES]
+    stopped = runs.job("stopped", "zero2", 2)
+    two += [task("stopped-1", stopped, stop_after=HALF)]
+    again = [task("stopped", stopped)]
+    one = [task("half-to-1", runs.job("half-to-1", "zero2", 1))]
+    copy = [(runs.folder / "stopped", runs.folder / "half-to-1")]
+    run_stages(
+        runs.folder / "workers",
+        [stage(2, two), stage(1, one, copy), stage(2, again)],
+        runs.results,
+        with_deepspeed=True,
+    )
+    return runs
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_all_stages_learn_the_same(runs, name):
+    assert_same_learning(runs, name, "single")
+
+
+def test_a_stopped_run_goes_on_as_if_never_stopped(runs):
+    assert_same_learning(runs, "stopped", "single", first_step=HALF)
+
+
+def test_another_number_of_workers_goes_on_too(runs):
+    assert_same_learning(runs, "half-to-1", "single", first_step=HALF)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_memory_is_as_planned(runs, name):
+    planned = worker_memory(read_config(GOLDEN_CHECKPOINT), name, 2, compute_bytes=4).state.total
+    assert runs.reports(name)[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
