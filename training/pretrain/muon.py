@@ -87,7 +87,8 @@ def orthogonalise(matrices: Tensor, num_iterations: int) -> Tensor:
     for _ in range(num_iterations):
         gram: Tensor = iterate @ iterate.mT
         iterate = a * iterate + (b * gram + c * (gram @ gram)) @ iterate
-    return iterate.mT if is_tall else iterate
+    orthogonal: Tensor = iterate.mT if is_tall else iterate
+    return orthogonal
 
 
 def matrices_of(network: nn.Module, *, but: Iterable[str] = ()) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.pretrain.corpus import Corpus
-from training.pretrain.crops import FULL_SCALE
+from training.pretrain.corpus import FULL_SCALE, Corpus
 from training.pretrain.engines import SAMPLE_RATE_HZ
 from training.pretrain.whisper_job import NUM_POSITIONS, SAMPLES_PER_POSITION, WhisperJob
 from training.pretrain.whisper_spelling import Said

@@ -13,8 +13,7 @@ import whisper
 from numpy.typing import NDArray
 from whisper.model import Whisper
 
-from training.pretrain.corpus import open_corpus
-from training.pretrain.crops import FULL_SCALE
+from training.pretrain.corpus import FULL_SCALE, open_corpus
 from training.pretrain.normalise import key
 from training.pretrain.whisper_validation import PARTS
 

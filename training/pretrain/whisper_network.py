@@ -63,7 +63,8 @@ class WhisperNetwork(nn.Module):
 
     def read_letters(self, states: Tensor) -> Tensor:
         """Log probabilities of letters at every position, float32."""
-        return self.letters(states).float().log_softmax(dim=-1)
+        log_probabilities: Tensor = self.letters(states).float().log_softmax(dim=-1)
+        return log_probabilities
 
     def decode(self, rows: Tensor, states: Tensor) -> Decoded:
         """Logits of the next token after each of `rows` (rows, tokens)."""

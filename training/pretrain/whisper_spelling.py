@@ -99,7 +99,8 @@ class Spelling:
 
     def _timestamp(self, seconds: float, latest: float | None) -> int:
         within = seconds if latest is None else min(seconds, latest)
-        return self.whisper.timestamp_begin + round(within / SECONDS_PER_TIMESTAMP)
+        first: int = self.whisper.timestamp_begin
+        return first + round(within / SECONDS_PER_TIMESTAMP)
 
 
 def writable(text: str) -> str:

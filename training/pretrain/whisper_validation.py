@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import jiwer
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, open_corpus
-from training.pretrain.crops import FULL_SCALE
+from training.pretrain.corpus import FULL_SCALE, HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, open_corpus
 from training.pretrain.normalise import key
 from training.pretrain.whisper_batches import SpeechBatch, fill_up, join
 from training.pretrain.whisper_job import SAMPLES_PER_POSITION
@@ -47,7 +47,10 @@ def held_out_batches(corpus: Path, part: str, num_utterances: int) -> list[Speec
     opened = open_corpus(corpus, part)
     utterances = [opened.utterance(number) for number in range(min(num_utterances, len(opened)))]
     utterances.sort(key=lambda one: len(one.audio))
-    pieces = [join([(one.audio.astype("float32") / FULL_SCALE, one.text)], [0.0], _TAIL_SECONDS) for one in utterances]
+    pieces = [
+        join([(one.audio.astype(np.float32) / np.float32(FULL_SCALE), one.text)], [0.0], _TAIL_SECONDS)
+        for one in utterances
+    ]
     chunks = [pieces[start : start + _BATCH_SIZE] for start in range(0, len(pieces), _BATCH_SIZE)]
     return [fill_up(chunk, -(-max(len(piece.samples) for piece in chunk) // SAMPLES_PER_POSITION)) for chunk in chunks]
 
