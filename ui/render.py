@@ -10,9 +10,6 @@ from urllib.parse import quote
 from backend.audio.quality import NOISY_RATIO_DB, QUIET_SPEECH_DBFS, Concern, ReferenceReport
 from backend.serving.loading import LoadingState
 from backend.serving.speech import SpeechProgress
-from backend.voices.consent import Consent
-from backend.voices.samples import SampleVoice
-from backend.voices.voice import Voice
 from training.model.frame_loop import FinishReason
 from training.model.hub import EMBEDDED_MODEL, KNOWN_MODELS
 from training.model.sampling import Sampling
@@ -37,8 +34,6 @@ ENDINGS = {
 }
 
 VERY_QUIET_RATIO_DB = 40.0
-
-SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so nobody has to agree."
 
 CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-Base"))
 """The others speak in voices of their own, which this page has no use for."""
@@ -118,55 +113,13 @@ def verdict(report: ReferenceReport, preview: Path, *, name: str = "") -> str:
         f"Length {seconds}, level {level} ({report.speech_dbfs:.0f} dB), "
         f"background {_background(report.speech_over_noise_db)} ({report.noise_dbfs:.0f} dB)."
     )
-    picture = _picture(report, preview)
+    picture = recording_picture(report, preview)
     if not report.concerns:
         return says("good", f"{heading}<strong>Good to clone from.</strong> {facts}", more=picture)
     advice = "".join(f"<li>{ADVICE[concern]}</li>" for concern in report.concerns)
     return says(
         "mixed", f"{heading}<strong>Usable, but not ideal.</strong> {facts}", more=f"<ul>{advice}</ul>{picture}"
     )
-
-
-def sample_card(sample: SampleVoice, report: ReferenceReport, preview: Path) -> str:
-    """A sample that was chosen."""
-    text = f"<strong>Sample voice {escape(sample.name.title())}.</strong> {escape(sample.about)} {SAMPLE_CONSENT}"
-    return says("good", text, more=_picture(report, preview))
-
-
-def saved_card(voice: Voice, preview: Path | None) -> str:
-    """A voice of the library that was chosen."""
-    consent = escape(consent_in_words(voice.consent))
-    text = f"<strong>{escape(voice.name)}</strong>, {escape(voice.kind)}, from the library. {consent}"
-    player = (
-        f'<audio controls src="{file_url(preview)}" aria-label="The recording of {escape(voice.name)}"></audio>'
-        if preview is not None
-        else ""
-    )
-    return says("good", text, more=player)
-
-
-def saved_line(voice: Voice) -> str:
-    """That a voice is in the library now."""
-    return says(
-        "good", f"<strong>{escape(voice.name)} is in the library.</strong> Compare it, or use it through the API."
-    )
-
-
-def consent_in_words(consent: Consent) -> str:
-    """Who agreed to what, and when."""
-    aloud = " It was also said aloud." if consent.spoken is not None else ""
-    return f"Consent by {consent.who} on {consent.given_at:%Y-%m-%d}: “{consent.wording}”{aloud}"
-
-
-def phrase_card(phrase: str) -> str:
-    """The sentence to read aloud."""
-    return says("", f"Read aloud: <strong>“{escape(phrase)}”</strong>")
-
-
-def listening(name: str, number: int, count: int) -> str:
-    """That a recording is being examined."""
-    position = f" ({number} of {count})" if count > 1 else ""
-    return says("", f"Listening to {escape(name)}{position} …")
 
 
 def cards(rendered: Sequence[str]) -> str:
@@ -263,7 +216,8 @@ def says(tone: str, text: str, *, more: str = "", role: str = "status") -> str:
     return f'<div class="says {tone}" role="{role}"><p>{text}</p>{more}</div>'
 
 
-def _picture(report: ReferenceReport, preview: Path) -> str:
+def recording_picture(report: ReferenceReport, preview: Path) -> str:
+    """A recording to look at and to listen to."""
     seconds = f"{report.seconds:.1f} s"
     waveform = waveform_svg(report.envelope, f"Waveform of the recording, {seconds}")
     return waveform + f'<audio controls src="{file_url(preview)}" aria-label="The recording, {seconds}"></audio>'

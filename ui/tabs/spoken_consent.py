@@ -11,7 +11,7 @@ import gradio as gr
 
 from backend.errors import EncoreError
 from backend.voices.phrase import draw_phrase
-from ui import render
+from ui import render, render_source
 from ui.errors import stream_shows_errors
 from ui.source import Source
 from ui.workbench import Workbench
@@ -60,7 +60,7 @@ def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.S
 
     def draw() -> list[Any]:
         phrase = draw_phrase()
-        return [phrase, render.phrase_card(phrase), None, render.NOTHING]
+        return [phrase, render_source.phrase_card(phrase), None, render.NOTHING]
 
     def check(phrase: str, recorded: str | None, chosen: Source | None) -> Iterator[list[Any]]:
         yield [render.says("", "Listening …"), None]

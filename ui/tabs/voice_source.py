@@ -12,7 +12,7 @@ import gradio as gr
 from backend.errors import EncoreError, RecordingError
 from backend.voices.consent import STATEMENTS, Consent, SpokenProof
 from backend.voices.samples import get_sample, list_samples
-from ui import render
+from ui import render, render_source
 from ui.errors import shows_errors, stream_shows_errors
 from ui.source import Reference, Source, best_reference, delete_references
 from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent
@@ -129,7 +129,7 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
         known = {reference.path: reference for reference in before}
         cards, fit = [], []
         for number, path in enumerate(given[:MOST_RECORDINGS], 1):
-            yield [render.cards([*cards, render.listening(path.name, number, len(given))]), *[gr.skip()] * 6]
+            yield [render.cards([*cards, render_source.listening(path.name, number, len(given))]), *[gr.skip()] * 6]
             try:
                 reference = known.pop(path, None) or _examine(bench, path)
             except RecordingError as error:
@@ -175,11 +175,11 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
         if name is None:
             return
         sample = get_sample(name)
-        yield [gr.skip(), render.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
+        yield [gr.skip(), render_source.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
         path = bench.files.place(bench.studio.comparing.casting.sample_reference(name))
         assert path is not None, "it was just written"
         source = Source(kind="sample", name=name, reference=path, preview=path)
-        card = render.sample_card(sample, bench.studio.examine(path), path)
+        card = render_source.sample_card(sample, bench.studio.examine(path), path)
         hidden = gr.update(visible=False)
         yield [source, card, sample.reference_text, SAMPLE_STATEMENT, gr.update(value=None), hidden]
 
@@ -190,7 +190,13 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
         preview = bench.files.place(voice.reference) if voice.reference is not None else None
         source = Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview)
         transcript = voice.transcript or ""
-        return [source, render.saved_card(voice, preview), transcript, gr.update(value=None), gr.update(visible=False)]
+        return [
+            source,
+            render_source.saved_card(voice, preview),
+            transcript,
+            gr.update(value=None),
+            gr.update(visible=False),
+        ]
 
     def use_picked(picked: str | None, references: list[Reference]) -> Source | None:
         if picked == ALL_TOGETHER:
@@ -243,7 +249,7 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
         except EncoreError as error:
             yield [render.says("bad", render.escaped(str(error)), role="alert"), gr.skip()]
             return
-        yield [render.saved_line(voice), gr.update(choices=saved_choices(bench))]
+        yield [render_source.saved_line(voice), gr.update(choices=saved_choices(bench))]
 
     part.save.click(
         stream_shows_errors(save),
