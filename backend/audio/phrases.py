@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from backend.audio.voice_activity import SpeechSpan
@@ -19,13 +19,16 @@ _STRAY_SHARE = 0.25
 _BREATH_SECONDS = 0.3
 # Within connected speech the times of words are less exact than at pauses.
 _UNHEARD_SECONDS = 0.8
+# Auctioneers say fewer in a second.
+_FASTEST_LETTERS_PER_SECOND = 35.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phrase:
     """Speech without a pause, in seconds; `earliest` and `latest` are the middles of the pauses around it.
 
-    A breath is too short to be a word. Of an unheard phrase somebody speaks a part that no word belongs to.
+    A breath is too short to be a word. Of an unheard phrase somebody speaks a part that no word belongs to. In an
+    unspoken one there are words that nobody says: a text that came along has a sentence the speaker left out.
     """
 
     begin: float
@@ -35,6 +38,7 @@ class Phrase:
     words: tuple[Word, ...]
     is_breath: bool = False
     is_unheard: bool = False
+    is_unspoken: bool = False
 
 
 def find_phrases(
@@ -114,7 +118,25 @@ def _compare_witnesses(phrase: Phrase, spans: list[tuple[float, float]]) -> Phra
     if not phrase.words:
         is_breath = phrase.end - phrase.begin < _BREATH_SECONDS
         return replace(phrase, is_breath=is_breath, is_unheard=not is_breath)
-    return replace(phrase, is_unheard=_longest_unheard(phrase, spans) >= _UNHEARD_SECONDS)
+    return replace(
+        phrase,
+        is_unheard=_longest_unheard(phrase, spans) >= _UNHEARD_SECONDS,
+        is_unspoken=any(_is_unspoken(run) for run in _runs_nobody_heard(phrase.words)),
+    )
+
+
+def _runs_nobody_heard(words: tuple[Word, ...]) -> Iterator[list[Word]]:
+    """Neighbouring words of a text for which there was nothing to be heard: those that alignment gives no chance."""
+    for was_heard, run in itertools.groupby(words, key=lambda word: word.probability > 0.0):
+        if not was_heard:
+            yield list(run)
+
+
+def _is_unspoken(run: list[Word]) -> bool:
+    """Whether there is no time to say some words; a single one may have been swallowed, or written in another way."""
+    seconds = run[-1].end_seconds - run[0].start_seconds
+    num_letters = sum(len(word.text) for word in run)
+    return len(run) > 1 and num_letters > _FASTEST_LETTERS_PER_SECOND * seconds
 
 
 def _longest_unheard(phrase: Phrase, spans: list[tuple[float, float]]) -> float:

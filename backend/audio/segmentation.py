@@ -63,6 +63,7 @@ class LeftoverReason(StrEnum):
     TOO_SHORT = "too_short"
     TOO_LONG = "too_long"
     WITHOUT_WORDS = "without_words"
+    WORDS_NOT_SPOKEN = "words_not_spoken"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,7 @@ def _possible_begins(phrases: list[Phrase], end: int, has_words: bool, settings:
         return
     for first in range(end - 1, -1, -1):
         phrase = phrases[first]
-        if phrase.is_unheard:
+        if phrase.is_unheard or phrase.is_unspoken:
             return
         if first < end - 1 and phrases[first + 1].begin - phrase.end > settings.longest_pause_seconds:
             return
@@ -193,6 +194,8 @@ def _join(run: list[Phrase], has_words: bool, settings: SegmentSettings) -> Segm
 def _reason_for_losing(phrase: Phrase, settings: SegmentSettings) -> LeftoverReason:
     if phrase.is_breath or phrase.is_unheard:
         return LeftoverReason.WITHOUT_WORDS
+    if phrase.is_unspoken:
+        return LeftoverReason.WORDS_NOT_SPOKEN
     start_seconds, end_seconds = _padded(phrase, phrase, settings)
     is_long = end_seconds - start_seconds > settings.maximum_seconds
     return LeftoverReason.TOO_LONG if is_long else LeftoverReason.TOO_SHORT

@@ -14,7 +14,7 @@ from backend.audio.loudness import normalise_loudness, trim_silence
 from backend.audio.pcm16 import to_pcm16
 from backend.audio.segmentation import LeftoverReason, SegmentSettings, segment_speech
 from backend.audio.voice_activity import SpeechSpan
-from backend.dataset.listeners import doubt_about
+from backend.dataset.doubting import doubt_about
 from backend.dataset.measures import measure_sound
 from backend.dataset.records import CutClip, CutRecording, DecodedRecording, Lost, Span, TextSource
 from backend.dataset.stage_cache import stage_key
@@ -28,6 +28,7 @@ _LOST_PROBLEMS = {
     LeftoverReason.TOO_SHORT: "What is said here is too short for a clip, and there is a long pause on both sides.",
     LeftoverReason.TOO_LONG: "Somebody speaks here for longer than a clip may be, without any pause to cut in.",
     LeftoverReason.WITHOUT_WORDS: "Somebody speaks here, but no words were understood.",
+    LeftoverReason.WORDS_NOT_SPOKEN: "The text that came along has words here that nobody says.",
 }
 _NO_SPEECH = "No speech was found in it. If there is some, record it again closer to the microphone."
 _NEEDS_WORDS = (

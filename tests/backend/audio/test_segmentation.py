@@ -86,6 +86,17 @@ def test_speech_that_runs_on_after_the_last_word_is_in_no_clip() -> None:
     assert found.segments == ()
 
 
+def test_words_nobody_says_are_in_no_clip() -> None:
+    said = [*evenly("Before the missing part.", 0.0, 3.0), *evenly("And after it, again.", 4.0, 7.0)]
+    skipped = [
+        Word(text=text, start_seconds=3.0, end_seconds=3.0, probability=0.0)
+        for text in "A whole sentence that the speaker left out.".split()
+    ]
+    found = segment_speech([span(0.0, 3.0), span(4.0, 7.0)], [*said[:4], *skipped, *said[4:]], 8.0)
+    assert [part.text for part in found.segments] == ["And after it, again."]
+    assert [part.reason for part in found.leftovers] == [LeftoverReason.WORDS_NOT_SPOKEN]
+
+
 def test_a_breath_does_not_divide_a_sentence() -> None:
     words = [*evenly("Before the breath", 0.0, 2.0), *evenly("and after it.", 2.8, 5.0)]
     found = segment_speech([span(0.0, 2.0), span(2.3, 2.5), span(2.8, 5.0)], words, 5.0)

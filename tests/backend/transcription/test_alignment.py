@@ -1,0 +1,92 @@
+"""A text that came along gets the times of what was heard, and what was not heard is marked."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.transcription.alignment import align_text
+from backend.transcription.transcript import Word, join_words
+
+
+def heard(text: str, *, step: float = 0.5) -> list[Word]:
+    return [
+        Word(text=word, start_seconds=step * index, end_seconds=step * (index + 1), probability=0.9)
+        for index, word in enumerate(text.split())
+    ]
+
+
+def test_spelling_and_punctuation_are_those_of_the_text() -> None:
+    found = align_text("“Hello,” said Ms. O'Neill — twice!", heard("hello said ms oneill twice"))
+    assert join_words(found.words) == "“Hello,” said Ms. O'Neill — twice!"
+    placed = [word for word in found.words if word.probability > 0]
+    assert [(word.start_seconds, word.end_seconds) for word in placed] == [(0.5 * i, 0.5 * (i + 1)) for i in range(5)]
+    assert found.agreement > 0.8
+
+
+def test_a_word_that_was_misheard_keeps_its_time() -> None:
+    found = align_text("The weather is nice", heard("the whether is nice"))
+    assert (found.words[1].text, found.words[1].start_seconds, found.words[1].end_seconds) == ("weather", 0.5, 1.0)
+    assert 0.0 < found.words[1].probability < 0.9
+    assert found.agreement == 0.75
+
+
+def test_what_was_not_heard_has_no_probability_and_a_place_between() -> None:
+    spoken = [*heard("one two"), Word(text="five", start_seconds=3.0, end_seconds=3.5, probability=0.9)]
+    found = align_text("one two three four five", spoken)
+    assert [word.probability for word in found.words] == [0.9, 0.9, 0.0, 0.0, 0.9]
+    assert 1.0 <= found.words[2].start_seconds < found.words[3].start_seconds < found.words[3].end_seconds <= 3.0
+
+
+def test_what_is_heard_but_not_written_counts_against_the_text() -> None:
+    found = align_text("one two", heard("well one two you know"))
+    assert [word.start_seconds for word in found.words] == [0.5, 1.0]
+    assert found.agreement == 0.4
+
+
+def test_another_text_does_not_agree() -> None:
+    assert align_text("This is something else entirely", heard("completely different words")).agreement == 0.0
+
+
+def test_nothing_on_either_side() -> None:
+    assert align_text("", []).agreement == 1.0
+    assert align_text("", heard("one")).words == ()
+    found = align_text("one two", [])
+    assert [word.probability for word in found.words] == [0.0, 0.0]
+    assert found.agreement == 0.0
+
+
+def test_scripts_without_spaces() -> None:
+    spoken = [
+        Word(text=sign, start_seconds=float(i), end_seconds=i + 1.0, has_space_before=False)
+        for i, sign in enumerate("今天天气很好")
+    ]
+    found = align_text("今天天气很好。", spoken)
+    assert join_words(found.words) == "今天天气很好。"
+    assert [word.start_seconds for word in found.words] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert found.agreement == 1.0
+
+
+def test_two_hours_are_aligned_at_once() -> None:
+    text = " ".join(f"word{index % 900} the {index}" for index in range(6_000))
+    spoken = heard(text)
+    del spoken[1_000:1_050]
+    begin = time.process_time()
+    found = align_text(text, spoken)
+    assert time.process_time() - begin < 30.0
+    assert sum(word.probability == 0.0 for word in found.words) == 50
+
+
+texts = st.lists(st.sampled_from("a b c d, E. f-g — 1 42 你好".split()), max_size=25).map(" ".join)
+
+
+@given(text=texts, spoken=texts)
+def test_every_word_of_the_text_gets_a_time_in_order(text: str, spoken: str) -> None:
+    found = align_text(text, heard(spoken))
+    assert join_words(found.words) == text
+    assert all(word.start_seconds <= word.end_seconds for word in found.words)
+    assert all(a.start_seconds <= b.start_seconds for a, b in itertools.pairwise(found.words))
+    assert 0.0 <= found.agreement <= 1.0
