@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict_loader import load
 
 from training.checkpoint import Checkpoint
 from training.errors import TrainingError
@@ -133,7 +133,7 @@ def speaker_row(config: ModelConfig) -> int:
     free = [row for row in candidates if lowest <= row < talker.vocab_size and row not in taken]
     if not free:
         raise TrainingError("The base model has no free row for a speaker. Export as base instead.")
-    return free[0]
+    return int(free[0])
 
 
 def with_speaker(config: ModelConfig, name: str, row: int) -> ModelConfig:
@@ -179,7 +179,7 @@ def _read_dcp(folder: Path, state: dict[str, Tensor], job: FineTuneJob) -> None:
     with warnings.catch_warnings():
         # It warns that it reads in a single process, which is what it is asked to do.
         warnings.filterwarnings("ignore", message="torch.distributed is")
-        dcp.load({"model": wanted}, checkpoint_id=folder, no_dist=True)
+        load({"model": wanted}, checkpoint_id=folder, no_dist=True)
 
 
 def _read_zero(folder: Path) -> dict[str, Tensor]:

@@ -92,6 +92,9 @@ class FineTuneJob(BaseModel):
     longest_clip_rows: PositiveInt = 1024
     """Clips that take more rows with their prompt are left out, and counted."""
 
+    bucketed: bool = True
+    """Put clips of similar length into a micro-batch, which leaves less padding; off to measure what that gains."""
+
     code_predictor_fraction: Annotated[float, Field(ge=1 / 16, le=1)] = 1.0
     """Share of the frames the code predictor is trained on in each micro-batch."""
     code_predictor_weight: NonNegativeFloat = 0.3

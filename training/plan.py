@@ -134,7 +134,7 @@ def _seconds_per_step(job: FineTuneJob, training_set: TrainingSet, batches: Batc
         for micro_batch in mine:
             longest = max(training_set.num_rows(use) for use in micro_batch.uses)
             num_frames = sum(training_set.clips[use.clip].num_frames for use in micro_batch.uses)
-            operations = per_row * longest * len(micro_batch.uses)
+            operations = float(per_row * longest * len(micro_batch.uses))
             operations += per_frame * num_frames * job.code_predictor_fraction
             total += operations / speed.operations_per_second + speed.seconds_per_micro_batch
     return total / num_steps

@@ -116,7 +116,8 @@ def process_group() -> Iterator[None]:
     """A group of one for a worker that nobody started with others: saving and sharding are the same code for all."""
     is_ours = not dist.is_initialized()
     if is_ours:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        store = dist.HashStore()  # type: ignore[attr-defined]  # public, but not in __all__
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         yield
     finally:
@@ -197,6 +198,7 @@ def plan_data(
         micro_batch_rows=job.micro_batch_rows,
         longest_rows=min(job.longest_clip_rows, config.talker.max_position_embeddings),
         in_context_share=job.in_context_share,
+        bucketed=job.bucketed,
     )
     batches = BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)
     return config, training_set, batches

@@ -23,12 +23,14 @@ WORKERS_DEADLINE_SECONDS = 500
 SENTENCES = ("A short one.", "Something longer, to be padded against.", "Hm.", "The quick brown fox jumps.")
 
 
-def make_rows(frame_counts: Sequence[int], num_held_out: int = 0, seed: int = 3) -> list[CodeRow]:
+def make_rows(
+    frame_counts: Sequence[int], num_held_out: int = 0, seed: int = 3, width: int = WIDTH, num_codes: int = NUM_CODES
+) -> list[CodeRow]:
     """Clips of given lengths with random codes; the last ones are held out."""
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for index, frames in enumerate(frame_counts):
-        codes = torch.randint(0, NUM_CODES, (frames * NUM_CODEBOOKS,), generator=generator)
+        codes = torch.randint(0, num_codes, (frames * NUM_CODEBOOKS,), generator=generator)
         rows.append(
             CodeRow(
                 clip_id=f"clip-{index:03d}",
@@ -36,7 +38,7 @@ def make_rows(frame_counts: Sequence[int], num_held_out: int = 0, seed: int = 3)
                 language="auto",
                 seconds=frames / 12.5,
                 codes=codes.tolist(),
-                speaker_embedding=(torch.randn(WIDTH, generator=generator) * 0.1).tolist(),
+                speaker_embedding=(torch.randn(width, generator=generator) * 0.1).tolist(),
                 held_out=index >= len(frame_counts) - num_held_out,
             )
         )
@@ -79,7 +81,14 @@ def make_job(folder: Path, **changes: Any) -> FineTuneJob:
     return FineTuneJob.parse({**fields, **changes})
 
 
-def run_stages(folder: Path, stages: Sequence[dict[str, Any]], results: Path, *, with_deepspeed: bool = False) -> None:
+def run_stages(
+    folder: Path,
+    stages: Sequence[dict[str, Any]],
+    results: Path,
+    *,
+    with_deepspeed: bool = False,
+    deadline_seconds: float | None = WORKERS_DEADLINE_SECONDS,
+) -> None:
     """Do lists of tasks, each list by a number of workers of its own; fails with what the workers wrote."""
     folder.mkdir()
     results.mkdir(exist_ok=True)
@@ -92,7 +101,7 @@ def run_stages(folder: Path, stages: Sequence[dict[str, Any]], results: Path, *,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             cwd=REPOSITORY,
-            timeout=WORKERS_DEADLINE_SECONDS,
+            timeout=deadline_seconds,
             check=False,
         )
         log.seek(0)

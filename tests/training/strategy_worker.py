@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,8 @@ class RecordingContext:
         self._stop_after, self._num_asked = stop_after, 0
 
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        self.reports.append(dict(metrics))
+        # With the time, which tells what happens between steps too.
+        self.reports.append({**metrics, "at": time.perf_counter()})
         if checkpoint_folder is not None:
             assert checkpoint_folder.is_dir()
             self.checkpoints.append(checkpoint_folder.name)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -18,6 +17,8 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -96,12 +97,13 @@ class TorchLearner:
     def weights(self) -> dict[str, Tensor]:
         """See `Learner.weights`."""
         state = get_model_state_dict(self._module, options=_WHOLE)
-        return {name.removeprefix("talker."): value.float() for name, value in state.items()}
+        tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        return {name.removeprefix("talker."): tensor.float() for name, tensor in tensors.items()}
 
     def start_save(self, folder: Path) -> Future[Any]:
         """See `Learner.start_save`."""
         # Staged in memory before this returns, so that the next step may change the weights.
-        pending = dcp.async_save(self._state(), checkpoint_id=folder, process_group=self._saving_group)
+        pending = async_save(self._state(), checkpoint_id=folder, process_group=self._saving_group)
         assert isinstance(pending, Future)
         return pending
 
@@ -112,7 +114,7 @@ class TorchLearner:
     def load(self, folder: Path) -> None:
         """See `Learner.load`."""
         state = self._state()
-        dcp.load(state, checkpoint_id=folder, process_group=self._saving_group)
+        load(state, checkpoint_id=folder, process_group=self._saving_group)
         set_state_dict(
             self._module,
             self._optimizer,

@@ -6,6 +6,7 @@ through its universal format first.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,8 @@ def wrap_zero(
     """Hand a model to DeepSpeed; its masters of the weights are float32, the arithmetic is in `dtype`."""
     import deepspeed  # noqa: PLC0415 - takes seconds, and only runs that chose it need it
 
+    # DeepSpeed insists on the variable, which not every launcher sets; nothing else is read from it here.
+    os.environ.setdefault("LOCAL_RANK", str(workers.device.index or 0))
     speech_loss.to(workers.device)
     num_trained = sum(p.numel() for p in speech_loss.parameters() if p.requires_grad)
     config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, on_gpu=workers.device.type == "cuda")
@@ -215,6 +218,7 @@ def _overlay(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     merged = dict(base)
     for name, value in changes.items():
         inner = merged.get(name)
-        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
-        merged[name] = _overlay(inner, value) if both else value
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            value = _overlay(inner, value)
+        merged[name] = value
     return merged

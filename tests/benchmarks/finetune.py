@@ -1,0 +1,196 @@
+"""How fast a fine-tune is by strategy and number of workers, and what each worker holds.
+
+    python -m tests.benchmarks.finetune --model assets/mini --output tests/benchmarks/results/DATE-finetune.md
+
+Codes are random: speed does not depend on them. The jobs run as they do under torchrun, one after another, several
+rounds of all of them, so that every job has its turn in every round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import random
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.report import Spread
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.training.finetuning import make_job, make_rows, run_stages, stage, task, write_dataset
+from training.memory_plan import memory_table, worker_memory
+from training.model.checkpoint.reading import read_config
+from training.model.config import ModelConfig
+
+CHECKPOINT_EVERY = 4
+# The first steps of a process allocate, and DDP builds its buckets.
+WARMUP_STEPS = 2
+NUM_CLIPS = 48
+CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"
+
+HOW_TO_READ = """\
+Milliseconds per step: from one report to the next, median over the steps without a checkpoint within a round, then
+median over {num_rounds} rounds with the smallest and the largest. Stall: what a step with the start of a checkpoint
+takes on top. State: weights, gradients and optimizer of the fullest worker, measured, and by plan. Every step trains
+on the same {micro_batches} micro-batches of up to {rows} rows, whatever the strategy; fp32 on {threads} thread per
+worker."""
+
+
+@dataclass
+class Case:
+    """One line of a table."""
+
+    name: str
+    num_workers: int
+    changes: dict[str, Any]
+    rounds: list[list[dict[str, float]]] = field(default_factory=list)
+
+    def intervals(self, reports: list[dict[str, float]], *, with_checkpoint: bool) -> list[float]:
+        """Milliseconds from report to report; a checkpoint starts in the interval that ends with its step's report."""
+        pairs = zip(reports[WARMUP_STEPS - 1 :], reports[WARMUP_STEPS:], strict=False)
+        # The last step waits for its checkpoint to be written, which no other step does.
+        kept = [(after["at"] - before["at"], int(after["step"])) for before, after in pairs][:-1]
+        return [1000 * seconds for seconds, step in kept if (step % CHECKPOINT_EVERY == 0) == with_checkpoint]
+
+    def milliseconds(self) -> Spread:
+        """Per step, over the rounds."""
+        return Spread.of([statistics.median(self.intervals(one, with_checkpoint=False)) for one in self.rounds])
+
+    def stall(self) -> Spread:
+        """What a checkpoint adds to its step."""
+        return Spread.of(
+            [
+                statistics.median(self.intervals(one, with_checkpoint=True))
+                - statistics.median(self.intervals(one, with_checkpoint=False))
+                for one in self.rounds
+            ]
+        )
+
+    def clips_per_second(self) -> float:
+        """Clips of the timed steps by their time, in the median round."""
+        rates = []
+        for one in self.rounds:
+            clips = statistics.mean(report["clips_per_second"] * report["seconds_per_step"] for report in one)
+            rates.append(clips / statistics.median(self.intervals(one, with_checkpoint=False)) * 1000)
+        return statistics.median(rates)
+
+    def state_bytes(self) -> float:
+        """Of the fullest worker."""
+        return self.rounds[0][-1]["state_bytes"]
+
+
+def main() -> None:
+    """Measure, print the report and write it to a file if asked to."""
+    options = parse_options()
+    config = read_config(options.model)
+    cases = list(make_cases(options))
+    with tempfile.TemporaryDirectory(prefix="encore-finetune-") as folder:
+        measure(Path(folder), options, config, cases)
+    report = write_report(options, config, cases)
+    print(report)
+    if options.output is not None:
+        options.output.write_text(report + "\n", encoding="utf-8")
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, default=Path(GOLDEN_CHECKPOINT), help="a base checkpoint's folder")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=14, help="per job and round")
+    parser.add_argument("--micro-batch-rows", type=int, default=512)
+    parser.add_argument("--without-deepspeed", action="store_true")
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args()
+
+
+def make_cases(options: argparse.Namespace) -> Iterator[Case]:
+    """Every strategy with one and two workers, then what else there is to choose, with one."""
+    strategies = ["ddp", "fsdp2", "fsdp2-no-reshard"]
+    strategies += [] if options.without_deepspeed else ["zero1", "zero2", "zero3"]
+    for num_workers in (1, 2):
+        for strategy in strategies:
+            if num_workers > 1 or not strategy.startswith("fsdp2"):
+                yield Case(strategy, num_workers, {"strategy": strategy})
+    for fraction in (0.5, 0.25, 0.0625):
+        yield Case(f"ddp, code predictor on {fraction:g} of the frames", 1, {"code_predictor_fraction": fraction})
+    yield Case("ddp, not sorted by length", 1, {"bucketed": False})
+    yield Case("ddp, activations computed twice", 1, {"activation_checkpointing": True})
+
+
+def measure(folder: Path, options: argparse.Namespace, config: ModelConfig, cases: list[Case]) -> None:
+    """Let every case have its turn in every round."""
+    lengths = random.Random(1)
+    counts = [lengths.randint(20, 130) for _ in range(NUM_CLIPS)]
+    rows = make_rows(counts, width=config.talker.hidden_size, num_codes=config.code_predictor.vocab_size)
+    write_dataset(folder / "dataset", rows)
+    results = folder / "results"
+    with_deepspeed = any(case.name.startswith("zero") for case in cases)
+    for number in range(options.rounds):
+        stages = []
+        for num_workers in (1, 2):
+            chosen = [(index, case) for index, case in enumerate(cases) if case.num_workers == num_workers]
+            jobs = [
+                task(f"{number}-{index}", make_benchmark_job(folder, options, f"{number}-{index}", case))
+                for index, case in chosen
+            ]
+            stages.append(stage(num_workers, jobs))
+        run_stages(folder / f"round-{number}", stages, results, with_deepspeed=with_deepspeed, deadline_seconds=None)
+        for index, case in enumerate(cases):
+            case.rounds.append(json.loads((results / f"{number}-{index}.json").read_text())["reports"])
+
+
+def make_benchmark_job(folder: Path, options: argparse.Namespace, name: str, case: Case) -> Any:
+    """One case's job, in a folder of its own."""
+    fields = {
+        "base_model": options.model,
+        "output": folder / name,
+        "num_workers": case.num_workers,
+        "num_steps": options.steps,
+        "micro_batch_rows": options.micro_batch_rows,
+        "in_context_share": 0.0,
+        "checkpoint_every": CHECKPOINT_EVERY,
+        "keep_checkpoints": 1,
+        "export_at_end": False,
+    }
+    return make_job(folder, **{**fields, **case.changes})
+
+
+def write_report(options: argparse.Namespace, config: ModelConfig, cases: list[Case]) -> str:
+    """The measurements as Markdown, with the plan for the large model beside them."""
+    lines = [
+        f"# Fine-tuning, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        "",
+        *(f"- {fact}" for fact in describe_machine("cpu")),
+        "",
+        f"Model: {options.model.name}, {config.talker.num_hidden_layers} layers of {config.talker.hidden_size}.",
+        "",
+        HOW_TO_READ.format(
+            num_rounds=options.rounds, micro_batches=4, rows=options.micro_batch_rows, threads=torch.get_num_threads()
+        ),
+        "",
+        "| strategy | workers | ms per step | clips/s | checkpoint stall, ms | state, MiB | planned, MiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in cases:
+        strategy = case.changes.get("strategy", "ddp")
+        planned = worker_memory(config, strategy, case.num_workers, compute_bytes=4).state.total
+        lines.append(
+            f"| {case.name} | {case.num_workers} | {case.milliseconds().show(0)} | {case.clips_per_second():.1f} | "
+            f"{case.stall().show(0)} | {case.state_bytes() / 2**20:.2f} | {planned / 2**20:.2f} |"
+        )
+    large = ModelConfig.from_json(json.loads(CONTRACT.read_text(encoding="utf-8"))["config"])
+    lines += ["", "## Planned memory of the 1.7B shapes, bf16 arithmetic, 1024 rows", "", memory_table(large)]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
