@@ -10,6 +10,7 @@ from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
 from training.checkpoint import list_checkpoints
 
+_LONGEST_CAUSE = 160
 _NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers")
 
 
@@ -20,25 +21,26 @@ class Watcher:
         self._rows, self._run_id, self._folder, self._attempt = rows, run_id, folder, attempt
         self._metrics, self._faults = LineReader(folder.metrics), LineReader(folder.faults)
         # What earlier attempts wrote has been seen to by their supervisors, or is put down late by this one.
-        self._put_down_steps()
+        self._num_workers: int | None = None
+        self._put_down_steps(tells=False)
         for _ in self._faults.new_lines():
             pass
-        self._num_workers: int | None = None
+        self._num_workers = None
 
     def look(self) -> bool:
         """Put down what is new; tells whether workers are training."""
-        began = self._put_down_steps()
+        began = self._put_down_steps(tells=True)
         for fault in self._faults.new_lines():
             self._rows.add_event(self._run_id, describe_fault(fault))
         return began
 
-    def _put_down_steps(self) -> bool:
+    def _put_down_steps(self, *, tells: bool) -> bool:
         measures: dict[int, dict[str, float]] = {}
         began = False
         for line in self._metrics.new_lines():
             began = True
             if "step" not in line:
-                self._greet(int(line["workers"]))
+                self._greet(int(line["workers"]), tells=tells)
                 continue
             measures[int(line["step"])] = _measures(line)
             if name := line.get("checkpoint"):
@@ -46,9 +48,9 @@ class Watcher:
         self._rows.add_metrics(self._run_id, self._attempt, measures)
         return began
 
-    def _greet(self, num_workers: int) -> None:
-        before, self._num_workers = getattr(self, "_num_workers", None), num_workers
-        if before is not None:
+    def _greet(self, num_workers: int, *, tells: bool) -> None:
+        before, self._num_workers = self._num_workers, num_workers
+        if before is not None and tells:
             change = "again" if before == num_workers else f"instead of {before}"
             self._rows.add_event(self._run_id, f"Training goes on with {_count(num_workers)} {change}.")
 
@@ -69,7 +71,17 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     """What Ray saw go wrong, for a person."""
     ranks = [int(rank) for rank in fault.get("ranks", [])]
     who = "A worker was" if len(ranks) <= 1 else f"{len(ranks)} workers were"
-    return f"{who} lost ({fault.get('cause', 'no cause given')}); training goes on from the last checkpoint."
+    return f"{who} lost ({_plain_cause(str(fault.get('cause', '')))}); training goes on from the last checkpoint."
+
+
+def _plain_cause(cause: str) -> str:
+    """Ray's words for a lost process fill half a page and guess; the log has them."""
+    if "actor is dead" in cause or "worker process has died" in cause or "ActorDiedError" in cause:
+        return "its process was killed or crashed"
+    if "node" in cause.lower() and ("dead" in cause.lower() or "died" in cause.lower()):
+        return "its machine is gone"
+    short = cause.strip().split("\n")[0][:_LONGEST_CAUSE]
+    return short.rstrip(".") or "the log says why"
 
 
 def _measures(line: Mapping[str, Any]) -> dict[str, float]:
