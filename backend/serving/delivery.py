@@ -66,7 +66,7 @@ class Delivery:
         self.submitted = time.monotonic()
         self.first_chunk_at: float | None = None
         self.ended: float | None = None
-        self.finish_reason: FinishReason | None = None
+        self._finish_reason: FinishReason | None = None
         self._cancelled, self._asks = False, cancelled
         self._chunks: deque[NDArray[np.float32]] = deque()
         self._error: BaseException | None = None
@@ -91,6 +91,11 @@ class Delivery:
         """Whether nothing more will come."""
         return self.ended is not None
 
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why it ended; cancelled as soon as its listener has said so."""
+        return self._finish_reason or (FinishReason.CANCELLED if self._cancelled else None)
+
     def put(self, chunk: NDArray[np.float32]) -> bool:
         """Hand over a chunk; whether a listener had run dry."""
         now = time.monotonic()
@@ -113,7 +118,7 @@ class Delivery:
         with self._changed:
             if self.ended is not None:
                 return
-            self.finish_reason, self._error, self.ended = reason, error, time.monotonic()
+            self._finish_reason, self._error, self.ended = reason, error, time.monotonic()
             self._changed.notify_all()
 
     # The listener's side.

@@ -151,7 +151,8 @@ class Scheduler:
             frames = first.next_frames()
             most = max(1, MOST_FRAMES_PER_CALL // frames)
             group = [first, *(take for take in due if take is not first and take.next_frames() == frames)]
-            self._decode(group[:most], frames)
+            # In the order of their slots, which the batch decodes fastest.
+            self._decode(sorted(group[:most], key=lambda take: take.slot), frames)
         for take in [take for take in self.running if take.reason is not None and not take.waiting]:
             self._end(take, take.reason)
 

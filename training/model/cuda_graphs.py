@@ -50,3 +50,8 @@ class GraphedCalls:
             call()
         self._pool = graph.pool()
         return graph
+
+
+def round_up(length: int, step: int) -> int:
+    """The next multiple of `step`."""
+    return -(-length // step) * step

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from training.model.config import ModelConfig
-from training.model.cuda_graphs import SPAN_STEP, GraphedCalls
+from training.model.cuda_graphs import SPAN_STEP, GraphedCalls, round_up
 from training.model.errors import PromptError
 from training.model.linear import COMPUTE_DTYPE, Precision, pack
 from training.model.prompt import Prompt
@@ -86,9 +86,8 @@ class _Take:
 class FrameLoop:
     """Decodes up to `num_slots` takes at once; each take's codes are those it would have alone.
 
-    To the last bit, in a loop of as many slots: every product is computed for all slots, taken or not, so that its
-    shape never changes; attention looks at a whole number of `SPAN_STEP` positions, beyond which further masked
-    ones change no sum; and draws are among a number of codes the take itself decides.
+    To the last bit, in a loop of as many slots: products are computed for all slots, taken or not, so that their
+    shapes never change; attention spans whole `SPAN_STEP`s; draws are among a number of codes the take itself decides.
     """
 
     def __init__(
@@ -116,6 +115,8 @@ class FrameLoop:
         self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
         num_codebooks, width = config.talker.num_code_groups, config.talker.hidden_size
+        # A take that has no company, and no graphs, needs no rounding.
+        self._span_step = SPAN_STEP if num_slots > 1 or self.device.type == "cuda" else 1
         predictor = talker.code_predictor
         self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
         self._codec_head = pack([talker.codec_head], precision, num_slots)
@@ -125,7 +126,7 @@ class FrameLoop:
         )
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_slots,
-            cache_length=self._padded(self.cache_length), consume=consume,
+            cache_length=round_up(self.cache_length, self._span_step), consume=consume,
         )  # fmt: skip
         self._depth = StepTransformer(
             predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
@@ -135,11 +136,6 @@ class FrameLoop:
         self._graphs = GraphedCalls(self.device)
         self._takes: list[_Take | None] = [None] * num_slots
         self._codes_unread = False
-
-    def _padded(self, span: int) -> int:
-        """What a span is rounded up to: nothing for a take that has no company and no graphs."""
-        is_padded = self.num_slots > 1 or self.device.type == "cuda"
-        return -(-span // SPAN_STEP) * SPAN_STEP if is_padded else span
 
     def _allocate(self, num_codebooks: int, width: int) -> None:
         slots, device, vocabulary = self.num_slots, self.device, self.config.talker.vocab_size
@@ -154,6 +150,7 @@ class FrameLoop:
         self._used_BV = torch.zeros(slots, vocabulary, dtype=torch.bool, device=device)
         self._penalty_B = torch.ones(slots, device=device)
         self._uniform_BQ = torch.zeros(slots, num_codebooks, device=device)
+        self._drawn_BQ = torch.zeros(slots, num_codebooks)
         self._draw_first = DrawSettings(slots, vocabulary, device)
         self._draw_rest = DrawSettings(slots, self.config.code_predictor.vocab_size, device)
         self._forbidden_V = torch.zeros(vocabulary, device=device)
@@ -209,11 +206,9 @@ class FrameLoop:
         self._penalty_B[slot] = sampling.repetition_penalty
         self._no_end_B[slot] = take.request.min_frames > 0
         self._beside_BD[slot] = self._pad_1D[0]
-        self._uniform_BQ[slot] = torch.rand(self._uniform_BQ.shape[1], generator=take.generator).to(self.device)
-        self._draw_first.set_slot(slot, (sampling.temperature, sampling.top_k, sampling.top_p))
-        self._draw_rest.set_slot(
-            slot, (sampling.residual_temperature, sampling.residual_top_k, sampling.residual_top_p)
-        )
+        self._uniform_BQ[slot] = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
+        self._draw_first.set_slot(slot, sampling.of_first_codebook)
+        self._draw_rest.set_slot(slot, sampling.of_residual_codebooks)
 
     def leave(self, slot: int) -> None:
         """Free a slot at once, whatever its take was doing."""
@@ -229,11 +224,8 @@ class FrameLoop:
         self._advance()
         end = self.config.talker.codec_eos_token_id
         next_codes = self._next_code_B.tolist()
-        finished = {
-            slot: FinishReason.EOS
-            for slot, take in enumerate(self._takes)
-            if take is not None and next_codes[slot] == end
-        }
+        ended = [slot for slot, take in enumerate(self._takes) if take is not None and next_codes[slot] == end]
+        finished = dict.fromkeys(ended, FinishReason.EOS)
         for slot in finished:
             self.leave(slot)
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
@@ -259,14 +251,16 @@ class FrameLoop:
             if take is None:
                 continue
             if len(take.trailing_SD):
-                spoken = take.num_frames - 1
-                trailing = spoken < len(take.trailing_SD)
-                self._beside_BD[slot] = take.trailing_SD[spoken] if trailing else self._pad_1D[0]
-            self._no_end_B[slot] = take.num_frames < take.request.min_frames
-            self._uniform_BQ[slot] = torch.rand(self._uniform_BQ.shape[1], generator=take.generator)
+                is_over = take.num_frames > len(take.trailing_SD)
+                self._beside_BD[slot] = self._pad_1D[0] if is_over else take.trailing_SD[take.num_frames - 1]
+            if take.num_frames == take.request.min_frames:
+                self._no_end_B[slot] = False
+            self._drawn_BQ[slot].uniform_(generator=take.generator)
             take.position += 1
             span = max(span, take.position)
-        span = self._padded(span)
+        # One copy for all slots: on a GPU each would cost as much as a small kernel.
+        self._uniform_BQ.copy_(self._drawn_BQ)
+        span = round_up(span, self._span_step)
         self._graphs.run(("talker", span, self._draw_first.plan), lambda: self._talker_step(span))
 
     def _talker_step(self, span: int) -> None:

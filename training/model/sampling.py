@@ -57,6 +57,16 @@ class Sampling:
             object.__setattr__(self, name, int(getattr(self, name)))
         _require("repetition_penalty", self.repetition_penalty, 0.1, 10.0)
 
+    @property
+    def of_first_codebook(self) -> tuple[float, int, float]:
+        """Temperature, top-k and top-p of codebook 0."""
+        return self.temperature, self.top_k, self.top_p
+
+    @property
+    def of_residual_codebooks(self) -> tuple[float, int, float]:
+        """Temperature, top-k and top-p of codebooks 1..Q-1."""
+        return self.residual_temperature, self.residual_top_k, self.residual_top_p
+
     @classmethod
     def from_generation_config(cls, raw: Mapping[str, Any]) -> Sampling:
         """Defaults of a checkpoint, from its parsed `generation_config.json`; null is as good as absent.

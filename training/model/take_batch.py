@@ -12,6 +12,7 @@ from torch import Tensor
 
 from training.model.frame_loop import FrameLoop, FrameRequest, FrameStep
 from training.model.reference_decoder import ReferenceDecoder, ReferenceDecoders
+from training.model.speech_tokenizer.streaming import DecoderState
 from training.model.take_layout import lay_out
 from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
@@ -91,14 +92,23 @@ class TakeBatch:
 
     @torch.inference_mode()
     def decode(self, slots: Sequence[int], codes_BFQ: Tensor) -> NDArray[np.float32]:
-        """Samples (B, S) of the next frames of some slots, which must be prepared, one row for each of `slots`."""
+        """Samples (B, S) of the next frames of some slots, which must be prepared, one row for each of `slots`.
+
+        Slots in ascending order without gaps are decoded where they are; others are copied out and back.
+        """
         assert not any(slot in self._on_their_way for slot in slots)
-        rows = torch.tensor(slots, device=self._decoders.positions_B.device)
-        state = self._decoders.select(rows)
-        waveform_BS = self.model.speech_tokenizer.decode_step(codes_BFQ, state)
-        self._decoders.put(rows, state)
+        if list(slots) == list(range(slots[0], slots[0] + len(slots))):
+            waveform_BS = self._decode_step(codes_BFQ, self._decoders.view(slots[0], len(slots)))
+        else:
+            rows = torch.tensor(slots, device=self._decoders.positions_B.device)
+            state = self._decoders.select(rows)
+            waveform_BS = self._decode_step(codes_BFQ, state)
+            self._decoders.put(rows, state)
         samples: NDArray[np.float32] = waveform_BS.float().cpu().numpy()
         return samples
+
+    def _decode_step(self, codes_BFQ: Tensor, state: DecoderState) -> Tensor:
+        return self.model.speech_tokenizer.decode_step(codes_BFQ, state)
 
     @torch.inference_mode()
     def _start_decoder(self, slot: int, voice: VoicePrompt) -> None:

@@ -41,6 +41,13 @@ class StreamState:
         cloned._carries = {layer: carry.clone() for layer, carry in self._carries.items()}
         return cloned
 
+    def view(self, start: int, num_rows: int) -> Self:
+        """Neighbouring rows as a state that shares their memory: what goes on in it goes on here."""
+        seen = copy.copy(self)
+        seen._carries = {layer: carry.narrow(0, start, num_rows) for layer, carry in self._carries.items()}
+        seen.batch_size = num_rows
+        return seen
+
     def select(self, rows: Tensor) -> Self:
         """A copy of some rows, in the order of `rows` (int64), as a state of its own."""
         selected = copy.copy(self)
@@ -78,6 +85,12 @@ class DecoderState(StreamState):
         cloned = super().clone()
         cloned.positions_B = self.positions_B.clone()
         return cloned
+
+    def view(self, start: int, num_rows: int) -> Self:
+        """Neighbouring rows as a state that shares their memory: what goes on in it goes on here."""
+        seen = super().view(start, num_rows)
+        seen.positions_B = self.positions_B.narrow(0, start, num_rows)
+        return seen
 
     def select(self, rows: Tensor) -> Self:
         """A copy of some rows, in the order of `rows` (int64), as a state of its own."""
