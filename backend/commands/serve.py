@@ -110,7 +110,8 @@ def _serve_on_ray(serving: ServeSettings) -> None:
 
 
 def _replicas(value: str) -> tuple[int, int]:
-    least, _, most = value.partition("-")
-    if not least.isdecimal() or (most and not most.isdecimal()) or not 1 <= int(least) <= int(most or least):
+    least, dash, most = value.partition("-")
+    most = most if dash else least
+    if not (least.isdecimal() and most.isdecimal()) or not 1 <= int(least) <= int(most):
         raise argparse.ArgumentTypeError(f"{value!r} is no number of replicas; write 2, or 1-4")
-    return int(least), int(most or least)
+    return int(least), int(most)

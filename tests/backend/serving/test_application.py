@@ -16,7 +16,7 @@ import pytest
 
 from backend.store.database import Database
 from backend.voices.registry import Voices
-from tests.backend.serving.api.served import CONSENT, ask, is_same_sound, wait_until
+from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 
@@ -30,6 +30,7 @@ pytestmark = [
 NUM_SLOTS, MOST_WAITING, MOST_QUEUED = 1, 1, 1
 LONG = "One two three four five six seven eight nine ten eleven twelve. " * 5
 START_SECONDS = 300.0
+NUM_START_ATTEMPTS = 3
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def client(home, voices) -> Iterator[httpx.Client]:
         ),
         home=home, port=port, most_queued=MOST_QUEUED, num_cpus=0.5,
     )  # fmt: skip
-    ray.init(address="local", num_cpus=4, include_dashboard=False, namespace="encore-serve", log_to_driver=False)
+    start_ray()
     try:
         start_application(serving)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=START_SECONDS) as client:
@@ -74,6 +75,23 @@ def client(home, voices) -> Iterator[httpx.Client]:
         stop_application(serving, is_own_cluster=True)
     finally:
         ray.shutdown()
+
+
+def start_ray() -> None:
+    """Start a Ray of this test's own; on a machine with much else to do it may take more than one attempt."""
+    import ray  # noqa: PLC0415 - see above
+
+    for attempt in range(NUM_START_ATTEMPTS):
+        try:
+            ray.init(
+                address="local", num_cpus=4, include_dashboard=False, namespace="encore-serve", log_to_driver=False
+            )
+            return
+        except Exception:
+            # Ray raises no more special type when its own processes do not answer in time.
+            ray.shutdown()
+            if attempt == NUM_START_ATTEMPTS - 1:
+                raise
 
 
 def spoken(client, **fields) -> bytes:
@@ -144,18 +162,20 @@ def test_more_than_can_be_served_is_told_to_come_back(client):
 def test_a_replica_that_is_killed_is_replaced(client):
     process = engine_process()
     assert process is not None
-    with (
-        pytest.raises(httpx.RemoteProtocolError),
-        client.stream("POST", "/v1/audio/speech", json={"input": LONG, "voice": "Anna"}) as response,
-    ):
-        chunks = response.iter_raw()
-        next(chunks)
-        os.kill(process, signal.SIGKILL)
-        for _ in chunks:
-            pass
+
+    def listen_to_the_end():
+        with client.stream("POST", "/v1/audio/speech", json={"input": LONG, "voice": "Anna"}) as response:
+            assert response.status_code == 200
+            for _ in response.iter_raw():
+                # Again with each chunk: only the first has something to end.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+    # A clean end of half a speech would pass for the whole.
+    with pytest.raises(httpx.RemoteProtocolError):
+        listen_to_the_end()
     deadline = time.monotonic() + START_SECONDS
     while (response := client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})).status_code == 503:
         assert time.monotonic() < deadline, response.text
     assert response.status_code == 200, response.text
-    wait_until(lambda: client.get("/healthz").status_code == 200, "it is healthy again")
     assert engine_process() not in (None, process)
