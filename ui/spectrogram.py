@@ -52,7 +52,8 @@ def _levels(samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float6
     # Of silence everything is the loudest there is, and shall still look silent.
     if loudest <= -60.0:
         return np.zeros((HEIGHT, WIDTH))
-    return np.clip((decibels - loudest) / RANGE_DB + 1.0, 0.0, 1.0).T[::-1]
+    levels: NDArray[np.float64] = np.clip((decibels - loudest) / RANGE_DB + 1.0, 0.0, 1.0).T[::-1]
+    return levels
 
 
 def _coloured(levels: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from gradio_client import Client
+from gradio_client import Client, handle_file
 
 from backend.settings import Settings
 from backend.studio import Studio
@@ -38,9 +38,17 @@ class ServedPage:
         return httpx.get(self.address + path).raise_for_status().content
 
 
-def speak_arguments(text: str, *, consent: bool = True, transcript: str = "", seed: str = "7") -> tuple[Any, ...]:
+def speak_arguments(
+    text: str, *, consent: str | None = "own-voice", transcript: str = "", way: str = "auto", seed: str = "7"
+) -> tuple[Any, ...]:
     """What the event behind the Speak button takes, in its order."""
-    return (transcript, consent, text, "auto", seed, *SAMPLING)
+    return (transcript, consent, text, way, "auto", seed, *SAMPLING)
+
+
+def examine(client: Client, *paths: Path) -> str:
+    """Give the page these recordings; returns what it says about them."""
+    answer = client.predict([handle_file(path) for path in paths], None, api_name="/examine")
+    return str(answer[0])
 
 
 @contextmanager

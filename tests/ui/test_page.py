@@ -11,13 +11,12 @@ import wave
 import httpx
 import numpy as np
 import pytest
-from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
 from tests.backend.audio.sounds import FORMATS, encode
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
-from tests.ui.served_page import serve_page, speak_arguments
+from tests.ui.served_page import examine, serve_page, speak_arguments
 from training.model.take_request import TakeRequest, VoicePrompt
 from ui import server
 
@@ -42,7 +41,7 @@ def client(page, tmp_path_factory):
     """One session with a recording for most tests: analysing it is what takes longest."""
     client = page.client()
     path = write_voice(tmp_path_factory.mktemp("recordings") / "voice.wav")
-    client.predict(handle_file(path), None, api_name="/examine")
+    examine(client, path)
     yield client
     client.close()
 
@@ -66,7 +65,7 @@ def is_free(page):
 def test_recordings_of_phones_reach_the_decoder_untouched(page, tmp_path, form):
     path = encode(tmp_path / f"voice.{form.suffix}", speak_like(3.5, rate=form.rate), form)
     client = page.client()
-    verdict = client.predict(handle_file(path), None, api_name="/examine")
+    verdict = examine(client, path)
     assert "Length 3.5 s" in verdict
     assert 'role="img"' in verdict
     rate, samples = read_wav(page.fetch(verdict))
@@ -78,12 +77,12 @@ def test_recordings_of_phones_reach_the_decoder_untouched(page, tmp_path, form):
 
 def test_a_broken_upload_gets_our_own_words_and_the_page_goes_on(page, tmp_path):
     client = page.client()
-    refusal = client.predict(handle_file(write_broken(tmp_path / "broken.wav")), None, api_name="/examine")
+    refusal = examine(client, write_broken(tmp_path / "broken.wav"))
     assert "This recording cannot be used." in refusal
     assert "broken.wav is not a kind of audio file" in refusal
     with pytest.raises(AppError, match="add a recording of the voice that can be used"):
         client.predict(*speak_arguments("Hello."), api_name="/speak")
-    verdict = client.predict(handle_file(write_voice(tmp_path / "voice.wav")), None, api_name="/examine")
+    verdict = examine(client, write_voice(tmp_path / "voice.wav"))
     assert "Good to clone from." in verdict
     client.predict(*speak_arguments("Hello."), api_name="/speak")
     client.close()
@@ -92,9 +91,9 @@ def test_a_broken_upload_gets_our_own_words_and_the_page_goes_on(page, tmp_path)
 def test_a_recording_that_is_taken_away_leaves_nothing_behind(page, tmp_path):
     client = page.client()
     before = set(page.folder.rglob("reference.wav"))
-    client.predict(handle_file(write_voice(tmp_path / "voice.wav")), None, api_name="/examine")
+    examine(client, write_voice(tmp_path / "voice.wav"))
     assert set(page.folder.rglob("reference.wav")) > before
-    assert "Good" not in client.predict(None, None, api_name="/examine")
+    assert "Good" not in examine(client)
     assert set(page.folder.rglob("reference.wav")) == before
     client.close()
 
@@ -137,8 +136,9 @@ def test_takes_are_collected_and_a_seed_repeats_one(page, client):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (speak_arguments("Hello.", consent=False), "permission"),
+        (speak_arguments("Hello.", consent=None), "choose the consent"),
         (speak_arguments(" \n "), "write what it should say"),
+        (speak_arguments("Hello.", way="in-context"), "write what the recording says"),
         (speak_arguments("Hello.", seed="-1"), "no seed"),
         (speak_arguments("Hello.", seed="<b>"), "'&lt;b&gt;' is no seed"),
     ],
@@ -181,7 +181,7 @@ def test_a_listener_who_leaves_frees_the_model(page, client):
 
 def test_two_sessions_take_turns(page, client, tmp_path):
     other = page.client()
-    other.predict(handle_file(write_voice(tmp_path / "other.wav")), None, api_name="/examine")
+    examine(other, write_voice(tmp_path / "other.wav"))
     jobs = [each.submit(*speak_arguments("Hello there. And you?"), api_name="/speak") for each in (client, other)]
     assert all("is ready" in job.result()[0] for job in jobs)
     other.close()
@@ -190,7 +190,7 @@ def test_two_sessions_take_turns(page, client, tmp_path):
 def test_without_a_model_recordings_are_judged_and_speaking_waits(tmp_path):
     with serve_page(tmp_path) as page:
         client = page.client()
-        verdict = client.predict(handle_file(write_voice(tmp_path / "voice.wav")), None, api_name="/examine")
+        verdict = examine(client, write_voice(tmp_path / "voice.wav"))
         assert "Good to clone from." in verdict
         with pytest.raises(AppError, match="No model is loaded yet"):
             client.predict(*speak_arguments("Hello."), api_name="/speak")

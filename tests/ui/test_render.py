@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from backend.audio.quality import Concern, ReferenceReport
 from backend.serving.loading import LoadingState
 from backend.serving.speech import SpeechProgress
+from backend.voices.consent import Consent
+from backend.voices.voice import Voice
 from training.model.frame_loop import FinishReason
 from training.model.hub import KNOWN_MODELS, DownloadProgress
 from training.model.sampling import Sampling
-from ui import render
+from ui import render, render_library, render_source
 from ui.takes import SessionTake
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
@@ -28,9 +31,11 @@ REPORT = ReferenceReport(
 
 TAKE = SessionTake(
     number=3,
+    voice="voice.wav",
     text="Hello.",
     model_name="mini",
     is_in_context=True,
+    is_fine_tuned=False,
     language="english",
     sampling=None,
     seeds=(7,),
@@ -39,6 +44,19 @@ TAKE = SessionTake(
     seconds_to_first_audio=0.31,
     finish_reason=FinishReason.EOS,
     path=Path("/tmp/takes/take-3.wav"),
+)
+
+
+VOICE = Voice(
+    id="0" * 32,
+    name="Ann's voice",
+    kind="zero-shot",
+    model=HOSTILE,
+    transcript=HOSTILE,
+    consent=Consent.give(HOSTILE, "own-voice"),
+    provenance={"recordings": [HOSTILE], "sample": HOSTILE},
+    created_at=datetime(2026, 1, 2, tzinfo=UTC),
+    folder=Path("/nowhere"),
 )
 
 
@@ -85,7 +103,15 @@ def progress(done, total=2_000_000_000, file="model.safetensors"):
         render.loading_line(LoadingState(name=HOSTILE, progress=progress(1, file=HOSTILE))),
         render.refusal(HOSTILE),
         render.verdict(REPORT, Path("/tmp") / HOSTILE.replace("/", "") / "reference.wav"),
-        render.take_list([replace(TAKE, text=HOSTILE, model_name=HOSTILE, language=HOSTILE)]),
+        render.verdict(REPORT, Path("/x.wav"), name=HOSTILE),
+        render_source.listening(HOSTILE, 1, 2),
+        render_source.saved_card(VOICE, None),
+        render_source.saved_line(VOICE),
+        render_source.download_line(HOSTILE, Path("/tmp/x.encore-voice"), 5),
+        render_source.phrase_card(HOSTILE),
+        render_library.voice_list([VOICE], {}, {}),
+        render_library.api_lines(VOICE, "http://127.0.0.1:8000", HOSTILE),
+        render.take_list([replace(TAKE, text=HOSTILE, voice=HOSTILE, model_name=HOSTILE, language=HOSTILE)]),
     ],
 )
 def test_nothing_foreign_becomes_markup(html):
@@ -166,7 +192,7 @@ def test_a_take_says_how_it_was_made_in_words():
         "4.2 s, ended by itself.",
         "First sound after 0.3 s",
         "0.50 s of work for each second of speech, faster than listening",
-        "with the transcript by mini",
+        "voice.wav. Cloned with the transcript by mini",
         "Seed 7: the same text and seed give the same take.",
     ):
         assert fact in text

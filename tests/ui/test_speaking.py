@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from backend.errors import EncoreError
 from ui.errors import shows_errors, stream_shows_errors
-from ui.reference import Reference
+from ui.source import Source
 from ui.speaking import LARGEST_SEED, NotReady, SpeakForm, parse_seed
 
-REFERENCE = Reference(path=Path("voice.wav"), preview=Path("reference.wav"))
+RECORDING = Source(kind="recording", name="voice.wav", reference=Path("voice.wav"), preview=Path("reference.wav"))
 
 
 def form(**changes):
     filled = {
-        "reference": REFERENCE,
+        "source": RECORDING,
         "transcript": "",
-        "has_consent": True,
+        "statement": "own-voice",
         "text": "Hello.",
+        "way": "auto",
         "language": "auto",
         "seed": "",
         "temperature": 0.9,
@@ -59,11 +60,21 @@ def test_a_filled_in_form_lacks_nothing():
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"reference": None}, "recording"), ({"has_consent": False}, "permission"), ({"text": " \n"}, "should say")],
+    [
+        ({"source": None}, "recording"),
+        ({"statement": None}, "consent"),
+        ({"text": " \n"}, "should say"),
+        ({"way": "in-context"}, "what the recording says"),
+    ],
 )
 def test_each_missing_part_is_named(changes, words):
     (step,) = form(**changes).missing()
     assert words in step
+
+
+@pytest.mark.parametrize("kind", ["sample", "voice"])
+def test_whoever_agreed_before_is_not_asked_again(kind):
+    assert form(source=Source(kind=kind, name="Iris"), statement=None).missing() == []
 
 
 def test_errors_of_ours_are_shown_as_they_are_but_never_as_markup():

@@ -127,7 +127,8 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
     ) -> Iterator[list[Any]]:
         given = [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
         known = {reference.path: reference for reference in before}
-        cards, fit = [], []
+        cards: list[str] = []
+        fit: list[Reference] = []
         for number, path in enumerate(given[:MOST_RECORDINGS], 1):
             yield [render.cards([*cards, render_source.listening(path.name, number, len(given))]), *[gr.skip()] * 6]
             try:
