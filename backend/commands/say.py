@@ -7,9 +7,18 @@ import os
 import uuid
 from pathlib import Path
 
+from backend.audio.formats import find_format
+from backend.audio.tempo import check_speed
 from backend.commands.clone import add_model_options
 from backend.errors import OutputRefused
+from backend.serving.assembly import build_speaker
+from backend.serving.orders import SpeechOrder
+from backend.serving.serve_settings import EngineSettings
+from backend.serving.speech import check_text
+from backend.serving.voice_speaker import checkpoint_of
 from backend.settings import Settings
+from backend.store.database import Database
+from backend.voices.registry import Voices
 
 NUM_SLOTS = 4
 """Sentences of a long text spoken at once."""
@@ -35,17 +44,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
-    # Imported here: loads torch, which takes seconds that the help text should not.
-    from backend.audio.formats import find_format  # noqa: PLC0415 - see above
-    from backend.audio.tempo import check_speed  # noqa: PLC0415 - see above
-    from backend.serving.assembly import build_speaker  # noqa: PLC0415 - see above
-    from backend.serving.orders import SpeechOrder  # noqa: PLC0415 - see above
-    from backend.serving.serve_settings import EngineSettings  # noqa: PLC0415 - see above
-    from backend.serving.speech import check_text  # noqa: PLC0415 - see above
-    from backend.serving.voice_speaker import checkpoint_of  # noqa: PLC0415 - see above
-    from backend.store.database import Database  # noqa: PLC0415 - see above
-    from backend.voices.registry import Voices  # noqa: PLC0415 - see above
-
     # What can be wrong without a model is found out before one is loaded.
     check_text(arguments.text)
     check_speed(arguments.speed)

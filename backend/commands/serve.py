@@ -6,14 +6,16 @@ import argparse
 import signal
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from backend.commands.clone import add_model_options
 from backend.errors import SettingsError
+from backend.serving.local_server import serve_locally
+from backend.serving.serve_settings import EngineSettings, ServeSettings
 from backend.settings import Settings
-
-if TYPE_CHECKING:
-    from backend.serving.serve_settings import ServeSettings
+from backend.store.database import Database
+from backend.voices.registry import Voices
 
 DEFAULT_PORT = 8000
 
@@ -42,13 +44,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted; EncoreError carries anything a person can put right."""
-    # Imported here: these load torch and the web server, and other commands need neither.
-    from pydantic import ValidationError  # noqa: PLC0415 - see above
-
-    from backend.serving.serve_settings import EngineSettings, ServeSettings  # noqa: PLC0415 - see above
-    from backend.store.database import Database  # noqa: PLC0415 - see above
-    from backend.voices.registry import Voices  # noqa: PLC0415 - see above
-
     settings = settings.model_copy(update={"host": arguments.host})
     keys = settings.accepted_keys()
     home = settings.home_folder
@@ -77,8 +72,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         first = error.errors()[0]
         raise SettingsError(f"{first['loc'][-1] if first['loc'] else 'serve'}: {first['msg']}. Correct it.") from error
     if arguments.local:
-        from backend.serving.local_server import serve_locally  # noqa: PLC0415 - see above
-
         serve_locally(serving)
     else:
         _serve_on_ray(serving)

@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backend.settings import Settings
-
-if TYPE_CHECKING:
-    from backend.voices.registry import Voices
-
-# The same as in backend.voices.consent, which takes seconds to load.
-STATEMENT_KINDS = ("own-voice", "speaker-agreed", "synthetic")
+from backend.store.database import Database
+from backend.voices.consent import STATEMENTS, Consent
+from backend.voices.registry import Voices
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -52,8 +48,6 @@ def run_list(_: argparse.Namespace, settings: Settings) -> int:
 
 def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
     """Make a zero-shot voice."""
-    from backend.voices.consent import Consent  # noqa: PLC0415 - loads torch
-
     voice = _open(settings).create_zero_shot(
         arguments.name,
         arguments.recording,
@@ -101,7 +95,7 @@ def _add_add(verbs: argparse._SubParsersAction[argparse.ArgumentParser], setting
     )
     parser.add_argument("--language", default="auto", help="language of the voice (default: auto)")
     parser.add_argument("--model", default=settings.model, help="base model it is meant for (default: %(default)s)")
-    parser.add_argument("--consent", required=True, choices=STATEMENT_KINDS, help="which statement is true")
+    parser.add_argument("--consent", required=True, choices=tuple(STATEMENTS), help="which statement is true")
     parser.add_argument("--consent-by", required=True, metavar="PERSON", help="who gives the consent")
 
 
@@ -115,8 +109,4 @@ def _add_verb(
 
 
 def _open(settings: Settings) -> Voices:
-    # Imported here: loads torch, which takes seconds that the help text should not.
-    from backend.store.database import Database  # noqa: PLC0415 - see above
-    from backend.voices.registry import Voices  # noqa: PLC0415 - see above
-
     return Voices(Database(settings.home_folder), settings.home_folder)
