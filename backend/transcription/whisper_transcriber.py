@@ -86,7 +86,7 @@ class WhisperTranscriber:
             if len(piece) >= _SHORTEST_SECONDS * TRANSCRIBER_HZ:
                 segment, language = self._hear(np.ascontiguousarray(piece, dtype=np.float32), language)
                 words += [word.shifted(start_seconds) for word in _words_of(segment)]
-                passages.append(_passage_of(segment).shifted(start_seconds))
+                passages.append(_passage_of(segment, len(piece) / TRANSCRIBER_HZ).shifted(start_seconds))
             start_seconds += len(piece) / TRANSCRIBER_HZ
         return assemble_transcript(words, passages, language or "")
 
@@ -187,10 +187,10 @@ def _words_of(segment: _Segment) -> Iterator[Word]:
             )
 
 
-def _passage_of(segment: _Segment) -> Passage:
+def _passage_of(segment: _Segment, seconds: float) -> Passage:
     return Passage(
-        start_seconds=float(segment["start"]),
-        end_seconds=float(segment["end"]),
+        start_seconds=0.0,
+        end_seconds=seconds,
         no_speech_probability=float(segment["no_speech_prob"]),
         compression_ratio=float(segment["compression_ratio"]),
         mean_log_probability=float(segment["avg_logprob"]),

@@ -127,7 +127,7 @@ def _find_own(name: str) -> WhisperWeights:
     # os.path answers no where pathlib raises: names that are too long or hold a null byte.
     if os.path.isfile(path):
         return WhisperWeights(path=path, name=path.name)
-    if os.path.isdir(path):
+    if name and os.path.isdir(path):
         files = sorted(each for each in path.iterdir() if each.suffix == _SUFFIX and each.is_file())
         if len(files) != 1:
             listed = ", ".join(each.name for each in files) or "none"

@@ -1,0 +1,127 @@
+"""openai-whisper's own files are loaded and its networks listen: fields, times, pieces, languages."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from backend.transcription.errors import TranscriptionError, WhisperDamaged
+from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
+from backend.transcription.transcript import join_words
+from backend.transcription.whisper_transcriber import WhisperTranscriber
+from backend.transcription.whisper_weights import WhisperWeights, find_whisper
+from tests.backend.audio.sounds import sing
+from tests.backend.transcription.conftest import MULTILINGUAL_TOKENS, save_tiny_whisper
+
+
+@pytest.fixture(scope="module")
+def transcriber(tiny_whisper: Path) -> WhisperTranscriber:
+    return WhisperTranscriber(find_whisper(str(tiny_whisper)))
+
+
+def test_a_piece_becomes_words_with_times_and_numbers(transcriber: WhisperTranscriber) -> None:
+    protocol: Transcriber = transcriber
+    heard = protocol.transcribe(sing(3.0, TRANSCRIBER_HZ), None)
+    assert heard.language == "en"
+    assert heard.words
+    assert heard.text == join_words(heard.words)
+    for word in heard.words:
+        assert 0.0 <= word.start_seconds <= word.end_seconds <= 3.0
+        assert 0.0 <= word.probability <= 1.0
+        assert word.text == word.text.strip() != ""
+    assert all(a.start_seconds <= b.start_seconds for a, b in itertools.pairwise(heard.words))
+    assert 0.0 <= heard.no_speech_probability <= 1.0
+    assert heard.compression_ratio > 0.0
+    assert heard.mean_log_probability < 0.0
+    assert [(each.start_seconds, each.end_seconds) for each in heard.passages] == [(0.0, 3.0)]
+
+
+def test_the_same_sound_gives_the_same_transcript_whatever_was_heard_before(transcriber: WhisperTranscriber) -> None:
+    first = transcriber.transcribe(sing(2.0, TRANSCRIBER_HZ))
+    torch.manual_seed(1)
+    transcriber.transcribe(sing(1.0, TRANSCRIBER_HZ, pitch_hz=90.0))
+    assert transcriber.transcribe(sing(2.0, TRANSCRIBER_HZ)) == first
+
+
+def test_listening_leaves_the_random_numbers_of_others_alone(transcriber: WhisperTranscriber) -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    transcriber.transcribe(sing(1.0, TRANSCRIBER_HZ))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_what_is_longer_than_its_window_is_heard_in_pieces(transcriber: WhisperTranscriber) -> None:
+    assert transcriber.piece_seconds == 4.0
+    heard = transcriber.transcribe(sing(9.0, TRANSCRIBER_HZ))
+    assert len(heard.passages) >= 3
+    assert heard.passages[0].start_seconds == 0.0
+    assert heard.passages[-1].end_seconds == pytest.approx(9.0)
+    for left, right in itertools.pairwise(heard.passages):
+        assert left.end_seconds == pytest.approx(right.start_seconds)
+        assert left.end_seconds - left.start_seconds <= 4.0
+    assert max(word.start_seconds for word in heard.words) > 4.0
+
+
+def test_pieces_may_be_shorter_than_the_window(tiny_whisper: Path) -> None:
+    weights = find_whisper(str(tiny_whisper))
+    assert WhisperTranscriber(weights, piece_seconds=1.5).piece_seconds == 1.5
+    assert WhisperTranscriber(weights, piece_seconds=100.0).piece_seconds == 4.0
+
+
+@pytest.mark.parametrize("num_samples", [0, 1, 800])
+def test_what_is_too_short_for_a_word(transcriber: WhisperTranscriber, num_samples: int) -> None:
+    heard = transcriber.transcribe(np.zeros(num_samples, np.float32))
+    assert (heard.text, heard.words, heard.no_speech_probability) == ("", (), 1.0)
+
+
+def test_a_model_of_many_languages_is_told_one_or_finds_it(tmp_path: Path) -> None:
+    path = save_tiny_whisper(tmp_path / "many.pt", audio_tokens=100, text_tokens=MULTILINGUAL_TOKENS)
+    transcriber = WhisperTranscriber(find_whisper(str(path)))
+    assert transcriber.is_multilingual
+    samples = sing(1.5, TRANSCRIBER_HZ)
+    assert transcriber.transcribe(samples, "de").language == "de"
+    assert len(transcriber.transcribe(samples).language) in (2, 3)
+    with pytest.raises(TranscriptionError, match="'klingon' is no language"):
+        transcriber.transcribe(samples, "klingon")
+
+
+def test_the_usual_window_of_thirty_seconds(tmp_path: Path) -> None:
+    path = save_tiny_whisper(tmp_path / "usual.pt", audio_tokens=1_500)
+    transcriber = WhisperTranscriber(find_whisper(str(path)))
+    assert transcriber.piece_seconds == 24.0
+    assert len(transcriber.transcribe(sing(6.0, TRANSCRIBER_HZ)).passages) == 1
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("pwned",)
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "other tensors", "code"])
+def test_a_file_that_is_no_model(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "broken.pt"
+    match kind:
+        case "text":
+            path.write_text("not a model")
+        case "empty":
+            path.touch()
+        case "other tensors":
+            torch.save({"dims": {"n_mels": 80}, "model_state_dict": {}}, path)
+        case "code":
+            path.write_bytes(pickle.dumps({"dims": Evil(), "model_state_dict": {}}, protocol=2))
+    with pytest.raises(WhisperDamaged, match=r"broken\.pt holds no Whisper model"):
+        WhisperTranscriber(WhisperWeights(path=path, name="broken"))
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(WhisperDamaged):
+        WhisperTranscriber(WhisperWeights(path=tmp_path / "absent.pt", name="absent"))
