@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from backend.audio.canonical import CANONICAL_HZ, resample
+from backend.dataset.encoded_clip import EncodedClip
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.errors import ModelError
@@ -24,28 +23,8 @@ from training.model.speech_tokenizer.fingerprint import tokenizer_fingerprint
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.model.voice_model import choose_device
 
-TENSORS_SUFFIX = ".safetensors"
-
 # A GPU encodes that much at once; one clip at a time is as fast on a CPU, and its codes depend on nothing else.
 _CUDA_BATCH_SECONDS = 120.0
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EncodedClip:
-    """What a clip is to the model: codes int16 (frames, codebooks), speaker embedding float32 (talker width,)."""
-
-    codes: NDArray[np.int16]
-    speaker_embedding: NDArray[np.float32]
-
-    def to_bytes(self) -> bytes:
-        """As it is stored."""
-        return save_tensors({"codes": self.codes, "speaker_embedding": self.speaker_embedding})
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> EncodedClip:
-        """As `to_bytes` stored it."""
-        tensors = load_tensors(content)
-        return cls(codes=tensors["codes"], speaker_embedding=tensors["speaker_embedding"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,17 +1,13 @@
-"""Which transcriber listens to a job's recordings, and when it should not be believed."""
+"""Which transcriber listens to a job's recordings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from backend.dataset.job import BuildJob
-from backend.transcription.doubts import Doubt, doubts_about
 from backend.transcription.errors import WhisperUnavailable
 from backend.transcription.transcriber import Transcriber
-from backend.transcription.transcript import Transcript
-from backend.transcription.whisper_transcriber import WhisperTranscriber
-from backend.transcription.whisper_weights import WhisperWeights, find_whisper, hash_file
-from training.model.voice_model import choose_device
 
 NO_TRANSCRIBER = "none"
 """As the name of a Whisper model: nobody listens, and only clips that came with a text can be used."""
@@ -31,31 +27,36 @@ _CODES = {
     "spanish": "es",
 }
 
-_DOUBTS = {
-    Doubt.NO_SPEECH: "The transcriber hears no speech here, so the text may be made up. Listen, and type what is said.",
-    Doubt.RUNS_IN_CIRCLES: "The transcript repeats itself and is probably made up. Listen, and type what is said.",
-    Doubt.GUESSED: "The transcriber was guessing here. Listen, and type what is said.",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class TranscriberSource:
-    """A Whisper model that is not loaded yet; small enough to travel to workers.
+    """A Whisper model that is not loaded yet; travels to workers, also to those that never load it.
 
-    `identity` is a hash of its weights: two with the same hear the same.
+    Attributes:
+        identity: hash of its weights; two with the same hear the same.
+        piece_seconds: the longest sound it hears at once.
     """
 
-    weights: WhisperWeights
+    path: str
+    name: str
+    published_name: str | None
+    piece_seconds: float
     identity: str
-
-    @property
-    def piece_seconds(self) -> float:
-        """The longest sound it hears at once."""
-        return self.weights.piece_seconds
 
     def load(self, device: str) -> Transcriber:
         """Load it. Raises EncoreError where the weights are damaged."""
-        return WhisperTranscriber(self.weights, device=str(choose_device(device)))
+        # Here: Whisper and PyTorch take seconds to load, and most workers only look results up.
+        from backend.transcription.whisper_transcriber import WhisperTranscriber  # noqa: PLC0415 - see above
+        from backend.transcription.whisper_weights import WhisperWeights  # noqa: PLC0415
+        from training.model.voice_model import choose_device  # noqa: PLC0415
+
+        weights = WhisperWeights(
+            path=Path(self.path),
+            name=self.name,
+            published_name=self.published_name,
+            piece_seconds=self.piece_seconds,
+        )
+        return WhisperTranscriber(weights, device=str(choose_device(device)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +75,20 @@ def find_transcriber(job: BuildJob) -> ChosenTranscriber:
     """
     if job.whisper == NO_TRANSCRIBER:
         return ChosenTranscriber(source=None)
+    # Here: see `TranscriberSource.load`.
+    from backend.transcription.whisper_weights import find_whisper, hash_file  # noqa: PLC0415
+
     try:
         weights = find_whisper(job.whisper or _USUAL_WHISPER)
     except WhisperUnavailable as error:
         return ChosenTranscriber(source=None, notice=str(error))
-    source = TranscriberSource(weights=weights, identity=hash_file(weights.path))
+    source = TranscriberSource(
+        path=str(weights.path.absolute()),
+        name=weights.name,
+        published_name=weights.published_name,
+        piece_seconds=weights.piece_seconds,
+        identity=hash_file(weights.path),
+    )
     return ChosenTranscriber(source=source, notice=weights.notice or "")
 
 
@@ -86,8 +96,3 @@ def language_code(language: str) -> str | None:
     """Whisper's code for one of the model's languages, or a code as it is; None lets the transcriber recognise it."""
     name = language.strip().lower()
     return None if name in ("", "auto") else _CODES.get(name, name)
-
-
-def doubt_about(transcript: Transcript) -> str:
-    """Why a transcript should not be believed, as a sentence; empty where it should."""
-    return next((_DOUBTS[doubt] for doubt in doubts_about(transcript)), "")

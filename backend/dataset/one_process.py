@@ -7,14 +7,13 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
+from backend.dataset.model_workers import TokenizeClips, TranscribePieces
 from backend.dataset.passes import is_ready_to_cut
 from backend.dataset.stage_workers import (
     CLIP_SCHEMA,
     PIECE_SCHEMA,
     SOURCE_SCHEMA,
     Row,
-    TokenizeClips,
-    TranscribePieces,
     cut,
     decode,
 )

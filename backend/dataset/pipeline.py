@@ -19,7 +19,8 @@ import pyarrow as pa
 import ray
 import ray.data
 
-from backend.dataset.stage_workers import SOURCE_SCHEMA, Row, TokenizeClips, TranscribePieces, cut, decode
+from backend.dataset.model_workers import TokenizeClips, TranscribePieces
+from backend.dataset.stage_workers import SOURCE_SCHEMA, Row, cut, decode
 from backend.dataset.work_order import WorkOrder
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from backend.audio.canonical import read_part
-from backend.dataset.clip_encoder import TENSORS_SUFFIX, ClipEncoder, EncodedClip
+from backend.dataset.encoded_clip import TENSORS_SUFFIX, EncodedClip
 from backend.dataset.records import TokenizedClip
 from backend.dataset.stage_cache import stage_key
 from backend.dataset.workplace import Workplace
+
+if TYPE_CHECKING:
+    # PyTorch takes seconds to load, and most workers only look results up.
+    from backend.dataset.clip_encoder import ClipEncoder
 
 
 class TokenizeStage:

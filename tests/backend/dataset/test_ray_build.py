@@ -29,6 +29,9 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     import ray  # noqa: PLC0415 - seconds to load, and only this tier needs it
 
     project = Path(__file__).resolve().parents[3]
+    # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
+    patch = pytest.MonkeyPatch()
+    patch.setenv("RAY_worker_niceness", "0")
     ray.init(
         address="local",
         num_cpus=4,
@@ -39,6 +42,7 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
+    patch.undo()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,55 @@
+"""The command line: build, show, export, and what it says."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from backend.commands import dataset
+from backend.dataset.errors import DatasetNotFound
+from backend.settings import Settings
+from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak_folder
+from tests.golden import GOLDEN_CHECKPOINT
+
+
+def run(home: Path, *argv: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    dataset.add_parser(parser.add_subparsers(), Settings(home=home))
+    arguments = parser.parse_args(["dataset", *map(str, argv)])
+    return int(arguments.run(arguments))
+
+
+@needs_flite
+def test_build_says_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = speak_folder(tmp_path / "rec", SENTENCES[:3])
+    (folder / "empty.wav").touch()
+    options = ("--name", "ann", "--model", GOLDEN_CHECKPOINT, "--whisper", "none", "--workers", "0")
+    assert run(tmp_path / "home", "build", folder, *options) == 0
+    printed = capsys.readouterr().out
+    assert "left out: rec/empty.wav is empty" in printed
+    assert "accepted: 3 clips, 0.1 minutes" in printed
+    assert "ann: done" in printed
+
+
+def test_show_lists_every_clip_with_its_verdict(built_home: Path, capsys: pytest.CaptureFixture[str]):
+    run(built_home, "show", "ann")
+    printed = capsys.readouterr().out
+    for sentence in SENTENCES:
+        assert sentence in printed
+    assert "(reference)" in printed
+    assert "(held out)" in printed
+    run(built_home, "show")
+    assert capsys.readouterr().out == "ann\n"
+
+
+def test_export_names_the_folder(built_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run(built_home, "export", "ann", tmp_path / "out")
+    assert f"{len(SENTENCES)} clips" in capsys.readouterr().out
+    assert (tmp_path / "out" / "train_raw.jsonl").is_file()
+
+
+def test_an_unknown_name_is_said(tmp_path: Path):
+    with pytest.raises(DatasetNotFound, match="no dataset 'nobody'"):
+        run(tmp_path, "show", "nobody")
