@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 from ray.serve.handle import DeploymentHandle
-from ray.serve.schema import ReplicaState
 
 from backend.serving.assembly import build_api, build_speaker
-from backend.serving.errors import EngineClosed, TooBusy
+from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
 from backend.serving.orders import AudioChunk, SpeechFailure, SpeechItem, SpeechOrder
 from backend.serving.serve_settings import EngineSettings, ServeSettings
 from backend.serving.service import ServiceState
@@ -29,7 +29,9 @@ ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
 MOST_ATTEMPTS = 3
 """A replica that died is noticed by the request that is sent to it; the next goes to another."""
 
+_logger = logging.getLogger(__name__)
 _STATISTICS_SECONDS = 2.0
+_RUNNING = "RUNNING"
 
 
 class SpeechEngine:
@@ -108,21 +110,33 @@ class ReplicatedSpeech:
         voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
         # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.
         response: Any = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order)
+        is_over = False
         try:
             async for item in response:
                 yield item
+            is_over = True
         except BackPressureError:
+            is_over = True
             busy = "All who can speak are speaking, and the line is full."
             yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=self._settings.retry_after_seconds))
+        except RayTaskError as error:
+            is_over = True
+            _logger.error("a replica failed while speaking", exc_info=error)
+            yield SpeechFailure(error=TakeFailed())
         except (RayError, DeploymentUnavailableError, RequestCancelledError) as error:
+            is_over = True
             yield SpeechFailure(error=ReplicaLost(f"The process that spoke has stopped ({type(error).__name__})."))
         finally:
-            response.cancel()
+            # Nobody listens any more. A request that has failed raises its error once more when it is cancelled.
+            if not is_over:
+                with contextlib.suppress(RayError, BackPressureError, DeploymentUnavailableError):
+                    response.cancel()
 
     def _count_replicas(self) -> int:
         application = serve.status().applications.get(self._settings.name)
         deployment = application.deployments.get(ENGINE_DEPLOYMENT) if application else None
-        return deployment.replica_states.get(ReplicaState.RUNNING, 0) if deployment else 0
+        states = deployment.replica_states if deployment else {}
+        return sum(number for state, number in states.items() if state.value == _RUNNING)
 
 
 class ReplicaLost(EngineClosed):
