@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,9 @@ _SHORTEST_SECONDS = 0.1
 _SEARCHED_SHARE = 0.5
 _QUIET_WINDOW_SECONDS = 0.1
 _SEED = 0
+
+# Whisper hooks into its network to see what it attends to, and switches a class attribute to do so.
+_ONE_AT_A_TIME = threading.Lock()
 
 _Segment = dict[str, Any]  # Any: texts, numbers and lists, as openai-whisper returns them
 
@@ -101,7 +105,8 @@ class WhisperTranscriber:
         spectrum = pad_or_trim(log_mel_spectrogram(torch.from_numpy(piece), dims.n_mels), window_frames)
         spectrum = spectrum.to(self._model.device)
         # Where the most probable text runs in circles others are drawn; they shall be the same each time.
-        with torch.random.fork_rng(), torch.inference_mode():
+        gpus = range(torch.cuda.device_count())
+        with _ONE_AT_A_TIME, torch.random.fork_rng(devices=gpus), torch.inference_mode():
             torch.manual_seed(_SEED)
             heard = self._decode(spectrum, language if self._model.is_multilingual else "en")
             segment: _Segment = {
