@@ -32,14 +32,23 @@ def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
     patch = pytest.MonkeyPatch()
     patch.setenv("RAY_worker_niceness", "0")
-    ray.init(
-        address="local",
-        num_cpus=4,
-        include_dashboard=False,
-        log_to_driver=False,
-        namespace="dataset-tests",
-        runtime_env={"env_vars": {"PYTHONPATH": str(project)}},
-    )
+    options = {
+        "address": "local",
+        "num_cpus": 4,
+        "include_dashboard": False,
+        "log_to_driver": False,
+        "namespace": "dataset-tests",
+        "runtime_env": {"env_vars": {"PYTHONPATH": str(project)}},
+    }
+    for attempts_left in (2, 1, 0):
+        try:
+            ray.init(**options)
+            break
+        except Exception:
+            # Ray gives itself 30 seconds to start, whatever else the machine is doing.
+            ray.shutdown()
+            if not attempts_left:
+                raise
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
     patch.undo()
