@@ -1,0 +1,108 @@
+"""The checkpoint that is shipped: it loads, is small enough, speaks, clones, and writes down the sample voices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+import whisper
+from numpy.typing import NDArray
+
+from backend.runs.verifier import SpeakerVerifier
+from backend.voices.cloning import clone_voice, read_reference
+from tests.benchmarks.voice_judges import Recogniser, character_error, require_verifier
+from training.model.hub import EMBEDDED_FOLDER, PROJECT_FOLDER
+from training.model.take import Synthesizer, Take
+from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.voice_model import VoiceModel
+from training.pretrain.pack import MAX_BYTES, size_of
+from training.pretrain.whisper_evaluation import transcribe
+from training.pretrain.whisper_export import WHISPER_FILE
+
+pytestmark = pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="assets/mini is not part of this copy")
+
+VOICES = PROJECT_FOLDER / "assets" / "voices"
+SENTENCES = ("My brother found the key under the chair.", "We will meet at the station on Monday.")
+# Far above what the benchmark measures: this is to notice a broken checkpoint, not a slightly worse one.
+MOST_SPOKEN_ERROR = 0.5
+MOST_TRANSCRIBED_ERROR = 0.4
+LEAST_MARGIN = 0.02
+
+
+@pytest.fixture(scope="module")
+def synthesizer() -> Synthesizer:
+    torch.set_num_threads(1)
+    return Synthesizer(VoiceModel.load(EMBEDDED_FOLDER, precision="fp32", device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def verifier() -> SpeakerVerifier:
+    return require_verifier()
+
+
+def sample(name: str) -> NDArray[np.float32]:
+    samples, _ = soundfile.read(VOICES / f"{name}.flac", dtype="float32")
+    return np.asarray(samples, np.float32)
+
+
+def voice_of(synthesizer: Synthesizer, name: str, folder: Path) -> VoicePrompt:
+    """A clone from the first eight seconds of a sample recording."""
+    path = folder / f"{name}.wav"
+    soundfile.write(path, sample(name)[: 8 * 16_000], 16_000)
+    return clone_voice(synthesizer.model, read_reference(path))
+
+
+@pytest.fixture(scope="module")
+def takes(synthesizer: Synthesizer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Take]]:
+    """The same sentences by clones of two sample voices."""
+    folder = tmp_path_factory.mktemp("references")
+    return {
+        name: [
+            synthesizer.speak(TakeRequest(text=text, voice=voice_of(synthesizer, name, folder), seed=3))
+            for text in SENTENCES
+        ]
+        for name in ("iris", "owen")
+    }
+
+
+def test_it_is_whole_and_small_enough():
+    model = VoiceModel.load(EMBEDDED_FOLDER, precision="fp32", device="cpu")
+    assert model.speaker_encoder is not None
+    assert size_of(EMBEDDED_FOLDER) <= MAX_BYTES
+
+
+def test_it_says_what_it_was_asked_to(takes: dict[str, list[Take]]):
+    recogniser = Recogniser()
+    spoken = [recogniser.transcribe(take.waveform) for one in takes.values() for take in one]
+    assert character_error([*SENTENCES, *SENTENCES], spoken) <= MOST_SPOKEN_ERROR, spoken
+
+
+def test_clones_of_two_people_sound_like_them(takes: dict[str, list[Take]], verifier: SpeakerVerifier):
+    people = {name: verifier.embed(sample(name)) for name in takes}
+    for name, others in (("iris", "owen"), ("owen", "iris")):
+        heard = verifier.embed(np.concatenate([take.waveform for take in takes[name]]))
+        assert float(heard @ people[name]) > float(heard @ people[others]) + LEAST_MARGIN
+
+
+def test_the_same_seed_is_the_same_take(synthesizer: Synthesizer, takes: dict[str, list[Take]], tmp_path: Path):
+    voice = voice_of(synthesizer, "iris", tmp_path)
+    again = synthesizer.speak(TakeRequest(text=SENTENCES[0], voice=voice, seed=3))
+    other = synthesizer.speak(TakeRequest(text=SENTENCES[0], voice=voice, seed=4))
+    assert torch.equal(again.codes, takes["iris"][0].codes)
+    assert not (len(other.codes) == len(again.codes) and torch.equal(other.codes, again.codes))
+
+
+@pytest.mark.skipif(not (EMBEDDED_FOLDER / WHISPER_FILE).is_file(), reason="no transcriber is packed")
+@pytest.mark.parametrize("name", ["iris", "owen"])
+def test_the_transcriber_writes_down_a_sample_voice(name: str):
+    index: list[dict[str, Any]] = json.loads((VOICES / "voices.json").read_text(encoding="utf-8"))["voices"]
+    sentences = next(voice for voice in index if voice["name"] == name)["sentences"][:5]
+    sound = sample(name)
+    pieces = [sound[round(one["start_seconds"] * 16_000) : round(one["end_seconds"] * 16_000)] for one in sentences]
+    heard = transcribe(whisper.load_model(str(EMBEDDED_FOLDER / WHISPER_FILE), device="cpu"), pieces)
+    assert character_error([one["text"] for one in sentences], heard) <= MOST_TRANSCRIBED_ERROR, heard
