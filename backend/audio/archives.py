@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import stat
 import struct
 import zipfile
@@ -33,6 +34,8 @@ class ArchiveLimits:
     maximum_entries: int = 20_000
     maximum_entry_bytes: int = 500_000_000
     maximum_total_bytes: int = 20_000_000_000
+    # Of the disk, so that whatever else runs on this machine can go on.
+    reserve_bytes: int = 256_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +154,8 @@ class _Unpacking:
             if self._num_bytes > self._limits.maximum_total_bytes:
                 most_mb = self._limits.maximum_total_bytes / 1e6
                 raise _Full(f"unpacks to more than {most_mb:g} MB; the rest was left out")
+            if shutil.disk_usage(self._folder).free < self._limits.reserve_bytes:
+                raise _Full("would fill the disk; free some space and try again")
             output.write(block)
             block = source.read(_COPY_BYTES)
         return num_bytes
