@@ -17,13 +17,14 @@ from backend.commands.finetune import (
 )
 from backend.commands.run_progress import follow
 from backend.dataset.datasets import Datasets, new_job
-from backend.dataset.views import DatasetView
+from backend.dataset.views import BuildState, DatasetView
 from backend.errors import OutputRefused
 from backend.runs.runs import Runs
 from backend.runs.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.consent import require_consent
+from training.data.code_rows import DatasetError
 
 _POLL_SECONDS = 0.5
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -101,8 +102,8 @@ def build_dataset(datasets: Datasets, arguments: argparse.Namespace) -> DatasetV
     except KeyboardInterrupt:
         datasets.cancel(job.name)
         raise
-    if progress.problem:
-        raise OutputRefused(progress.problem)
+    if progress.state is not BuildState.DONE:
+        raise DatasetError(progress.problem or f"The dataset {job.name} is {progress.state}. Run the command again.")
     return datasets.show(job.name)
 
 

@@ -23,7 +23,7 @@ from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.ray
 
-NUM_STEPS = 120
+NUM_STEPS = 160
 CHECKPOINT_EVERY = 4
 DEADLINE_SECONDS = 400.0
 """For each phase; on a quiet machine none takes longer than half a minute."""
