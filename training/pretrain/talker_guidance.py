@@ -3,8 +3,9 @@
 Nothing but the losses tells attention that frames follow the text from left to right, and a small network spends
 most of its training on the plateau before it notices. Utterances are trimmed and synthetic voices speak evenly, so
 how far a frame has come in the utterance says roughly how far it has come in the text: half the heads of two middle
-layers are pulled there (guided attention, Tachibana et al. 2018), less and less until the share of the run that
-`TalkerJob.guidance_until` names. The other heads learn as they like, and the network is the public one throughout.
+layers are kept in that neighbourhood (after guided attention, Tachibana et al. 2018), less and less until the share of
+the run that `TalkerJob.guidance_until` names. Which letters of it they look at is theirs to learn: pulled to a bell of
+weights they would read a blend of ten letters. The other heads learn as they like, and the network is the public one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from training.model.layers import Attention, rotate
 from training.model.talker import Talker
 
-# As wide as speech is uneven: a share of the text, but never less than a few letters.
-_SPREAD_SHARE, _SMALLEST_SPREAD = 0.06, 2.0
+# To either side, as wide as speech is uneven: a share of the text, but never less than a few letters.
+_REACH_SHARE, _SMALLEST_REACH = 0.1, 4.0
 
 
 class Span(NamedTuple):
@@ -67,15 +67,15 @@ class AttentionGuide:
         assert isinstance(module, Attention)
         self._heard[module] = (arguments[0], arguments[1])
 
-    def loss(self, wanted: Tensor) -> Tensor:
-        """Cross-entropy between where the guided heads looked in the last forward and `wanted`, from `targets`."""
-        is_query = wanted.sum(dim=-1) > 0
+    def loss(self, allowed: Tensor) -> Tensor:
+        """How little of the guided heads' attention fell on `allowed` in the last forward, in nats."""
+        is_query = allowed.any(dim=-1)
         losses = []
         for attention in self._attentions:
-            logits = _logits(attention, *self._heard[attention])
-            log_share = functional.log_softmax(logits.float(), dim=-1)
-            missed = -(wanted.unsqueeze(1) * log_share.clamp(min=-30)).sum(dim=-1)
-            losses.append(missed.mean(dim=1)[is_query].mean())
+            logits = _logits(attention, *self._heard[attention]).float()
+            inside = logits.masked_fill(~allowed.unsqueeze(1), float("-inf"))
+            missed = logits.logsumexp(dim=-1) - inside.logsumexp(dim=-1)
+            losses.append(missed.transpose(1, 2)[is_query].mean())
         return torch.stack(losses).mean()
 
     def forget(self) -> None:
@@ -83,19 +83,18 @@ class AttentionGuide:
         self._heard.clear()
 
 
-def targets(spans: list[list[Span]], num_steps: int) -> Tensor:
-    """Where each step is to look, (examples, steps, steps): a bell around its place in the text, or nothing."""
-    wanted = torch.zeros(len(spans), num_steps, num_steps)
+def neighbourhoods(spans: list[list[Span]], num_steps: int) -> Tensor:
+    """Where each step may look, bool (examples, steps, steps): the letters around its place in the text, or nothing."""
+    allowed = torch.zeros(len(spans), num_steps, num_steps, dtype=torch.bool)
     for row, of_example in enumerate(spans):
         for span in of_example:
             places = (torch.arange(span.num_frames) + 0.5) / span.num_frames * span.num_letters
             letters = torch.arange(span.num_letters) + 0.5
-            spread = max(_SMALLEST_SPREAD, _SPREAD_SHARE * span.num_letters)
-            bell = torch.exp(-((letters - places.unsqueeze(1)) ** 2) / (2 * spread**2))
+            reach = max(_SMALLEST_REACH, _REACH_SHARE * span.num_letters)
             queries = slice(span.first_query, span.first_query + span.num_frames)
             keys = slice(span.first_text, span.first_text + span.num_letters)
-            wanted[row, queries, keys] = bell / bell.sum(dim=1, keepdim=True)
-    return wanted
+            allowed[row, queries, keys] = (letters - places.unsqueeze(1)).abs() <= reach
+    return allowed
 
 
 def _logits(attention: Attention, x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
 from training.pretrain.errors import PretrainError
 from training.pretrain.talker_batches import BatchSource, TalkerBatch
-from training.pretrain.talker_guidance import AttentionGuide, targets
+from training.pretrain.talker_guidance import AttentionGuide, neighbourhoods
 from training.pretrain.talker_job import TalkerJob
 from training.pretrain.talker_network import TalkerNetwork
 from training.pretrain.training_log import TrainingLog
@@ -122,8 +122,8 @@ class TalkerTraining:
         total = losses.combined(self.job.code_predictor_weight)
         guidance = total.new_zeros(())
         if weight := self.job.guidance_weight_at(self.step):
-            wanted = targets(batch.spans, batch.examples.labels_BT.shape[1]).to(self._device)
-            guidance = self._guide.loss(wanted)
+            allowed = neighbourhoods(batch.spans, batch.examples.labels_BT.shape[1]).to(self._device)
+            guidance = self._guide.loss(allowed)
             total = total + weight * guidance
         self._guide.forget()
         for optimizer in self._optimizers.values():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from training.model.prompt import PromptHead, in_context_prompt, x_vector_prompt
 from training.model.talker import Talker
-from training.pretrain.talker_guidance import AttentionGuide, Span, spans_of, targets
+from training.pretrain.talker_guidance import AttentionGuide, Span, neighbourhoods, spans_of
 from training.pretrain.talker_job import TalkerJob, TalkerSize
 
 CONFIG = TalkerSize(width=64, num_layers=2, predictor_width=64, num_predictor_layers=1, codebook_size=16).config()
@@ -39,33 +39,33 @@ def test_in_context_both_texts_have_their_frames(text: list[int], reference: lis
     assert answer.first_query == len(prompt.rows) - 1
 
 
-def test_frames_look_at_the_text_from_left_to_right_and_nowhere_else():
-    wanted = targets([[Span(30, 10, 5, 20)], [Span(3, 2, 1, 2)]], 45)
-    assert wanted.shape == (2, 45, 45)
-    rows = wanted[0, 30:40]
-    torch.testing.assert_close(rows.sum(dim=1), torch.ones(10))
-    places = rows.argmax(dim=1)
-    assert places.tolist() == sorted(places.tolist())
-    assert 5 <= int(places[0]) < int(places[-1]) < 25
-    assert wanted[0].sum() == rows.sum()
+def test_frames_look_around_their_place_in_the_text_and_nowhere_else():
+    allowed = neighbourhoods([[Span(30, 10, 5, 60)], [Span(3, 2, 1, 2)]], 90)
+    rows = allowed[0, 30:40].float()
+    middles = (rows * torch.arange(90)).sum(dim=1) / rows.sum(dim=1)
+    assert middles.tolist() == sorted(middles.tolist())
+    assert middles[0] < 15
+    assert middles[-1] > 55
+    assert allowed[0].sum() == allowed[0, 30:40, 5:65].sum() > 0
+    assert allowed[1, 3:5, 1:3].all()
 
 
-def test_the_guide_pulls_the_heads_to_the_text():
+def test_the_guide_keeps_the_heads_at_the_text():
     torch.manual_seed(0)
     talker = Talker(CONFIG.talker, CONFIG.code_predictor)
     guide = AttentionGuide(talker)
-    x = torch.randn(2, 30, 64)
-    wanted = targets([[Span(12, 10, 2, 9)]] * 2, 30)
+    x = torch.randn(2, 60, 64)
+    allowed = neighbourhoods([[Span(42, 10, 2, 39)]] * 2, 60)
     optimizer = torch.optim.Adam(talker.parameters(), lr=3e-3)
     losses = []
     for _ in range(30):
         talker(x)
-        loss = guide.loss(wanted)
+        loss = guide.loss(allowed)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 def test_guidance_fades_to_nothing():
