@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from backend.dataset.stage_workers import (
     Row,
     cut,
     decode,
+    source_row,
 )
 from backend.dataset.work_order import SourceRecording, WorkOrder
 
@@ -23,7 +23,7 @@ from backend.dataset.work_order import SourceRecording, WorkOrder
 def run_in_one_process(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str, str]:
     """Do what `run_passes` does; tells what went wrong, by recording or clip."""
     order.counts.expect("decode", len(sources))
-    tables = [pa.Table.from_pylist([asdict(source)], schema=SOURCE_SCHEMA) for source in sources]
+    tables = [pa.Table.from_pylist([source_row(source)], schema=SOURCE_SCHEMA) for source in sources]
     pieces = [row for table in tables for out in decode(table, order) for row in out.to_pylist()]
     if order.transcriber is not None:
         transcribe = TranscribePieces(order)

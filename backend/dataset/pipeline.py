@@ -20,7 +20,7 @@ import ray
 import ray.data
 
 from backend.dataset.model_workers import TokenizeClips, TranscribePieces
-from backend.dataset.stage_workers import SOURCE_SCHEMA, Row, cut, decode
+from backend.dataset.stage_workers import Row, cut, decode
 from backend.dataset.work_order import WorkOrder
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
@@ -67,7 +67,7 @@ def tokenize_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterat
 
 def _source(rows: Sequence[Row]) -> ray.data.Dataset:
     # One recording per block: the next one is read while this one is worked on, and memory does not grow with them.
-    return ray.data.from_arrow([pa.Table.from_pylist([row], schema=SOURCE_SCHEMA) for row in rows])
+    return ray.data.from_items(list(rows), override_num_blocks=len(rows))
 
 
 def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], order: WorkOrder) -> ray.data.Dataset:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,8 @@ _logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]  # Any: columns of text and numbers
 
-SOURCE_SCHEMA = pa.schema(
-    [("recording_id", pa.string()), ("path", pa.string()), ("name", pa.string()), ("given_text", pa.string())]
-)
+# One column of JSON: with columns of their own, blocks without any text would differ in type from those with one.
+SOURCE_SCHEMA = pa.schema([("recording", pa.string())])
 PIECE_SCHEMA = pa.schema(
     [
         ("recording_id", pa.string()),
@@ -35,21 +36,30 @@ CLIP_SCHEMA = pa.schema(
 )
 
 
+def source_row(source: SourceRecording) -> Row:
+    """A recording as the row that `decode` and `cut` take."""
+    return {"recording": json.dumps(asdict(source))}
+
+
 def decode(table: pa.Table, order: WorkOrder) -> Iterator[pa.Table]:
     """Recordings to the pieces that are to be heard."""
-    for row in table.to_pylist():
+    for source in _sources(table):
         if order.counts.begin("decode"):
-            yield pa.Table.from_pylist(_decode_one(SourceRecording(**row), order), schema=PIECE_SCHEMA)
+            yield pa.Table.from_pylist(_decode_one(source, order), schema=PIECE_SCHEMA)
     # An empty table tells the columns where nothing else does.
     yield PIECE_SCHEMA.empty_table()
 
 
 def cut(table: pa.Table, order: WorkOrder) -> Iterator[pa.Table]:
     """Recordings to clips."""
-    for row in table.to_pylist():
+    for source in _sources(table):
         if order.counts.begin("cut"):
-            yield pa.Table.from_pylist(_cut_one(SourceRecording(**row), order), schema=CLIP_SCHEMA)
+            yield pa.Table.from_pylist(_cut_one(source, order), schema=CLIP_SCHEMA)
     yield CLIP_SCHEMA.empty_table()
+
+
+def _sources(table: pa.Table) -> list[SourceRecording]:
+    return [SourceRecording(**json.loads(row["recording"])) for row in table.to_pylist()]
 
 
 def _decode_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:

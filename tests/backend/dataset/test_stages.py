@@ -20,7 +20,7 @@ from backend.dataset.job import BuildJob
 from backend.dataset.one_process import run_in_one_process
 from backend.dataset.records import DecodedRecording
 from backend.dataset.stage_counts import StageCounts
-from backend.dataset.stage_workers import SOURCE_SCHEMA, decode
+from backend.dataset.stage_workers import SOURCE_SCHEMA, decode, source_row
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.transcription.transcript import Transcript, Word, join_words
 from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak
@@ -188,7 +188,7 @@ def test_a_vanished_file_is_a_reason_that_is_not_remembered(order: WorkOrder, tm
 
 def test_a_cancelled_stage_leaves_its_rows_alone(order: WorkOrder, tmp_path: Path):
     order.counts.cancel()
-    table = pa.Table.from_pylist([vars(source(tmp_path / "any.wav"))], schema=SOURCE_SCHEMA)
+    table = pa.Table.from_pylist([source_row(source(tmp_path / "any.wav"))], schema=SOURCE_SCHEMA)
     assert [len(out) for out in decode(table, order)] == [0]
     assert all(count.num_done == 0 for count in order.counts.all())
 
