@@ -47,7 +47,7 @@ class JudgeQueue:
         """Take in what is finished and hand out what is next; false when nothing is left to wait for."""
         if self._plan is None:
             return False
-        waiting = self._kept_waiting()
+        waiting = self.waiting()
         if self._current is not None:
             if not self._take_in(*self._current):
                 return True
@@ -56,7 +56,7 @@ class JudgeQueue:
             self._hand_out(waiting[0], self._plan)
         return bool(waiting)
 
-    def _kept_waiting(self) -> Sequence[CheckpointRecord]:
+    def waiting(self) -> Sequence[CheckpointRecord]:
         """What is to be listened to, the base model first; held on the disk, but only the newest few."""
         waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
         base = [record for record in waiting if record.is_base]

@@ -85,6 +85,7 @@ class Supervisor:
         self._rows.forget_steps_after(self._run_id, last_step)
         self._folder.problem.unlink(missing_ok=True)
         connect(self._launch.machine)
+        self._stop_if_wanted()
         fewest = self._launch.fewest_workers
         check_size(fewest, fewest if self._launch.use_gpu else 0)
         judges = JudgeQueue(self._rows, self._run_id, self._folder, self._launch)
