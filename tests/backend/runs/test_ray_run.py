@@ -23,7 +23,7 @@ from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.ray
 
-MORE_STEPS_THAN_THERE_IS_TIME_FOR = 5000
+MORE_STEPS_THAN_THERE_IS_TIME_FOR = 1500
 CHECKPOINT_EVERY = 4
 DEADLINE_SECONDS = 400.0
 """For each phase; on a quiet machine none takes longer than half a minute."""
