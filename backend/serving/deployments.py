@@ -136,7 +136,8 @@ class ReplicatedSpeech:
         application = serve.status().applications.get(self._settings.name)
         deployment = application.deployments.get(ENGINE_DEPLOYMENT) if application else None
         states = deployment.replica_states if deployment else {}
-        return sum(number for state, number in states.items() if state.value == _RUNNING)
+        # Serve reports its states as members of an enumeration or as their names.
+        return sum(number for state, number in states.items() if str(state).endswith(_RUNNING))
 
 
 class ReplicaLost(EngineClosed):

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-NUM_SLOTS, MOST_WAITING, MOST_QUEUED = 2, 1, 1
+NUM_SLOTS, MOST_WAITING, MOST_QUEUED = 2, 2, 1
 LONG = "One two three four five six seven eight nine ten eleven twelve. " * 5
 START_SECONDS = 300.0
 NUM_START_ATTEMPTS = 3
