@@ -44,6 +44,8 @@ def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str
         for row in listen_pass([source_row(source) for source in left], order, share):
             if row["problem"]:
                 problems[row["recording_id"]] = row["problem"]
+    if not order.counts.begin("cut"):
+        return problems  # cancelled
     usable = [source for source in sources if is_ready_to_cut(source, order)]
     order.counts.expect("cut", len(usable))
     done = [source for source in usable if is_tokenized(source, order)]

@@ -26,6 +26,8 @@ from backend.dataset.work_order import WorkOrder
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4
 _TASK_CPUS = 0.5
+# Each holds a model of its own in memory; who has room for more asks for more.
+_MOST_ACTORS = 4
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_g
     if use_gpu and gpus > 0:
         num_actors = wanted_actors or max(1, int(gpus))
         return Share(num_actors, min(1.0, free_for_actors / num_actors), min(1.0, gpus / num_actors))
-    num_actors = wanted_actors or max(1, int(free_for_actors))
+    num_actors = wanted_actors or min(_MOST_ACTORS, max(1, int(free_for_actors)))
     # Ray counts resources in ten-thousandths, and refuses finer ones.
     return Share(num_actors, min(1.0, int(free_for_actors / num_actors * 100) / 100), 0.0)
 
