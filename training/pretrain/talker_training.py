@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from training.loss import SpeechLosses
+from training.model.checkpoint.reading import CONFIG_FILE
 from training.model.voice_model import supports_bf16
 from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
@@ -21,7 +22,14 @@ from training.pretrain.talker_guidance import AttentionGuide, neighbourhoods
 from training.pretrain.talker_job import TalkerJob
 from training.pretrain.talker_network import TalkerNetwork
 from training.pretrain.training_log import TrainingLog
-from training.pretrain.training_state import has_state, load_state, read_weights, save_state, step_random
+from training.pretrain.training_state import (
+    has_state,
+    load_state,
+    read_checkpoint,
+    read_weights,
+    save_state,
+    step_random,
+)
 
 _VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
 _NUM_VALIDATED = 32
@@ -45,7 +53,7 @@ class TalkerTraining:
         report: Callable[[str], None],
         start: Path | None = None,
     ) -> None:
-        """Open or begin the run in `run`; a new one starts from the weights of another run, `start`, if given."""
+        """Open or begin the run in `run`; a new one starts from the weights of another, or of a checkpoint folder."""
         self.job, self.step = job, 0
         self._run, self._device, self._report = run, device, report
         run.mkdir(parents=True, exist_ok=True)
@@ -78,7 +86,11 @@ class TalkerTraining:
             if corpus_size != self._corpus_size:
                 self._report(f"the corpus has {self._corpus_size} utterances now, not {corpus_size}")
         elif start is not None:
-            read_weights(start, {"network": self.network})
+            if (start / CONFIG_FILE).is_file():
+                parts = {"talker.": self.network.talker, "speaker_encoder.": self.network.speaker_encoder}
+                read_checkpoint(start, parts)
+            else:
+                read_weights(start, {"network": self.network})
             self._report(f"starting from the weights in {start}")
         self._log.forget_after(self.step)
 

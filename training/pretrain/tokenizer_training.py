@@ -22,7 +22,7 @@ from training.pretrain.tokenizer_export import share_codebooks
 from training.pretrain.tokenizer_job import TokenizerJob
 from training.pretrain.tokenizer_network import Heard, TokenizerNetwork
 from training.pretrain.training_log import TrainingLog
-from training.pretrain.training_state import has_state, load_state, save_state, step_random
+from training.pretrain.training_state import has_state, load_state, read_checkpoint, save_state, step_random
 
 # Relative to the spectral loss, about as in DAC (Kumar et al. 2023).
 _DECEPTION_WEIGHT, _FEATURE_WEIGHT = 0.07, 0.13
@@ -48,8 +48,11 @@ class TokenizerTraining:
         device: torch.device,
         compiled: bool,
         report: Callable[[str], None],
+        start: Path | None = None,
     ) -> None:
+        """Open or begin the run in `run`; a new one may start from a `speech_tokenizer` folder of the same size."""
         self.job = job
+        self._start = start
         self.step = 0
         self._run = run
         self._device = device
@@ -87,6 +90,10 @@ class TokenizerTraining:
 
     def _resume(self) -> None:
         if not has_state(self._run):
+            if self._start is not None:
+                read_checkpoint(self._start, {"": self.network.tokenizer})
+                self.network.adopt(frame_codes.read_code_space(self._run, self.job))
+                self._report(f"starting from the weights in {self._start}")
             self._log.forget_after(0)
             return
         self.step, corpus_size = load_state(self._run, self.job, self._networks, self._optimizers)

@@ -55,7 +55,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--tokenizer", type=Path, required=True, help="run of the stage before; it may still be going on"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
-    parser.add_argument("--start", type=Path, help="another talker's run whose weights a new one begins with")
+    parser.add_argument("--start", type=Path, help="run or checkpoint folder whose weights a new run begins with")
     parser.add_argument("--steps", type=int, default=TalkerJob().num_steps)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")

@@ -46,15 +46,23 @@ def main(arguments: list[str]) -> int:
         device=device,
         compiled=options.compile,
         save_every_seconds=60 * options.save_minutes,
+        start=options.start,
     )
 
 
 def train(
-    job: TokenizerJob, corpus: Path, out: Path, *, device: torch.device, compiled: bool, save_every_seconds: float
+    job: TokenizerJob,
+    corpus: Path,
+    out: Path,
+    *,
+    device: torch.device,
+    compiled: bool,
+    save_every_seconds: float,
+    start: Path | None = None,
 ) -> int:
     """Train to the end, export and evaluate. A run told to stop (SIGTERM, Ctrl-C) saves its state first: status 3."""
     stop = _StopRequest()
-    training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print)
+    training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
     with stop:
         finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
     if not finished:
@@ -89,6 +97,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain tokenizer", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="made by the stage before")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
+    parser.add_argument("--start", type=Path, help="speech_tokenizer folder whose weights a new run begins with")
     parser.add_argument("--steps", type=int, default=TokenizerJob().num_steps)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")

@@ -21,6 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from training.model.checkpoint.atomic_folder import create_folder
+from training.model.checkpoint.reading import find_weights
 from training.pretrain.errors import PretrainError
 
 _FOLDER = "state"
@@ -94,6 +95,23 @@ def read_weights(run: Path, networks: Mapping[str, nn.Module]) -> None:
     if not path.is_file():
         raise PretrainError(f"{run} holds no run to start from.")
     _load_networks(path, networks)
+
+
+def read_checkpoint(folder: Path, parts: Mapping[str, nn.Module]) -> None:
+    """Copy the weights of a checkpoint folder into networks of the same size; `parts` names them by their prefix.
+
+    Raises:
+        CheckpointError: the folder has no weights.
+        PretrainError: the networks have other sizes.
+    """
+    tensors = {name: value for file in find_weights(folder) for name, value in load_file(file).items()}
+    for prefix, part in parts.items():
+        own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        try:
+            # Copied in place: the optimizers hold these very parameters.
+            part.load_state_dict(own)
+        except RuntimeError as error:
+            raise PretrainError(f"{folder} is a checkpoint of other sizes: {error}") from error
 
 
 def read_job(run: Path) -> dict[str, object]:

@@ -123,6 +123,17 @@ def test_another_run_begins_with_the_weights_of_one(corpus: Path, tokenizer: Pat
         open_training(corpus, tokenizer, tmp_path / "new", other, start=tmp_path / "nothing")
 
 
+def test_another_run_begins_with_a_checkpoint_and_learns(corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path):
+    export_checkpoint(finished, tokenizer, tmp_path / "export")
+    begun = open_training(corpus, tokenizer, tmp_path / "run", JOB, start=tmp_path / "export")
+    expected = load_file(finished / "state" / "model.safetensors")
+    for name, value in begun.network.state_dict().items():
+        torch.testing.assert_close(value, expected[f"network.{name}"], rtol=1e-2, atol=1e-2)
+    before = begun.network.talker.codec_head.weight.detach().clone()
+    begun.train_step()
+    assert not torch.equal(begun.network.talker.codec_head.weight, before)
+
+
 def test_batches_fit_and_hold_every_utterance_once_in_a_pass(source: BatchSource):
     for is_paired, batches in ((False, source._single), (True, source._paired)):
         numbers = [int(number) for batch in batches for number in batch]
