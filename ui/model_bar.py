@@ -29,12 +29,11 @@ class ModelBar:
     load: gr.Button
     cancel: gr.Button
     loading: gr.HTML
-    explanation: gr.HTML
 
     @property
     def outputs(self) -> list[gr.components.Component | gr.Accordion]:
         """What `bar_updates` gives values for, in this order."""
-        return [self.status, self.load, self.cancel, self.loading, self.explanation]
+        return [self.status, self.load, self.cancel, self.loading]
 
 
 def build_model_bar(settings: Settings) -> ModelBar:
@@ -55,7 +54,7 @@ def build_model_bar(settings: Settings) -> ModelBar:
             load = gr.Button("Load", variant="primary", scale=1, min_width=120, elem_id="load")
             cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-load")
         loading = gr.HTML(render.NOTHING, elem_id="loading")
-        explanation = gr.HTML(render.explain_models(), visible=False, elem_id="explanation")
+        gr.HTML(render.explain_models(), elem_id="explanation")
     return ModelBar(
         status=status,
         chooser=chooser,
@@ -63,7 +62,6 @@ def build_model_bar(settings: Settings) -> ModelBar:
         load=load,
         cancel=cancel,
         loading=loading,
-        explanation=explanation,
     )
 
 
@@ -96,7 +94,6 @@ def bar_updates(studio: Studio) -> list[Any]:
         gr.update(interactive=not is_loading),
         gr.update(visible=is_loading and loading is not None and loading.progress is not None),
         render.loading_line(loading),
-        gr.update(visible=loaded is None),
     ]
 
 

@@ -33,6 +33,11 @@ ENDINGS = {
     FinishReason.CANCELLED: "stopped before the end",
 }
 
+EMBEDDED_NOTE = (
+    "It is the small model inside Encore, made to try everything with: it speaks English and copies pitch and timbre. "
+    "For voices to publish, load Qwen3-TTS under “Choose a model”."
+)
+
 VERY_QUIET_RATIO_DB = 40.0
 
 CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-Base"))
@@ -47,7 +52,10 @@ def model_line(name: str, precision: str, device: str) -> str:
     """Which model speaks, how, and on what."""
     how = PRECISIONS.get(precision, precision)
     where = DEVICES.get(device, device)
-    return says("good", f"<strong>Model: {escape(short_name(name))}</strong>, in {escape(how)} on {escape(where)}.")
+    what = f" {EMBEDDED_NOTE}" if name == EMBEDDED_MODEL else ""
+    return says(
+        "good", f"<strong>Model: {escape(short_name(name))}</strong>, in {escape(how)} on {escape(where)}.{what}"
+    )
 
 
 def no_model_line(is_loading: bool) -> str:

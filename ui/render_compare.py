@@ -125,8 +125,8 @@ def _take_card(take: ComparedTake, heard: HeardTake, comparison: Comparison) -> 
 def _scores(take: ComparedTake) -> str:
     rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in _score_rows(take.scores))
     return (
-        f'<dl class="scores">{rows}</dl><p class="facts">{take.seconds:.1f} s, {ENDINGS[take.finish_reason]}. '
-        f"Loudness changed by {take.gain_db:+.1f} dB.</p>"
+        f'<dl class="scores">{rows}</dl><div class="facts">{take.seconds:.1f} s, {ENDINGS[take.finish_reason]}. '
+        f"Loudness changed by {take.gain_db:+.1f} dB.</div>"
     )
 
 

@@ -41,7 +41,7 @@ def voice_card(voice: Voice, player: Path | None, num_wins: int) -> str:
     sound = (
         f'<audio controls preload="none" src="{file_url(player)}" aria-label="The recording of {name}"></audio>'
         if player is not None
-        else '<p class="facts">It has no recording of its own.</p>'
+        else '<div class="facts">It has no recording of its own.</div>'
     )
     how = "in context" if voice.transcript else "from the sound alone"
     kind = "Fine-tuned" if voice.kind == "fine-tuned" else f"Zero-shot, {how}"
@@ -50,8 +50,8 @@ def voice_card(voice: Voice, player: Path | None, num_wins: int) -> str:
         f"<li><h3>{name}</h3><p>{kind}, with {escape(short_name(voice.model))}. Language: "
         f"{escape('automatic' if voice.language == 'auto' else voice.language.title())}. "
         f"Made on {voice.created_at:%Y-%m-%d}.{won}</p>{sound}"
-        f'<p class="facts">{escape(consent_in_words(voice.consent))}</p>'
-        f'<p class="facts">{escape(provenance_in_words(voice))}</p></li>'
+        f'<div class="facts">{escape(consent_in_words(voice.consent))}</div>'
+        f'<div class="facts">{escape(provenance_in_words(voice))}</div></li>'
     )
 
 
@@ -63,6 +63,9 @@ def provenance_in_words(voice: Voice) -> str:
         parts.append(f"Imported from {imported.get('file', 'a voice file')}.")
     for key, words in ORIGINS.items():
         value = voice.provenance.get(key)
+        # The file a sample was cut into says nothing to anybody.
+        if key == "recordings" and "sample" in voice.provenance:
+            continue
         if isinstance(value, list):
             value = ", ".join(str(one) for one in value[:5]) + (" …" if len(value) > 5 else "")
         if value:

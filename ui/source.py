@@ -22,13 +22,23 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Who is to speak; `reference` is what a recording or a sample is cloned from, `voice_id` names a saved one."""
+    """Who is to speak.
+
+    Attributes:
+        kind: where the voice comes from.
+        name: as people read it.
+        reference: what a recording or a sample is cloned from.
+        preview: the same, safe to play.
+        voice_id: of a voice of the library.
+        sample: name of a sample.
+    """
 
     kind: Literal["recording", "sample", "voice"]
     name: str
     reference: Path | None = None
     preview: Path | None = None
     voice_id: str = ""
+    sample: str = ""
 
     @classmethod
     def of_reference(cls, reference: Reference) -> Source:

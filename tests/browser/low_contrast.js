@@ -16,7 +16,9 @@
     return [255, 255, 255];
   };
   const shows = (element) => {
-    const isField = element.matches("textarea, input:not([type=checkbox]):not([type=range]):not([type=file])");
+    const isField = element.matches(
+      "textarea, input:not([type=checkbox]):not([type=radio]):not([type=range]):not([type=file])",
+    );
     if (isField) return element.value || element.placeholder;
     return [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
   };

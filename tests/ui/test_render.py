@@ -120,7 +120,9 @@ def test_nothing_foreign_becomes_markup(html):
 
 def test_the_model_is_named_with_precision_and_device():
     text = Page(render.model_line("mini", "bf16", "cuda")).text
-    assert text == "Model: mini, in half precision (bf16) on the graphics card (CUDA)."
+    assert text.startswith("Model: mini, in half precision (bf16) on the graphics card (CUDA).")
+    assert "small model inside Encore" in text
+    assert "small model" not in render.model_line("/models/tiny", "fp32", "cpu")
     assert "tiny" in render.model_line("/a/b/tiny/", "fp32", "cpu")
     assert "/a/b" not in render.model_line("/a/b/tiny/", "fp32", "cpu")
     assert "Qwen/Qwen3-TTS" in render.model_line("Qwen/Qwen3-TTS", "fp32", "cpu")

@@ -47,7 +47,7 @@ class ComparePart:
     comparison_id: gr.State
     paths: gr.State
     votes: tuple[gr.Button, ...]
-    voting: gr.Group
+    voting: gr.Row
     result: gr.HTML
     keeping: gr.Row
     name: gr.Textbox
@@ -90,7 +90,7 @@ def _build() -> ComparePart:
         stop = gr.Button("Stop", elem_id=STOP_BUTTON_ID)
     status = gr.HTML(render.NOTHING, elem_id="compare-status")
     takes = gr.HTML(render.NOTHING, elem_id="compare-takes")
-    with gr.Group(visible=False, elem_id="voting") as voting, gr.Row():
+    with gr.Row(visible=False, elem_id="voting") as voting:
         votes = tuple(gr.Button(VERDICTS[verdict], min_width=120, elem_id=f"vote-{verdict}") for verdict in VOTES)
     result = gr.HTML(render.NOTHING, elem_id="vote-result")
     with gr.Row(visible=False, elem_classes=["choose"]) as keeping:
@@ -209,6 +209,7 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
                 gr.update(visible=False),
                 gr.update(visible=comparison.winner is not None),
                 proposed_name(comparison),
+                render.NOTHING,
             ]
 
         return vote
@@ -229,7 +230,7 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
         button.click(
             shows_errors(vote_for(verdict)),
             [part.comparison_id, part.paths],
-            [part.takes, part.result, part.voting, part.keeping, part.name],
+            [part.takes, part.result, part.voting, part.keeping, part.name, part.status],
             api_name=f"vote_{verdict.lower()}",
             api_visibility="undocumented",
             show_progress="hidden",

@@ -55,8 +55,8 @@ def build_voice_tab(bench: Workbench, tab: gr.Tab) -> tuple[VoicePart, SpeechPar
             voice = build_voice_part()
         with gr.Column(min_width=320):
             speech = _build_speech_part()
-    gr.HTML("<h2>Takes</h2>", elem_classes=["step"])
-    take_list = gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id="takes")
+            gr.HTML("<h2>Takes</h2>", elem_classes=["step"])
+            take_list = gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id="takes")
     takes = gr.State([], delete_callback=delete_takes)
     connect_voice_part(bench, voice, tab)
     speaker = Speaker(studio=bench.studio, flags=bench.flags, folder=bench.folder)

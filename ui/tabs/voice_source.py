@@ -86,7 +86,7 @@ def build_voice_part() -> VoicePart:
     spoken = build_spoken_consent()
     with gr.Row(elem_classes=["choose"]):
         name = gr.Textbox(label="Name of the voice", max_length=64, scale=3, min_width=180, elem_id="voice-name")
-        save = gr.Button("Save to library", scale=1, min_width=140, elem_id="save-voice")
+        save = gr.Button("Save to library", scale=2, min_width=150, elem_id="save-voice")
     return VoicePart(
         upload=upload,
         microphone=microphone,
@@ -117,7 +117,7 @@ def connect_voice_part(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
 def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source) -> Consent:
     """The consent that was given on the page. Raises ConsentMissing."""
     if source.kind == "sample":
-        return get_sample(source.name).consent()
+        return get_sample(source.sample).consent()
     return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself
 
 
@@ -179,7 +179,8 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
         yield [gr.skip(), render_source.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
         path = bench.files.place(bench.studio.comparing.casting.sample_reference(name))
         assert path is not None, "it was just written"
-        source = Source(kind="sample", name=name, reference=path, preview=path)
+        title = f"Sample {name.title()}"
+        source = Source(kind="sample", name=title, sample=name, reference=path, preview=path)
         card = render_source.sample_card(sample, bench.studio.examine(path), path)
         hidden = gr.update(visible=False)
         yield [source, card, sample.reference_text, SAMPLE_STATEMENT, gr.update(value=None), hidden]
@@ -229,7 +230,8 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
             part.saved,
             queue=False,
             show_progress="hidden",
-            api_visibility="private",
+            api_name="list_saved" if event == tab.select else None,
+            api_visibility="undocumented" if event == tab.select else "private",
         )
 
 
@@ -273,7 +275,7 @@ def _save(bench: Workbench, name: str, source: Source | None, transcript: str, c
         source.reference if source is not None and source.kind != "voice" else None,
         consent=consent,
         transcript=transcript,
-        origin=source.name if source is not None else "",
+        origin=(source.sample or source.name) if source is not None else "",
         is_sample=source is not None and source.kind == "sample",
     )
 
