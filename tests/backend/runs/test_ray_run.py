@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.runs.processes import end_session
 from backend.runs.records import RunRecord
 from backend.runs.runs import Runs
 from backend.runs.states import RunState
@@ -38,21 +39,19 @@ def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     yield runs
     for run in runs.list():
         if run.process_id is not None:
-            for process in session_of(run.process_id):
-                process.kill()
+            end_session(run.process_id, run.process_started_at)
 
 
 def session_of(leader: int) -> list[psutil.Process]:
     """Everything a supervisor started: its Ray, the workers, itself."""
 
-    def belongs(process_id: int) -> bool:
+    def belongs(process: psutil.Process) -> bool:
         try:
-            return os.getsid(process_id) == leader
-        except ProcessLookupError:
-            return False
+            return os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE
+        except (ProcessLookupError, psutil.Error):
+            return False  # it has just ended
 
-    living = [process for process in psutil.process_iter() if belongs(process.pid)]
-    return [process for process in living if process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in psutil.process_iter() if belongs(process)]
 
 
 def workers_of(leader: int) -> list[psutil.Process]:
