@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import secrets
-import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from training.checkpoint import CheckpointKeeper, Progress, find_resumable
+from training.checkpoint import CheckpointKeeper, find_resumable
 from training.data.batching import BatchPlan, BatchShape
 from training.data.code_rows import CodeRow
 from training.data.training_set import TrainingSet, read_training_set
 from training.errors import PreflightError, TrainingError
 from training.export import EXPORTS_FOLDER, KINDS, FineTunedWeights, export_weights
 from training.job import FineTuneJob
-from training.loop import StepReport, train
+from training.loop import train
 from training.loss import SpeechLoss
 from training.model.checkpoint.reading import find_weights, load_weights, read_config
 from training.model.config import ModelConfig
@@ -32,42 +29,12 @@ from training.model.errors import EncoreError
 from training.model.talker import Talker
 from training.model.text_tokenizer import TextTokenizer
 from training.model.voice_model import choose_precision
+from training.reporting import Reporting
 from training.strategies.learner import Learner
 from training.strategies.recompute import recompute_layers
 from training.strategies.table import WRAP_BY_STRATEGY
+from training.worker_context import TorchrunContext, WorkerContext
 from training.workers import Workers, device_of_worker, distributed_backend
-
-
-class WorkerContext(Protocol):
-    """What a worker needs of whoever started it."""
-
-    @property
-    def rank(self) -> int:
-        """Of this worker among all."""
-        ...
-
-    @property
-    def local_rank(self) -> int:
-        """Among those on this machine; picks the GPU."""
-        ...
-
-    @property
-    def world_size(self) -> int:
-        """Number of workers. Above one, their process group exists already."""
-        ...
-
-    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        """Take a report: all workers make it, at the same steps, with the same checkpoint.
-
-        Args:
-            metrics: see `training.loop.StepReport`.
-            checkpoint_folder: a checkpoint that has been completed since the last report; already in its place.
-        """
-        ...
-
-    def should_stop(self) -> bool:
-        """Whether to stop after this step, with a checkpoint; asked at every step, and any worker may say so."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +108,7 @@ def _train(
         if found.progress.num_steps != batches.num_steps:
             raise TrainingError(f"The run in {job.output} had {found.progress.num_steps} steps, not the planned ones.")
         learner.load(found.state)
-    events = _Reporting(job, context, keeper, batches, workers)
+    events = Reporting(job, context, keeper, batches, workers)
     events.checkpoint = found.folder if found is not None else None
     first_step = found.progress.step if found is not None else 0
     try:
@@ -249,99 +216,6 @@ def require_shared_output(job: FineTuneJob, workers: Workers) -> None:
         )
 
 
-class _Reporting:
-    """What happens between steps: reports, and checkpoints that are written beside the next steps."""
-
-    def __init__(
-        self,
-        job: FineTuneJob,
-        context: WorkerContext,
-        keeper: CheckpointKeeper,
-        batches: BatchPlan,
-        workers: Workers,
-    ) -> None:
-        self.checkpoint: Path | None = None
-        self._job, self._context, self._keeper, self._batches, self._workers = job, context, keeper, batches, workers
-
-    def stop_requested(self) -> bool:
-        """See `LoopEvents.stop_requested`."""
-        return self._context.should_stop()
-
-    def after_step(self, report: StepReport, *, is_stopping: bool) -> None:
-        """See `LoopEvents.after_step`."""
-        is_end = is_stopping or report.step == report.num_steps
-        must_report = is_end or report.step % self._job.report_every == 0
-        finished = self.finish_checkpoint() if must_report else None
-        if is_end or self._is_checkpoint_due(report.step):
-            # At the latest now: only one is written at a time.
-            finished = self.finish_checkpoint() or finished
-            self._start(report)
-        if is_end:
-            finished = self.finish_checkpoint() or finished
-        if must_report or finished:
-            self._context.report(report.metrics(), finished)
-
-    def _is_checkpoint_due(self, step: int) -> bool:
-        every = self._job.checkpoint_every
-        return step % every == 0 if every is not None else self._batches.ends_epoch(step - 1)
-
-    def _start(self, report: StepReport) -> None:
-        self._keeper.start(
-            Progress(
-                step=report.step,
-                num_steps=report.num_steps,
-                epoch=report.epoch,
-                dataset_digest=self._job.dataset_digest,
-                family=self._job.checkpoint_family,
-                num_workers=self._workers.size,
-                talker_loss=report.talker_loss,
-                code_predictor_loss=report.code_predictor_loss,
-            )
-        )
-
-    def finish_checkpoint(self) -> Path | None:
-        """Wait for the checkpoint that is being written, if one is."""
-        if not self._keeper.is_saving:
-            return None
-        self.checkpoint = self._keeper.finish()
-        return self.checkpoint
-
-
-class TorchrunContext:
-    """A worker that torchrun started, or nobody: reports go to standard output and to the run's folder."""
-
-    def __init__(self, output: Path) -> None:
-        """Read torchrun's variables; SIGTERM and Ctrl-C ask for a stop with a checkpoint."""
-        self.rank = int(os.environ.get("RANK", 0))
-        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
-        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
-        self._log = output / "log.jsonl"
-        self._stopping = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
-
-    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        """See `WorkerContext.report`."""
-        if self.rank:
-            return
-        line = {**metrics, **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})}
-        with self._log.open("a", encoding="utf-8") as log:
-            log.write(json.dumps(line) + "\n")
-        print(
-            f"step {metrics['step']}/{metrics['num_steps']}  talker {metrics['talker_loss']:.3f}  "
-            f"code predictor {metrics['code_predictor_loss']:.3f}  {metrics['clips_per_second']:.1f} clips/s"
-            + (f"  saved {checkpoint_folder.name}" if checkpoint_folder else ""),
-            flush=True,
-        )
-
-    def should_stop(self) -> bool:
-        """See `WorkerContext.should_stop`."""
-        return self._stopping
-
-    def _stop(self, number: int, frame: object) -> None:
-        self._stopping = True
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one worker of the job in a file; exit status 0 when the run is complete or was stopped on request."""
     parser = argparse.ArgumentParser(prog="torchrun -m training.worker", description=__doc__)
@@ -354,7 +228,8 @@ def main(arguments: list[str] | None = None) -> int:
         if context.world_size > 1:
             kind = device_of_worker(job.device, context.local_rank).type
             dist.init_process_group(distributed_backend(kind, job.offload))
-        run_worker(job, context)
+        with context.stopping_on_signals():
+            run_worker(job, context)
     except EncoreError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

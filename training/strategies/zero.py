@@ -178,15 +178,14 @@ class ZeroLearner:
 
     def _gather(self, parameter: nn.Parameter) -> Tensor:
         """One parameter whole: its float32 master if it is trained."""
-        from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415 - see wrap_zero
-        from deepspeed.zero import GatheredParameters  # noqa: PLC0415
+        import deepspeed  # noqa: PLC0415 - see wrap_zero
 
-        if parameter.requires_grad and (master := safe_get_full_fp32_param(parameter)) is not None:
+        if parameter.requires_grad and (master := deepspeed.utils.safe_get_full_fp32_param(parameter)) is not None:
             whole: Tensor = master
             return whole
         if self._stage < 3:
             return parameter.detach()
-        with GatheredParameters([parameter]):
+        with deepspeed.zero.GatheredParameters([parameter]):
             return parameter.detach().clone()
 
 

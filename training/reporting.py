@@ -1,0 +1,70 @@
+"""What happens between the steps of a run: reports, and checkpoints that are written beside the next steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from training.checkpoint import CheckpointKeeper, Progress
+from training.data.batching import BatchPlan
+from training.job import FineTuneJob
+from training.loop import StepReport
+from training.worker_context import WorkerContext
+from training.workers import Workers
+
+
+class Reporting:
+    """Implements `LoopEvents` for one worker."""
+
+    def __init__(
+        self,
+        job: FineTuneJob,
+        context: WorkerContext,
+        keeper: CheckpointKeeper,
+        batches: BatchPlan,
+        workers: Workers,
+    ) -> None:
+        self.checkpoint: Path | None = None
+        self._job, self._context, self._keeper, self._batches, self._workers = job, context, keeper, batches, workers
+
+    def stop_requested(self) -> bool:
+        """See `LoopEvents.stop_requested`."""
+        return self._context.should_stop()
+
+    def after_step(self, report: StepReport, *, is_stopping: bool) -> None:
+        """See `LoopEvents.after_step`."""
+        is_end = is_stopping or report.step == report.num_steps
+        must_report = is_end or report.step % self._job.report_every == 0
+        finished = self.finish_checkpoint() if must_report else None
+        if is_end or self._is_checkpoint_due(report.step):
+            # At the latest now: only one is written at a time.
+            finished = self.finish_checkpoint() or finished
+            self._start(report)
+        if is_end:
+            finished = self.finish_checkpoint() or finished
+        if must_report or finished:
+            self._context.report(report.metrics(), finished)
+
+    def _is_checkpoint_due(self, step: int) -> bool:
+        every = self._job.checkpoint_every
+        return step % every == 0 if every is not None else self._batches.ends_epoch(step - 1)
+
+    def _start(self, report: StepReport) -> None:
+        self._keeper.start(
+            Progress(
+                step=report.step,
+                num_steps=report.num_steps,
+                epoch=report.epoch,
+                dataset_digest=self._job.dataset_digest,
+                family=self._job.checkpoint_family,
+                num_workers=self._workers.size,
+                talker_loss=report.talker_loss,
+                code_predictor_loss=report.code_predictor_loss,
+            )
+        )
+
+    def finish_checkpoint(self) -> Path | None:
+        """Wait for the checkpoint that is being written, if one is."""
+        if not self._keeper.is_saving:
+            return None
+        self.checkpoint = self._keeper.finish()
+        return self.checkpoint

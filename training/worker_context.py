@@ -1,0 +1,86 @@
+"""Who started a worker, and whom it reports to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+
+class WorkerContext(Protocol):
+    """What a worker needs of whoever started it."""
+
+    @property
+    def rank(self) -> int:
+        """Of this worker among all."""
+        ...
+
+    @property
+    def local_rank(self) -> int:
+        """Among those on this machine; picks the GPU."""
+        ...
+
+    @property
+    def world_size(self) -> int:
+        """Number of workers. Above one, their process group exists already."""
+        ...
+
+    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
+        """Take a report: all workers make it, at the same steps, with the same checkpoint.
+
+        Args:
+            metrics: see `training.loop.StepReport`.
+            checkpoint_folder: a checkpoint that has been completed since the last report; already in its place.
+        """
+        ...
+
+    def should_stop(self) -> bool:
+        """Whether to stop after this step, with a checkpoint; asked at every step, and any worker may say so."""
+        ...
+
+
+class TorchrunContext:
+    """A worker that torchrun started, or nobody: reports go to standard output and to the run's folder."""
+
+    def __init__(self, output: Path) -> None:
+        """Read torchrun's variables."""
+        self.rank = int(os.environ.get("RANK", 0))
+        self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        self._log = output / "log.jsonl"
+        self._stopping = False
+
+    @contextmanager
+    def stopping_on_signals(self) -> Iterator[None]:
+        """Take SIGTERM and Ctrl-C as requests to stop with a checkpoint, while the block lasts."""
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
+        """See `WorkerContext.report`."""
+        if self.rank:
+            return
+        line = {**metrics, **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})}
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        print(
+            f"step {metrics['step']}/{metrics['num_steps']}  talker {metrics['talker_loss']:.3f}  "
+            f"code predictor {metrics['code_predictor_loss']:.3f}  {metrics['clips_per_second']:.1f} clips/s"
+            + (f"  saved {checkpoint_folder.name}" if checkpoint_folder else ""),
+            flush=True,
+        )
+
+    def should_stop(self) -> bool:
+        """See `WorkerContext.should_stop`."""
+        return self._stopping
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._stopping = True
