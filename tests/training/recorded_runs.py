@@ -31,15 +31,8 @@ class Runs:
         return self.folder / "results"
 
     def job(self, name: str, strategy: str, num_workers: int, **changes) -> FineTuneJob:
-        return make_job(
-            self.folder,
-            output=self.folder / name,
-            strategy=strategy,
-            num_workers=num_workers,
-            num_steps=NUM_STEPS,
-            export_at_end=False,
-            **changes,
-        )
+        fields = {"num_workers": num_workers, "num_steps": NUM_STEPS, "export_at_end": False, **changes}
+        return make_job(self.folder, output=self.folder / name, strategy=strategy, **fields)
 
     def here(self, name: str, job: FineTuneJob, stop_after: int | None = None) -> None:
         context = RecordingContext(0, 1, stop_after)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
 from tests.training.recorded_runs import FRAME_COUNTS, HALF, Runs, assert_same_learning
+from training.export import EXPORTS_FOLDER
 from training.memory_plan import worker_memory
 from training.model.checkpoint.reading import read_config
+from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.deepspeed
 
@@ -22,7 +25,8 @@ def runs(tmp_path_factory) -> Runs:
     write_dataset(runs.folder / "dataset", make_rows(FRAME_COUNTS, num_held_out=2))
     runs.here("single", runs.job("single", "ddp", 1))
     options = {"zero_optimization": {"reduce_bucket_size": 20_000}}
-    two = [task(name, runs.job(name, name, 2, deepspeed=options if name == "zero2" else {})) for name in STAGES]
+    changes = {"zero1": {}, "zero2": {"deepspeed": options}, "zero3": {"export_at_end": True}}
+    two = [task(name, runs.job(name, name, 2, **changes[name])) for name in STAGES]
     stopped = runs.job("stopped", "zero2", 2)
     two += [task("stopped-1", stopped, stop_after=HALF)]
     again = [task("stopped", stopped)]
@@ -54,3 +58,10 @@ def test_another_number_of_workers_goes_on_too(runs):
 def test_memory_is_as_planned(runs, name):
     planned = worker_memory(read_config(GOLDEN_CHECKPOINT), name, 2, compute_bytes=4).state.total
     assert runs.reports(name)[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
+
+
+def test_gathered_weights_are_exported(runs):
+    folder = runs.folder / "zero3" / EXPORTS_FOLDER / "base"
+    exported = VoiceModel.load(folder, precision="fp32", device="cpu").talker.state_dict()
+    for name, weight in runs.weights("zero3").items():
+        assert torch.equal(exported[name], weight.bfloat16().float()), name
