@@ -12,7 +12,7 @@ import gradio as gr
 
 from backend.errors import SettingsError
 from backend.settings import Settings
-from ui.theme import STYLESHEET, build_theme
+from ui.theme import STYLESHEETS, build_theme
 
 LARGEST_UPLOAD_BYTES = 100 * 1024 * 1024
 """Five minutes of the largest sensible recording (96 kHz stereo, 24 bit) fit in."""
@@ -52,7 +52,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "quiet": True,
         "prevent_thread_lock": True,
         "theme": build_theme(),
-        "css_paths": [STYLESHEET],
+        "css_paths": STYLESHEETS,
     }
 
 

@@ -10,7 +10,8 @@ from gradio.themes.utils import colors
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
-STYLESHEET = Path(__file__).with_name("page.css")
+STYLESHEETS = sorted(Path(__file__).parent.glob("*.css"))
+"""What the theme cannot say; `page.css` for all tabs, others beside it for single ones."""
 
 
 VALUES = {

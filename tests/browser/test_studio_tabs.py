@@ -94,8 +94,7 @@ def test_two_voices_are_compared_blind_and_the_winner_is_kept(open_page, app):
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 400), ("dark", 1280), ("light", 400)])
 def test_every_tab_can_be_read(open_page, app, screenshots, theme, width):
     page = open_page(app.address, theme=theme, width=width)
-    page.locator("#sample").get_by_text("Owen").click()
-    expect(page.locator("#verdict")).to_contain_text("Sample voice Owen")
+    expect(page.locator("#speak")).to_be_enabled()
     for tab in TABS:
         open_tab(page, tab)
         picture(page, screenshots / f"{tab.lower()}-{theme}-{width}.png", width)

@@ -131,7 +131,7 @@ def test_an_open_comparison_names_everybody_at_once(client):
 @pytest.mark.parametrize(
     ("sides", "text", "words"),
     [
-        ((IN_CONTEXT, ""), "Hello.", "Choose two voices"),
+        ((IN_CONTEXT, None), "Hello.", "Choose two voices"),
         ((IN_CONTEXT, IN_CONTEXT), "Hello.", "two or three different voices"),
         ((IN_CONTEXT, BY_SOUND), "  ", "no text to speak"),
     ],

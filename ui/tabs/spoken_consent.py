@@ -101,6 +101,14 @@ def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.S
     )
 
 
+def remember_who(bench: Workbench, who: gr.Textbox) -> None:
+    """Keep the name in the person's own browser. The key hides nothing there; without it each start has another."""
+    remembered = gr.BrowserState("", storage_key="encore-who", secret="encore")
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    bench.page.load(lambda name: name or "", remembered, who, **quiet)
+    who.blur(lambda name: name, who, remembered, **quiet)
+
+
 def _missing(bench: Workbench, phrase: str, recorded: str | None, chosen: Source | None) -> str:
     """What is to be done before anything can be listened to; empty when nothing is."""
     if chosen is None or chosen.preview is None:

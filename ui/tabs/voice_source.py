@@ -15,7 +15,7 @@ from backend.voices.samples import get_sample, list_samples
 from ui import render, render_source
 from ui.errors import shows_errors, stream_shows_errors
 from ui.source import Reference, Source, best_reference, delete_references
-from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent
+from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent, remember_who
 from ui.temporary import unguessable_path
 from ui.workbench import Workbench
 
@@ -112,6 +112,7 @@ def connect_voice_part(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
     _connect_choices(bench, part, tab)
     _connect_saving(bench, part)
     connect_spoken_consent(bench, part.spoken, part.source)
+    remember_who(bench, part.who)
 
 
 def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source) -> Consent:
@@ -147,7 +148,7 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
         best = best_reference(fit)
         was_sample = source is not None and source.kind != "recording"
         yield [
-            render.cards(cards),
+            gr.skip() if was_sample and not given else render.cards(cards),
             fit,
             Source.of_reference(best) if best else (source if was_sample and not given else None),
             _pick_update(fit, best),
