@@ -124,6 +124,9 @@ class _Search:
             self._refuse(name, f"{name} is a kind of archive that is not unpacked here. Make it a zip archive.")
         else:
             self._add_file(path, name)
+            beside = path.with_suffix(".txt")
+            if os.path.isfile(beside) and beside != path and path.resolve() in self._names:
+                self._read_sidecar(beside, _shown(beside.name))
 
     def add_transcripts(self, path: Path) -> None:
         """Read transcripts whose recordings may lie elsewhere."""

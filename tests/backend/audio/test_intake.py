@@ -140,6 +140,15 @@ def test_the_same_file_counts_once(folder: Path, sound: bytes) -> None:
     assert names(look(folder, path, folder, path)) == ["a.wav"]
 
 
+def test_a_file_named_alone_brings_the_text_beside_it(folder: Path, sound: bytes) -> None:
+    recording, text = put(folder / "a.wav", sound), put(folder / "a.txt", "What is said.")
+    put(folder / "other.txt", "Something else.")
+    for given in ((recording,), (recording, text), (text, recording)):
+        intake = look(folder, *given)
+        assert texts(intake) == ["What is said."]
+        assert not intake.problems
+
+
 def test_too_many_files(folder: Path, sound: bytes) -> None:
     for number in range(5):
         put(folder / f"{number}.wav", sound)
