@@ -42,7 +42,12 @@ def test_a_large_file_is_moved_and_a_failed_one_removed(tmp_path: Path) -> None:
         file.write_bytes(b"sound")
         digest = artifacts.adopt(file, ".wav")
     assert digest == artifacts.put(b"sound", ".wav")
-    with pytest.raises(RuntimeError), artifacts.incoming(".wav") as file:
-        file.write_bytes(b"half")
-        raise RuntimeError
+
+    def fail_in_the_middle() -> None:
+        with artifacts.incoming(".wav") as half:
+            half.write_bytes(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_in_the_middle()
     assert not any((artifacts.folder / "incoming").iterdir())
