@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import gradio as gr
 
+from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.studio import Studio
 from ui import model_bar, server
@@ -16,6 +19,8 @@ from ui.stopping import StopFlags
 from ui.tabs import compare, dataset, finetune, library, system, voice
 from ui.temporary import temporary_folder
 from ui.workbench import Workbench
+
+_logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 
@@ -36,11 +41,20 @@ def serve(settings: Settings) -> int:
         server.set_environment(folder)
         studio = Studio(settings)
         page = build_page(studio, settings, folder)
+        # What was at work when the program last ended goes on.
+        threading.Thread(target=_look_after_runs, args=(studio,), daemon=True, name="look-after-runs").start()
         studio.start_loading(settings.model, precision=settings.precision, device=settings.device)
         address = server.launch(page, settings)
         print(f"Encore is ready: {address}  (Ctrl-C ends it)", flush=True)
         server.wait_for_end(page)
     return 0
+
+
+def _look_after_runs(studio: Studio) -> None:
+    try:
+        studio.runs.reconcile()
+    except EncoreError as error:
+        _logger.warning("Interrupted fine-tunes could not be looked after: %s", error)
 
 
 def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
@@ -66,7 +80,7 @@ def _build_tabs(bench: Workbench) -> voice.SpeechPart:
         with gr.Tab("Dataset", id="dataset") as tab:
             dataset.build_dataset_tab(bench, tab, recordings)
         with gr.Tab("Fine-tune", id="fine-tune") as tab:
-            finetune.build_finetune_tab(bench, tab)
+            finetune.build_finetune_tab(bench, tab, recordings)
         with gr.Tab("Compare", id="compare") as tab:
             compare.build_compare_tab(bench, tab)
         with gr.Tab("Library", id="library") as tab:

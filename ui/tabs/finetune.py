@@ -1,10 +1,25 @@
-"""The fine-tune tab: a run planned, started, watched and steered."""
+"""The fine-tune tab: a run planned and started; watching it is `run_watch`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import gradio as gr
 
+from backend.runs.estimate import Estimate
+from backend.voices.consent import STATEMENTS
+from training.job import STRATEGIES
+from training.presets import PRESETS
+from ui import render, render_dataset, render_finetune
+from ui.errors import shows_errors
+from ui.planning import FROM_DATA, Planner, Wish, read_consent
+from ui.source import Source
+from ui.tabs.run_watch import RunWatch, WatchPart, build_watch, connect_watch
+from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench
+
+POLL_SECONDS = 0.7
 
 ABOUT = (
     '<p class="note">A fine-tune changes the model itself to speak like one person. It goes on when this page is '
@@ -12,7 +27,248 @@ ABOUT = (
 )
 
 
-def build_finetune_tab(bench: Workbench, tab: gr.Tab) -> None:
-    """Lay the tab out."""
+@dataclass(frozen=True, kw_only=True)
+class PlanPart:
+    """Its components."""
+
+    dataset: gr.Dropdown
+    voice: gr.Textbox
+    preset: gr.Radio
+    statement: gr.Radio
+    who: gr.Textbox
+    plan: gr.HTML
+    memory: gr.HTML
+    advanced: tuple[Any, ...]
+    start: gr.Button
+    status: gr.HTML
+    timer: gr.Timer
+
+    @property
+    def wish(self) -> list[Any]:
+        """The fields of a `Wish`, in their order."""
+        return [self.dataset, self.preset, *self.advanced]
+
+    @property
+    def planned(self) -> list[Any]:
+        """What `_planned` gives values for."""
+        return [self.plan, self.memory, self.start, self.timer]
+
+
+def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
+    """Lay the tab out; `voice` may know already who agreed."""
     gr.HTML("<h2>Fine-tune</h2>", elem_classes=["step"])
     gr.HTML(ABOUT)
+    part = _build()
+    watch = build_watch()
+    runs = RunWatch(bench)
+    connect_watch(runs, watch)
+    planner = Planner(bench)
+    _connect_planning(bench, planner, part)
+    _connect_opening(bench, tab, planner, part, voice)
+    _connect_starting(planner, part, watch, runs, voice)
+    for event in (bench.page.load, tab.select):
+        event(
+            shows_errors(runs.list),
+            watch.chosen,
+            [watch.chosen, *watch.shown],
+            show_progress="hidden",
+            api_name="list_runs" if event == tab.select else None,
+            api_visibility="undocumented" if event == tab.select else "private",
+        )
+
+
+def _build() -> PlanPart:
+    with gr.Row():
+        dataset = gr.Dropdown([], value=None, label="Dataset", min_width=200, elem_id="tune-dataset")
+        voice = gr.Textbox(label="Name of the new voice", max_length=64, min_width=200, elem_id="tune-voice")
+    preset = gr.Radio(
+        [("Chosen from the data", FROM_DATA), *((render_finetune.PRESET_WORDS[one], one) for one in PRESETS)],
+        value=FROM_DATA,
+        label="How thorough",
+        elem_id="preset",
+    )
+    statement = gr.Radio(
+        [(words, kind) for kind, words in STATEMENTS.items()],
+        label="Consent",
+        info="A voice is cloned only with the consent of whoever speaks. It is stored with the voice.",
+        elem_id="tune-consent",
+    )
+    who = gr.Textbox(label="Your name, for the consent", max_length=200, elem_id="tune-who")
+    plan = gr.HTML(render.NOTHING, elem_id="plan")
+    start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
+    status = gr.HTML(render.NOTHING, elem_id="start-status")
+    with gr.Accordion("Memory for each worker", open=False, elem_id="memory"):
+        memory = gr.HTML(render.NOTHING, elem_id="memory-picture")
+    return PlanPart(
+        dataset=dataset,
+        voice=voice,
+        preset=preset,
+        statement=statement,
+        who=who,
+        plan=plan,
+        memory=memory,
+        advanced=_build_advanced(),
+        start=start,
+        status=status,
+        timer=gr.Timer(POLL_SECONDS, active=False),
+    )
+
+
+def _build_advanced() -> tuple[Any, ...]:
+    """In the order of the fields of `Wish`."""
+    with gr.Accordion("Advanced", open=False, elem_id="tune-advanced"), gr.Row():
+        return (
+            gr.Dropdown(
+                list(STRATEGIES), value="ddp", label="Strategy", info="How workers share the model.", min_width=180
+            ),
+            gr.Number(1, precision=0, minimum=1, maximum=4096, label="Workers", min_width=140, elem_id="workers"),
+            gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device", min_width=140),
+            gr.Textbox(
+                label="Learning rate (optional)", placeholder="by the preset", min_width=160, elem_id="learning-rate"
+            ),
+            gr.Number(None, precision=0, minimum=1, label="Steps (optional)", min_width=140, elem_id="num-steps"),
+            gr.Number(None, precision=0, minimum=16, label="Rows in a micro-batch (optional)", min_width=180),
+            gr.Checkbox(label="Compute activations twice: a third slower, much less memory", min_width=240),
+        )
+
+
+def read_wish(dataset: str | None, preset: str | None, *advanced: Any) -> Wish:
+    """What is filled in, from the values of `PlanPart.wish`."""
+    strategy, workers, device, learning_rate, steps, rows, saves_memory = advanced
+    return Wish(
+        dataset=dataset,
+        preset=preset or FROM_DATA,
+        strategy=strategy,
+        workers=workers or 1,
+        device=device,
+        learning_rate=learning_rate or "",
+        steps=steps or None,
+        micro_batch_rows=rows or None,
+        saves_memory=bool(saves_memory),
+    )
+
+
+def _connect_planning(bench: Workbench, planner: Planner, part: PlanPart) -> None:
+    def plan(request: gr.Request, *fields: Any) -> list[Any]:
+        session = str(request.session_hash)
+        planner.plan(session, read_wish(*fields))
+        return _planned(planner, session)
+
+    def tick(request: gr.Request) -> list[Any]:
+        return _planned(planner, str(request.session_hash))
+
+    for component in part.wish:
+        component.change(
+            shows_errors(plan),
+            part.wish,
+            part.planned,
+            queue=False,
+            show_progress="hidden",
+            trigger_mode="always_last",
+            api_name="plan" if component is part.dataset else None,
+            api_visibility="undocumented" if component is part.dataset else "private",
+        )
+    part.timer.tick(
+        tick,
+        None,
+        part.planned,
+        queue=False,
+        show_progress="hidden",
+        api_name="follow_plan",
+        api_visibility="undocumented",
+    )
+
+
+def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: PlanPart, voice: VoicePart) -> None:
+    def refresh(
+        dataset: str | None,
+        name: str,
+        statement: str | None,
+        who: str,
+        given_statement: str | None,
+        given_who: str,
+        given_name: str,
+    ) -> list[Any]:
+        names = [one for one in bench.studio.datasets.list() if bench.studio.datasets.show(one).digest]
+        chosen = dataset if dataset in names else (names[0] if names else None)
+        return [
+            gr.update(choices=names, value=chosen),
+            name or given_name or (chosen or ""),
+            statement or given_statement,
+            who or given_who,
+            render.NOTHING if names else render.says("", "There is no dataset yet. Prepare one on the Dataset tab."),
+        ]
+
+    tab.select(
+        shows_errors(refresh),
+        [part.dataset, part.voice, part.statement, part.who, voice.statement, voice.who, voice.name],
+        [part.dataset, part.voice, part.statement, part.who, part.status],
+        show_progress="hidden",
+        api_name="open_finetune",
+        api_visibility="undocumented",
+    )
+
+
+def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: RunWatch, voice: VoicePart) -> None:
+    def start(
+        request: gr.Request, name: str, statement: str | None, who: str, source: Source | None, *fields: Any
+    ) -> list[Any]:
+        session = str(request.session_hash)
+        planner.start(session, read_wish(*fields), name, read_consent(statement, who, source))
+        return [*_starting(planner, session)[:2], gr.Timer(active=True)]
+
+    def tick(request: gr.Request) -> list[Any]:
+        session = str(request.session_hash)
+        line, button, run_id = _starting(planner, session)
+        if not isinstance(run_id, str):
+            state = planner.errands.state(f"start {session}")
+            is_running = state is not None and state.is_running
+            return [line, button, gr.Timer(active=is_running), gr.skip(), *watch.unchanged]
+        planner.errands.forget(f"start {session}")
+        return [line, button, gr.Timer(active=False), *runs.list(run_id)]
+
+    timer = gr.Timer(POLL_SECONDS, active=False)
+    part.start.click(
+        shows_errors(start),
+        [part.voice, part.statement, part.who, voice.source, *part.wish],
+        [part.status, part.start, timer],
+        queue=False,
+        show_progress="hidden",
+        api_name="start_run",
+        api_visibility="undocumented",
+    )
+    timer.tick(
+        shows_errors(tick),
+        None,
+        [part.status, part.start, timer, watch.chosen, *watch.shown],
+        queue=False,
+        show_progress="hidden",
+        api_name="follow_start",
+        api_visibility="undocumented",
+    )
+
+
+def _starting(planner: Planner, session: str) -> tuple[str, Any, object]:
+    """What the start is doing, the button, and the id of the run once there is one."""
+    state = planner.errands.state(f"start {session}")
+    is_running = state is not None and state.is_running
+    return render_dataset.errand_line(state), gr.update(interactive=not is_running), state.result if state else None
+
+
+def _planned(planner: Planner, session: str) -> list[Any]:
+    """Values for `PlanPart.planned`."""
+    state = planner.errands.state(f"plan {session}")
+    is_running = state is not None and state.is_running
+    result = state.result if state is not None else None
+    memory: Any = gr.skip()
+    words = "Fine-tune"
+    if isinstance(result, Estimate):
+        memory = render_finetune.memory_html(result)
+        words = f"Fine-tune ({result.preset})"
+    can_start = not is_running and not (isinstance(result, Estimate) and result.problems)
+    return [
+        render_finetune.plan_html(state),
+        memory,
+        gr.update(value=words, interactive=can_start),
+        gr.Timer(active=is_running),
+    ]

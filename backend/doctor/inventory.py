@@ -1,0 +1,167 @@
+"""What lies on this machine and how large it is: models, Whisper's weights, and what Encore keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from huggingface_hub import scan_cache_dir
+from huggingface_hub.errors import CacheNotFound
+from pydantic import BaseModel, ConfigDict
+
+from backend.errors import EncoreError
+from backend.settings import Settings
+from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, KNOWN_MODELS, DownloadProgress
+
+# Openai-whisper's own table has addresses but no sizes.
+WHISPER_BYTES = {
+    "tiny": 75_600_000,
+    "base": 145_300_000,
+    "small": 483_600_000,
+    "medium": 1_528_000_000,
+    "large-v3": 3_087_000_000,
+    "turbo": 1_617_000_000,
+}
+
+KEPT = {
+    "datasets": "Datasets",
+    "artifacts": "Clips and codes",
+    "cache": "Results kept for the next build",
+    "uploads": "Recordings as they were given",
+    "runs": "Runs with their checkpoints",
+    "voices": "Voices",
+}
+
+
+class WhisperNotFetched(EncoreError):
+    """It could not be downloaded."""
+
+
+class StoredModel(BaseModel):
+    """A model and what it takes.
+
+    Attributes:
+        num_bytes: on disk, or to download where it is not here.
+        purpose: what it is good for.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    is_here: bool
+    num_bytes: int
+    purpose: str = ""
+
+
+class KeptFolder(BaseModel):
+    """A part of Encore's home."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    num_bytes: int
+
+
+class Inventory(BaseModel):
+    """Everything at once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    models: tuple[StoredModel, ...]
+    whispers: tuple[StoredModel, ...]
+    home: str
+    kept: tuple[KeptFolder, ...]
+    free_bytes: int
+
+
+def take_inventory(settings: Settings) -> Inventory:
+    """Look at everything; may take seconds where there are many files."""
+    home = settings.home_folder
+    existing = next(path for path in (home, *home.parents) if path.exists())
+    kept = (
+        KeptFolder(name=words, num_bytes=folder_bytes(home / folder))
+        for folder, words in KEPT.items()
+        if (home / folder).is_dir()
+    )
+    return Inventory(
+        models=_models(settings),
+        whispers=_whispers(),
+        home=str(home),
+        kept=tuple(kept),
+        free_bytes=shutil.disk_usage(existing).free,
+    )
+
+
+def fetch_whisper(
+    name: str, progress: Callable[[DownloadProgress], None], cancelled: Callable[[], bool]
+) -> StoredModel:
+    """Download a Whisper model unless it is here.
+
+    Raises:
+        EncoreError: it cannot be had, or was cancelled.
+    """
+    # Imported here, as below: it takes seconds to load.
+    from backend.transcription.whisper_weights import find_whisper  # noqa: PLC0415 - see above
+
+    weights = find_whisper(name, progress=progress, cancel=cancelled)
+    if weights.published_name is None:
+        raise WhisperNotFetched(weights.notice or f"Whisper {name} could not be downloaded. Try again later.")
+    return StoredModel(name=name, is_here=True, num_bytes=weights.path.stat().st_size)
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files in a folder take; one that has several names counts once."""
+    sizes = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(parent, name))
+            except OSError:
+                continue
+            sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
+
+
+def _models(settings: Settings) -> tuple[StoredModel, ...]:
+    found = [
+        StoredModel(
+            name=EMBEDDED_MODEL,
+            is_here=(EMBEDDED_FOLDER / "config.json").is_file(),
+            num_bytes=folder_bytes(EMBEDDED_FOLDER),
+            purpose="the small model inside Encore",
+        )
+    ]
+    try:
+        here = {repository.repo_id: repository.size_on_disk for repository in scan_cache_dir().repos}
+    except (CacheNotFound, OSError):
+        here = {}
+    found += [
+        StoredModel(
+            name=known.name,
+            is_here=known.name in here,
+            num_bytes=here.get(known.name, known.num_bytes),
+            purpose=known.purpose,
+        )
+        for known in KNOWN_MODELS
+        if known.name in here or known.name.endswith("-Base")
+    ]
+    return tuple(found)
+
+
+def _whispers() -> tuple[StoredModel, ...]:
+    from backend.transcription.whisper_weights import EMBEDDED_WEIGHTS, default_cache_folder  # noqa: PLC0415
+
+    cache = default_cache_folder()
+    found = []
+    if EMBEDDED_WEIGHTS.is_file():
+        size = EMBEDDED_WEIGHTS.stat().st_size
+        found.append(
+            StoredModel(name=EMBEDDED_MODEL, is_here=True, num_bytes=size, purpose="knows synthetic English only")
+        )
+    for name, num_bytes in WHISPER_BYTES.items():
+        file = cache / f"{'large-v3-turbo' if name == 'turbo' else name}.pt"
+        is_here = file.is_file()
+        found.append(StoredModel(name=name, is_here=is_here, num_bytes=file.stat().st_size if is_here else num_bytes))
+    return tuple(found)

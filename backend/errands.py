@@ -1,0 +1,156 @@
+"""Work of some seconds or minutes that nobody should wait for: begun by one call, watched and cancelled by others.
+
+For what is lost without harm when the program ends. Builds and fine-tunes, which must outlast it, are processes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from backend.errors import EncoreError
+
+_logger = logging.getLogger(__name__)
+
+_MOST_REMEMBERED = 200
+
+
+class ErrandRefused(EncoreError):
+    """The same is under way already."""
+
+
+class ErrandCancelled(EncoreError):
+    """A person stopped it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrandState:
+    """An errand under way, or how it ended.
+
+    Attributes:
+        what: it does, as part of a sentence.
+        num_done: of `num_total`, in whatever it counts; a total of 0 means that there is nothing to count.
+        problem: why it has no result, in words for the person; empty after success.
+        result: what it found; None while it is under way.
+    """
+
+    what: str
+    is_running: bool = True
+    num_done: int = 0
+    num_total: int = 0
+    started_at: float = field(default_factory=time.monotonic)
+    problem: str = ""
+    result: object = None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimate from the pace so far; None before there is one."""
+        if not self.num_done or not self.num_total:
+            return None
+        return (time.monotonic() - self.started_at) * (self.num_total - self.num_done) / self.num_done
+
+
+class Errand:
+    """What the work is given, to tell how far it is and to learn that it should stop."""
+
+    def __init__(self, state: ErrandState) -> None:
+        self.state = state
+        self._cancelled = threading.Event()
+
+    def report(self, num_done: int, num_total: int) -> None:
+        """Tell how far it is. Raises ErrandCancelled when it should stop."""
+        self.state = replace(self.state, num_done=num_done, num_total=num_total)
+        if self.is_cancelled():
+            raise ErrandCancelled("Stopped.")
+
+    def is_cancelled(self) -> bool:
+        """Whether it should stop."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Ask it to stop."""
+        self._cancelled.set()
+
+
+class Errands:
+    """One errand at a time for each key; the last one of each is remembered until another begins."""
+
+    def __init__(self) -> None:
+        self._errands: dict[str, Errand] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._lock = threading.Lock()
+
+    def start(self, key: str, what: str, work: Callable[[Errand], object], *, replaces: bool = False) -> None:
+        """Begin, and return at once.
+
+        Args:
+            key: whose state this is to be.
+            what: it does, as part of a sentence.
+            work: returns the result; an EncoreError it raises is what the person reads.
+            replaces: cancel and forget one of the same key that is under way.
+
+        Raises:
+            ErrandRefused: one of the same key is under way.
+        """
+        errand = Errand(ErrandState(what=what))
+        with self._lock:
+            before = self._errands.pop(key, None)
+            if before is not None and before.state.is_running:
+                if not replaces:
+                    self._errands[key] = before
+                    raise ErrandRefused(f"This is under way already: {before.state.what}. Wait for it, or stop it.")
+                before.cancel()
+            self._errands[key] = errand
+            self._forget_oldest()
+            thread = threading.Thread(target=_run, args=(errand, work), daemon=True, name=f"errand {key[:40]}")
+            self._threads[key] = thread
+        thread.start()
+
+    def state(self, key: str) -> ErrandState | None:
+        """How the last errand of this key stands; None if there was none."""
+        errand = self._errands.get(key)
+        return errand.state if errand is not None else None
+
+    def cancel(self, key: str) -> None:
+        """Ask the one under way to stop, if there is one."""
+        errand = self._errands.get(key)
+        if errand is not None:
+            errand.cancel()
+
+    def wait(self, key: str, timeout_seconds: float | None = None) -> None:
+        """Return when the last one of this key has ended, or after the timeout."""
+        thread = self._threads.get(key)
+        if thread is not None:
+            thread.join(timeout_seconds)
+
+    def forget(self, key: str) -> None:
+        """Drop the result of one that has ended."""
+        with self._lock:
+            errand = self._errands.get(key)
+            if errand is not None and not errand.state.is_running:
+                del self._errands[key]
+                self._threads.pop(key, None)
+
+    def _forget_oldest(self) -> None:
+        ended = [key for key, errand in self._errands.items() if not errand.state.is_running]
+        for key in ended[: max(0, len(self._errands) - _MOST_REMEMBERED)]:
+            del self._errands[key]
+            self._threads.pop(key, None)
+
+
+def _run(errand: Errand, work: Callable[[Errand], object]) -> None:
+    result: object = None
+    problem = "It failed because of a fault in Encore. The program's log has the details."
+    try:
+        result = work(errand)
+        problem = ""
+    except EncoreError as error:
+        problem = str(error)
+    except Exception:
+        # The edge of the thread: whoever watches must see it end, whatever happened.
+        _logger.exception("%s failed", errand.state.what)
+    finally:
+        errand.state = replace(errand.state, is_running=False, problem=problem, result=result)

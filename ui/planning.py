@@ -1,0 +1,94 @@
+"""From what is filled in on the fine-tune tab to a plan, and from there to a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from backend.errands import Errand, Errands
+from backend.runs.estimate import Estimate, estimate
+from backend.voices.consent import Consent
+from backend.voices.samples import get_sample
+from ui.source import Source
+from ui.speaking import NotReady
+from ui.workbench import Workbench
+
+FROM_DATA = ""
+"""Instead of a preset: the one that suits how much speech there is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What is filled in; None and empty fields leave it to the preset."""
+
+    dataset: str | None
+    preset: str
+    strategy: str
+    workers: float | None
+    device: str
+    learning_rate: str
+    steps: float | None
+    micro_batch_rows: float | None
+    saves_memory: bool
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """As a job knows them; they are checked there."""
+        given: dict[str, Any] = {
+            "strategy": self.strategy,
+            "num_workers": self.workers,
+            "device": self.device,
+            "learning_rate": self.learning_rate.strip() or None,
+            "num_steps": self.steps,
+            "micro_batch_rows": self.micro_batch_rows,
+            "activation_checkpointing": self.saves_memory or None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class Planner:
+    """Plans and starts runs in the background; keys are sessions of the page."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self.errands = Errands()
+
+    def plan(self, session: str, wish: Wish) -> None:
+        """Begin to plan, instead of what was being planned before."""
+        if not wish.dataset:
+            return
+        dataset, model = wish.dataset, self._model()
+
+        def work(_: Errand) -> Estimate:
+            studio, home = self._bench.studio, self._bench.settings.home_folder
+            return estimate(home, studio.datasets.folder(dataset), model, wish.preset or None, wish.options)
+
+        self.errands.start(f"plan {session}", "Planning", work, replaces=True)
+
+    def start(self, session: str, wish: Wish, voice: str, consent: Consent) -> None:
+        """Begin to check everything and to start the run. Raises EncoreError."""
+        dataset, model = wish.dataset, self._model()
+        if not dataset:
+            raise NotReady("Choose a dataset first. They are made on the Dataset tab.")
+        planned = self.errands.state(f"plan {session}")
+        result = planned.result if planned is not None else None
+        preset = wish.preset or (result.preset if isinstance(result, Estimate) else "standard")
+
+        def work(_: Errand) -> str:
+            runs = self._bench.studio.runs
+            return runs.start(runs.prepare(dataset, voice, model, preset, consent=consent, **wish.options))
+
+        self.errands.start(f"start {session}", "Checking everything, and starting", work)
+
+    def _model(self) -> str:
+        loaded = self._bench.studio.loaded
+        if loaded is None:
+            raise NotReady("No model is loaded yet. Load one at the top of the page.")
+        return loaded.name
+
+
+def read_consent(statement: str | None, who: str, source: Source | None) -> Consent:
+    """Who agreed, as filled in; of a sample voice what came with it. Raises ConsentMissing."""
+    if source is not None and source.kind == "sample" and statement == "synthetic" and not who.strip():
+        return get_sample(source.sample).consent()
+    return Consent.give(who, statement or "")  # type: ignore[arg-type] # checked by the model itself

@@ -1,0 +1,252 @@
+"""What the fine-tune tab says: what a run would take, how it is doing, and how its checkpoints sound. Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from backend.errands import ErrandState
+from backend.runs.charts import line_chart
+from backend.runs.estimate import WORKER_COUNTS, Estimate, MemoryCell
+from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
+from backend.runs.scores import CheckpointScores
+from backend.runs.states import RunState
+from ui.render import NOTHING, file_url, says, size_in_words, time_in_words
+from ui.render_dataset import progress_bar
+
+GIB = 2**30
+
+PRESET_WORDS = {
+    "quick": "Quick: once through the clips",
+    "standard": "Standard: the usual choice",
+    "thorough": "Thorough: longer, with more checkpoints to choose from",
+}
+
+STATE_WORDS = {
+    RunState.QUEUED: ("", "Waiting to begin"),
+    RunState.STARTING: ("", "Starting the workers"),
+    RunState.RUNNING: ("", "Training"),
+    RunState.JUDGING: ("", "Listening to the checkpoints"),
+    RunState.PAUSED: ("mixed", "Paused"),
+    RunState.DONE: ("good", "Done"),
+    RunState.FAILED: ("bad", "Failed"),
+    RunState.CANCELLED: ("mixed", "Cancelled"),
+    RunState.INTERRUPTED: ("mixed", "Interrupted"),
+}
+
+PARTS = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "gathered": "gathered for a moment",
+    "activations": "activations",
+}
+
+SCORES = (
+    ("character_error", "Characters wrong", lambda value: f"{value:.1%}"),
+    ("verified_similarity", "Likeness (independent)", lambda value: f"{value:.2f}"),
+    ("speaker_similarity", "Likeness (by the model itself)", lambda value: f"{value:.2f}"),
+    ("duration_ratio", "Length / expected", lambda value: f"{value:.2f}"),
+    ("finished_share", "Ended by itself", lambda value: f"{value:.0%}"),
+)
+
+_LOSSES = {"talker_loss": "first code", "code_predictor_loss": "other codes"}
+_MOST_EVENTS = 8
+
+
+def plan_html(state: ErrandState | None) -> str:
+    """What a run would take, and what stands in its way."""
+    if state is None:
+        return NOTHING
+    if state.is_running:
+        return says("", "Planning …")
+    if not isinstance(state.result, Estimate):
+        return says("bad", f"<strong>This cannot be fine-tuned yet.</strong> {escape(state.problem)}", role="alert")
+    return estimate_html(state.result)
+
+
+def estimate_html(estimate: Estimate) -> str:
+    """The plan in words, with problems first."""
+    plan, job = estimate.plan, estimate.job
+    problems = "".join(f"<li>{escape(problem)}</li>" for problem in estimate.problems)
+    left_out = f" {plan.num_too_long} clips are too long and are left out." if plan.num_too_long else ""
+    minutes = max(1, math.ceil(plan.minutes))
+    text = (
+        f"<strong>{plan.num_steps} steps, about {time_in_words(60 * minutes)}</strong> on "
+        f"{_count(job.num_workers, 'worker')}, from {plan.num_clips} clips with {plan.data_minutes:.1f} min of speech."
+        f"{left_out} Each worker holds about {gib(plan.memory.total)} of memory. Checkpoints take up to "
+        f"{size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
+    )
+    return says("bad" if problems else "good", text, more=f"<ul>{problems}</ul>" if problems else "")
+
+
+def memory_html(estimate: Estimate) -> str:
+    """Memory of a worker for every strategy and number of workers, as bars of one scale."""
+    most = max(cell.memory.total for cell in estimate.memory)
+    by_place = {(cell.strategy, cell.num_workers): cell for cell in estimate.memory}
+    strategies = list(dict.fromkeys(cell.strategy for cell in estimate.memory))
+    chosen = (estimate.job.strategy, estimate.job.num_workers)
+    rows = ""
+    for strategy in strategies:
+        cells = "".join(
+            _memory_cell(by_place.get((strategy, count)), most, is_chosen=(strategy, count) == chosen)
+            for count in WORKER_COUNTS
+        )
+        rows += f'<tr><th scope="row">{strategy}</th>{cells}</tr>'
+    head = "".join(f'<th scope="col">{_count(count, "worker")}</th>' for count in WORKER_COUNTS)
+    key = "".join(f'<span><i class="part-{part}"></i>{words}</span>' for part, words in PARTS.items())
+    room = ""
+    if estimate.worker_bytes is not None:
+        room = f" Each could have {gib(estimate.worker_bytes)} here now."
+    return (
+        f'<p class="note">What each worker holds in memory, by strategy.{room}</p><div class="memory-key">{key}</div>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="Memory per worker"><table class="memory"><thead>'
+        f'<tr><th scope="col">Strategy</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _memory_cell(cell: MemoryCell | None, most: int, *, is_chosen: bool) -> str:
+    if cell is None:
+        return "<td>-</td>"
+    memory = cell.memory
+    parts = {
+        "weights": memory.state.parameters,
+        "gradients": memory.state.gradients,
+        "optimizer": memory.state.optimizer,
+        "gathered": memory.gathered,
+        "activations": memory.activations,
+    }
+    bars = "".join(
+        f'<span class="part-{part}" style="width:{100 * size / most:.1f}%"></span>' for part, size in parts.items()
+    )
+    told = ", ".join(f"{PARTS[part]} {gib(size)}" for part, size in parts.items())
+    chosen = ' class="chosen"' if is_chosen else ""
+    return f'<td{chosen}><div class="bar" role="img" aria-label="{told}">{bars}</div>{gib(memory.total)}</td>'
+
+
+def run_choice(run: RunRecord) -> str:
+    """A run in a list."""
+    moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created_at))
+    return f"{run.voice}, {moment}: {STATE_WORDS[run.state][1].lower()}"
+
+
+def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float | None) -> str:
+    """How a run is doing."""
+    tone, words = STATE_WORDS[run.state]
+    percent = round(100 * run.share_done)
+    left = ""
+    if run.state is RunState.RUNNING:
+        left = f", about {time_in_words(seconds_left)} left" if seconds_left else ", measuring the pace"
+    facts = [
+        f"Step {run.step} of {run.num_steps}{left}.",
+        f"{_count(run.num_workers, 'worker')} with {escape(run.strategy)}.",
+    ]
+    if "seconds_per_step" in measures:
+        facts.append(f"{measures['seconds_per_step']:.2f} s per step.")
+    if "memory_bytes" in measures:
+        facts.append(f"The fullest worker holds {gib(measures['memory_bytes'])}.")
+    bar = progress_bar("Training", percent)
+    verdict = f"<p><strong>{escape(run.verdict)}</strong></p>" if run.verdict else ""
+    return says(
+        tone,
+        f"<strong>{escape(run.voice)}: {words}.</strong> {escape(run.message)}",
+        more=f'{bar}<p class="facts">{" ".join(facts)}</p>{verdict}',
+        role="alert" if run.state is RunState.FAILED else "status",
+    )
+
+
+def losses_html(metrics: Sequence[MetricRecord]) -> str:
+    """Both losses as curves."""
+    lines = {
+        words: [(float(one.step), one.measures[name]) for one in metrics if name in one.measures]
+        for name, words in _LOSSES.items()
+    }
+    chart = line_chart("Loss", lines)
+    if not chart:
+        return NOTHING
+    note = "A falling loss says that the model fits the clips. Only listening says how it sounds."
+    return f'<div class="chart">{chart}<p class="note">{note}</p></div>'
+
+
+def scores_html(checkpoints: Sequence[CheckpointRecord], best: str | None) -> str:
+    """Every checkpoint with its scores."""
+    if not checkpoints:
+        return NOTHING
+    head = "".join(f'<th scope="col">{title}</th>' for _, title, _ in SCORES)
+    rows = "".join(_score_row(point, is_best=point.name == best) for point in checkpoints)
+    return (
+        '<div class="wide" tabindex="0" role="region" aria-label="Scores of the checkpoints">'
+        f'<table class="score-table"><thead><tr><th scope="col">Checkpoint</th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _score_row(point: CheckpointRecord, *, is_best: bool) -> str:
+    name = checkpoint_name(point) + (" ★ best" if is_best else "")
+    if point.scores is None:
+        told = {"waiting": "Waits to be listened to.", "judging": "Is being listened to …"}.get(point.state, "")
+        return f'<tr><th scope="row">{name}</th><td colspan="{len(SCORES)}">{escape(point.problem or told)}</td></tr>'
+    return f'<tr><th scope="row">{name}</th>{_score_cells(point.scores)}</tr>'
+
+
+def _score_cells(scores: CheckpointScores) -> str:
+    values = ((getattr(scores, field), show) for field, _, show in SCORES)
+    return "".join(f"<td>{show(value) if value is not None else '-'}</td>" for value, show in values)
+
+
+def takes_html(checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Path], best: str | None) -> str:
+    """The takes of each checkpoint, the newest first and open; `places` has the player's file of each."""
+    spoken = [point for point in checkpoints if point.takes]
+    if not spoken:
+        return NOTHING
+    newest = max(spoken, key=lambda point: point.step)
+    shown = "".join(
+        _takes_of(point, places, is_open=point in (newest,), is_best=point.name == best)
+        for point in sorted(spoken, key=lambda point: -point.step)
+    )
+    return f'<h3>Listen to the checkpoints</h3><div class="checkpoints">{shown}</div>'
+
+
+def _takes_of(point: CheckpointRecord, places: Mapping[str, Path], *, is_open: bool, is_best: bool) -> str:
+    items = ""
+    for take in point.takes:
+        label = escape(f"{checkpoint_name(point)}: {take.text}")
+        place = places.get(take.file)
+        player = (
+            f'<audio controls preload="none" src="{file_url(place)}" aria-label="{label}"></audio>'
+            if place is not None
+            else '<span class="facts">The recording is gone.</span>'
+        )
+        heard = f" Heard: “{escape(take.transcript)}”." if take.transcript is not None else ""
+        cut = "" if take.finish_reason == "eos" else " It did not end by itself."
+        items += f'<li>{escape(take.text)}{player}<p class="facts">{take.seconds:.1f} s.{heard}{cut}</p></li>'
+    mark = " ★ best" if is_best else ""
+    opened = " open" if is_open else ""
+    return f"<details{opened}><summary>{checkpoint_name(point)}{mark}</summary><ul>{items}</ul></details>"
+
+
+def checkpoint_name(point: CheckpointRecord) -> str:
+    """What a person calls a checkpoint."""
+    return "Base model, zero-shot" if point.is_base else f"Step {point.step}"
+
+
+def events_html(events: Sequence[EventRecord]) -> str:
+    """What else happened, the newest first."""
+    items = "".join(
+        f"<li>{time.strftime('%H:%M', time.localtime(event.at))} {escape(event.sentence)}</li>"
+        for event in list(events)[-_MOST_EVENTS:][::-1]
+    )
+    return f'<div class="explanation"><ul>{items}</ul></div>' if items else NOTHING
+
+
+def gib(num_bytes: float) -> str:
+    """Memory as people quote it; small amounts keep a second digit."""
+    amount = num_bytes / GIB
+    return f"{amount:.1f} GiB" if amount >= 1 else f"{num_bytes / 2**20:.0f} MiB"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,5 @@
+// Buttons inside rendered HTML: tells Gradio which one was pressed. They are real buttons, so keys work as well.
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-clip]");
+  if (button) trigger("click", { clip: button.dataset.clip, button: button.className });
+});

@@ -1,0 +1,234 @@
+"""One clip of a dataset: heard, its text corrected, its verdict overruled, its cut moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from backend.dataset.gates import Verdict
+from backend.dataset.views import ClipView, DatasetView, TranscriptChange
+from backend.errors import EncoreError
+from ui import render, render_dataset
+from ui.errors import shows_errors
+from ui.speaking import NotReady
+
+if TYPE_CHECKING:
+    from ui.tabs.dataset_clips import ClipsPart, ClipsShelf
+
+AS_JUDGED = "as judged"
+VERDICTS = [("As judged", AS_JUDGED), ("Accept", Verdict.ACCEPTED.value), ("Reject", Verdict.REJECTED.value)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditorPart:
+    """Its components."""
+
+    key: gr.Dropdown
+    body: gr.Column
+    card: gr.HTML
+    text: gr.Textbox
+    save: gr.Button
+    restore: gr.Button
+    verdict: gr.Radio
+    reference: gr.Button
+    listen: gr.Button
+    start: gr.Number
+    end: gr.Number
+    padding: gr.Slider
+    move: gr.Button
+    unmove: gr.Button
+    note: gr.HTML
+
+    @property
+    def shown(self) -> list[Any]:
+        """What `_show` gives values for."""
+        return [self.body, self.card, self.text, self.verdict, self.start, self.end, self.padding, self.note]
+
+
+def build_editor() -> EditorPart:
+    """Lay it out."""
+    gr.HTML("<h2>One clip</h2>", elem_classes=["step"])
+    key = gr.Dropdown([], value=None, label="Clip to work on", elem_id="clip")
+    with gr.Column(visible=False) as body:
+        card = gr.HTML(render.NOTHING, elem_id="clip-card")
+        text = gr.Textbox(label="What it says, word for word", lines=2, max_length=2000, elem_id="clip-text")
+        with gr.Row():
+            save = gr.Button("Save the text", variant="primary", min_width=140, elem_id="save-text")
+            restore = gr.Button("Undo my text", min_width=140, elem_id="restore-text")
+            listen = gr.Button("Listen again", min_width=140, elem_id="listen-one")
+            reference = gr.Button("Let it stand for the voice", min_width=180, elem_id="choose-reference")
+        verdict = gr.Radio(VERDICTS, value=AS_JUDGED, label="Verdict", elem_id="clip-verdict")
+        with gr.Accordion("Move the cut", open=False, elem_id="cut"):
+            with gr.Row():
+                start = gr.Number(label="Start in the recording (s)", step=0.05, min_width=140, elem_id="cut-start")
+                end = gr.Number(label="End (s)", step=0.05, min_width=140, elem_id="cut-end")
+                padding = gr.Slider(
+                    0, 0.5, 0, step=0.05, label="Padding at both ends (s)", min_width=180, elem_id="cut-padding"
+                )
+            with gr.Row():
+                move = gr.Button("Cut there", min_width=140, elem_id="move-cut")
+                unmove = gr.Button("Cut as before", min_width=140, elem_id="unmove-cut")
+        note = gr.HTML(render.NOTHING, elem_id="clip-note")
+    return EditorPart(
+        key=key,
+        body=body,
+        card=card,
+        text=text,
+        save=save,
+        restore=restore,
+        verdict=verdict,
+        reference=reference,
+        listen=listen,
+        start=start,
+        end=end,
+        padding=padding,
+        move=move,
+        unmove=unmove,
+        note=note,
+    )
+
+
+def connect_editor(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
+    """Make it work."""
+    editor = part.editor
+    look = [chosen, editor.key, part.wanted, part.sort, part.page]
+
+    def show(name: str | None, key: str | None) -> list[Any]:
+        return _show(shelf, name, key)
+
+    def pick(name: str | None, event: gr.EventData) -> list[Any]:
+        key = str(event.clip)
+        return [key, *_show(shelf, name, key)]
+
+    editor.key.input(
+        shows_errors(show),
+        [chosen, editor.key],
+        editor.shown,
+        show_progress="hidden",
+        api_name="show_clip",
+        api_visibility="undocumented",
+    )
+    part.table.click(pick, chosen, [editor.key, *editor.shown], show_progress="hidden", api_visibility="private")
+
+    def connect(button: gr.Button | gr.Radio, edit: Callable[..., None], fields: list[Any], name: str) -> None:
+        def change(
+            dataset: str | None, key: str | None, wanted: str, sort: str, page: float | None, *values: Any
+        ) -> list[Any]:
+            problem = ""
+            try:
+                if not dataset or not key:
+                    raise NotReady("Choose a clip first.")
+                edit(dataset, key, *values)
+            except EncoreError as error:
+                problem = str(error)
+            return [*shelf.list(dataset, wanted, sort, page), *_show(shelf, dataset, key, problem)]
+
+        listen = button.input if isinstance(button, gr.Radio) else button.click
+        listen(
+            change,
+            [*look, *fields],
+            [*part.listing, *editor.shown],
+            show_progress="hidden",
+            api_name=name,
+            api_visibility="undocumented",
+        )
+
+    _connect_edits(shelf, editor, connect)
+    editor.listen.click(
+        shows_errors(lambda name, key: shelf.listen(name, [key] if key else [])),
+        [chosen, editor.key],
+        part.errands,
+        show_progress="hidden",
+        api_visibility="private",
+    )
+
+    def take_over(
+        name: str | None, key: str | None, wanted: str, sort: str, page: float | None, event: gr.EventData
+    ) -> list[Any]:
+        _take_over(shelf, str(name), str(event.clip))
+        return [*shelf.list(name, wanted, sort, page), *_show(shelf, name, str(event.clip)), shelf.follow(name)[2]]
+
+    part.changes.click(
+        shows_errors(take_over),
+        look,
+        [*part.listing, *editor.shown, part.changes],
+        show_progress="hidden",
+        api_visibility="private",
+    )
+
+
+def _connect_edits(shelf: ClipsShelf, editor: EditorPart, connect: Callable[..., None]) -> None:
+    def overrule(name: str, key: str, verdict: str) -> None:
+        datasets = shelf.bench.studio.datasets
+        datasets.overrule(name, key, None if verdict == AS_JUDGED else Verdict(verdict))
+
+    def move(name: str, key: str, start: float, end: float, padding: float) -> None:
+        if start is None or end is None:
+            raise NotReady("Say where the clip starts and ends.")
+        shelf.bench.studio.datasets.move_cut(name, key, max(0.0, start - padding), end + padding)
+
+    def unmove(name: str, key: str) -> None:
+        view = shelf.view(name)
+        clip = find_clip(view, key)
+        if clip is not None:
+            span = clip.details.original.span
+            shelf.bench.studio.datasets.move_cut(name, key, span.start_seconds, span.end_seconds)
+
+    connect(
+        editor.save,
+        lambda name, key, text: shelf.bench.studio.datasets.edit_text(name, key, text),
+        [editor.text],
+        "edit_text",
+    )
+    connect(
+        editor.restore, lambda name, key: shelf.bench.studio.datasets.edit_text(name, key, None), [], "restore_text"
+    )
+    connect(editor.verdict, overrule, [editor.verdict], "overrule")
+    connect(
+        editor.reference,
+        lambda name, key: shelf.bench.studio.datasets.choose_reference(name, key),
+        [],
+        "choose_reference",
+    )
+    connect(editor.move, move, [editor.start, editor.end, editor.padding], "move_cut")
+    connect(editor.unmove, unmove, [], "unmove_cut")
+
+
+def find_clip(view: DatasetView | None, key: str | None) -> ClipView | None:
+    """A clip by its key, if there is one."""
+    return next((clip for clip in view.clips if clip.key == key), None) if view is not None else None
+
+
+def _show(shelf: ClipsShelf, name: str | None, key: str | None, problem: str = "") -> list[Any]:
+    view = shelf.view(name)
+    clip = find_clip(view, key)
+    note = render.says("bad", render.escaped(problem), role="alert") if problem else render.NOTHING
+    if view is None or clip is None:
+        return [gr.update(visible=False), render.NOTHING, "", AS_JUDGED, None, None, 0, note]
+    number = 1 + [one.key for one in view.clips].index(clip.key)
+    span = clip.details.current.span
+    person = clip.details.person_verdict
+    return [
+        gr.update(visible=True),
+        render_dataset.clip_card(clip, number, shelf.hear(clip)),
+        clip.text,
+        AS_JUDGED if person is None else ("accepted" if person is not Verdict.REJECTED else "rejected"),
+        round(span.start_seconds, 3),
+        round(span.end_seconds, 3),
+        0,
+        note,
+    ]
+
+
+def _take_over(shelf: ClipsShelf, name: str, key: str) -> None:
+    """Make what was heard the text of a clip, and drop the clip from the list."""
+    state = shelf.errands.state(name)
+    changes = state.result if state is not None and isinstance(state.result, list) else []
+    change = next((one for one in changes if isinstance(one, TranscriptChange) and one.key == key), None)
+    if change is None:
+        raise NotReady("This was taken over already.")
+    shelf.bench.studio.datasets.edit_text(name, key, change.after)
+    changes.remove(change)

@@ -1,0 +1,290 @@
+"""The lower half of the dataset tab: totals, the table of clips, and what is done with all of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from backend.audio.quality import peak_envelope
+from backend.comparisons.measuring import read_own_wav
+from backend.dataset.views import ClipView, DatasetView
+from backend.errands import Errand, Errands
+from backend.errors import EncoreError
+from ui import render, render_dataset
+from ui.errors import shows_errors
+from ui.render_dataset import FILTERS, PAGE_CLIPS, SORTS, HeardClip
+from ui.tabs.clip_editor import EditorPart, build_editor, connect_editor
+from ui.temporary import unguessable_path
+from ui.workbench import Workbench
+
+SCRIPT = Path(__file__).with_name("clip_buttons.js")
+NUM_BARS = 60
+POLL_SECONDS = 1.0
+
+Values = list[Any]
+"""For Gradio: one for each output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipsPart:
+    """Its components."""
+
+    section: gr.Column
+    totals: gr.HTML
+    plots: gr.HTML
+    wanted: gr.Radio
+    sort: gr.Dropdown
+    page: gr.Number
+    pages: gr.HTML
+    table: gr.HTML
+    editor: EditorPart
+    stale: gr.HTML
+    apply: gr.Button
+    listen: gr.Button
+    export: gr.Button
+    stop: gr.Button
+    errand: gr.HTML
+    changes: gr.HTML
+    exported: gr.HTML
+    timer: gr.Timer
+
+    @property
+    def listing(self) -> Values:
+        """What `ClipsShelf.list` gives values for."""
+        table = [self.section, self.totals, self.plots, self.pages, self.table]
+        return [*table, self.stale, self.apply, self.editor.key]
+
+    @property
+    def everything(self) -> Values:
+        """What `ClipsShelf.open` gives values for."""
+        return [*self.listing, self.editor.body]
+
+    @property
+    def unchanged(self) -> Values:
+        """As many values as `everything`, to leave all as it is."""
+        return [gr.skip()] * len(self.everything)
+
+    @property
+    def errands(self) -> Values:
+        """What `ClipsShelf.follow` gives values for."""
+        return [self.errand, self.stop, self.changes, self.exported, self.timer]
+
+
+def build_clips_part() -> ClipsPart:
+    """Lay it out; hidden until there is a clip."""
+    script = SCRIPT.read_text(encoding="utf-8")
+    with gr.Column(visible=False, elem_id="clips-section") as section:
+        gr.HTML("<h2>Clips</h2>", elem_classes=["step"])
+        totals = gr.HTML(render.NOTHING, elem_id="totals")
+        stale = gr.HTML(render.NOTHING, elem_id="stale")
+        with gr.Row():
+            apply = gr.Button("Apply the changes", variant="primary", visible=False, min_width=160, elem_id="apply")
+            listen = gr.Button("Listen again to all clips", min_width=160, elem_id="listen-all")
+            export = gr.Button("Export for other tools", min_width=160, elem_id="export-dataset")
+            stop = gr.Button("Stop", visible=False, min_width=120, elem_id="stop-errand")
+        errand = gr.HTML(render.NOTHING, elem_id="dataset-errand")
+        changes = gr.HTML(render.NOTHING, elem_id="changes", js_on_load=script)
+        exported = gr.HTML(render.NOTHING, elem_id="exported")
+        plots = gr.HTML(render.NOTHING, elem_id="plots")
+        with gr.Row():
+            wanted = gr.Radio(
+                [(words, key) for key, words in FILTERS.items()], value="all", label="Show", elem_id="clip-filter"
+            )
+            sort = gr.Dropdown(
+                [(words, key) for key, words in SORTS.items()], value="order", label="Order", elem_id="clip-sort"
+            )
+        table = gr.HTML(render.NOTHING, elem_id="clips", js_on_load=script)
+        with gr.Row(elem_classes=["choose"]):
+            page = gr.Number(value=1, precision=0, minimum=1, label="Page", min_width=100, elem_id="clip-page")
+            pages = gr.HTML(render.NOTHING, elem_id="clip-pages")
+        editor = build_editor()
+    return ClipsPart(
+        section=section,
+        totals=totals,
+        plots=plots,
+        wanted=wanted,
+        sort=sort,
+        page=page,
+        pages=pages,
+        table=table,
+        editor=editor,
+        stale=stale,
+        apply=apply,
+        listen=listen,
+        export=export,
+        stop=stop,
+        errand=errand,
+        changes=changes,
+        exported=exported,
+        timer=gr.Timer(POLL_SECONDS, active=False),
+    )
+
+
+@dataclass(frozen=True)
+class ClipsShelf:
+    """What the handlers of this part do."""
+
+    bench: Workbench
+    errands: Errands
+
+    def open(self, name: str | None) -> Values:
+        """Values for `ClipsPart.everything`: another dataset, or the same one made anew."""
+        *table, key = self.list(name)
+        return [*table, gr.update(choices=key["choices"], value=None), gr.update(visible=False)]
+
+    def list(self, name: str | None, wanted: str = "all", sort: str = "order", page: float | None = 1) -> Values:
+        """Values for `ClipsPart.listing`."""
+        view = self.view(name)
+        if view is None or not view.clips:
+            nothing = [render.NOTHING] * 5
+            return [gr.update(visible=False), *nothing, gr.update(visible=False), gr.update(choices=[], value=None)]
+        clips = render_dataset.select_clips(view, wanted, sort)
+        num_pages = max(1, -(-len(clips) // PAGE_CLIPS))
+        number = min(max(1, int(page or 1)), num_pages)
+        shown = clips[(number - 1) * PAGE_CLIPS : number * PAGE_CLIPS]
+        numbers = numbers_of(view)
+        heard = {clip.key: found for clip in shown if (found := self.hear(clip)) is not None}
+        return [
+            gr.update(visible=True),
+            render_dataset.totals_html(view),
+            render_dataset.plots_html(view),
+            f'<p class="note">{len(clips)} clips, page {number} of {num_pages}.</p>',
+            render_dataset.clips_table(shown, numbers, heard),
+            render_dataset.stale_line(view),
+            gr.update(visible=not view.rows_are_current),
+            gr.update(choices=[(f"Clip {numbers[clip.key]}: {clip.text[:60]}", clip.key) for clip in view.clips]),
+        ]
+
+    def view(self, name: str | None) -> DatasetView | None:
+        """The dataset, if there is one of that name."""
+        if not name:
+            return None
+        try:
+            return self.bench.studio.datasets.show(name)
+        except EncoreError:
+            return None
+
+    def hear(self, clip: ClipView) -> HeardClip | None:
+        """Where the page plays a clip from, and its peaks; None where its sound is gone."""
+        place = self.bench.files.place(clip.audio)
+        return HeardClip(path=place, envelope=_envelope(clip.audio)) if place is not None else None
+
+    def follow(self, name: str | None) -> Values:
+        """Values for `ClipsPart.errands`."""
+        state = self.errands.state(str(name))
+        is_running = state is not None and state.is_running
+        view = self.view(name)
+        changes, exported = render.NOTHING, render.NOTHING
+        if state is not None and not is_running and not state.problem and view is not None:
+            if isinstance(state.result, Sequence) and not isinstance(state.result, tuple | str):
+                changes = render_dataset.changes_html(state.result, numbers_of(view), "en")
+            if isinstance(state.result, tuple):
+                path, num_clips = state.result
+                exported = render_dataset.exported_line(view.name, path, num_clips)
+        return [
+            render_dataset.errand_line(state),
+            gr.update(visible=is_running),
+            changes,
+            exported,
+            gr.Timer(active=is_running),
+        ]
+
+    def listen(self, name: str | None, keys: Sequence[str] | None) -> Values:
+        """Begin to transcribe some clips again, or all."""
+
+        def work(errand: Errand) -> object:
+            return self.bench.studio.datasets.retranscribe(str(name), keys, progress=errand.report)
+
+        return self._begin(name, "Listening again", work)
+
+    def apply(self, name: str | None) -> Values:
+        """Begin to bring the files up to date."""
+        return self._begin(
+            name, "Applying the changes", lambda _: self.bench.studio.datasets.rebuild_rows(str(name)).digest
+        )
+
+    def export(self, name: str | None) -> Values:
+        """Begin to pack the clips for other tools."""
+
+        def work(_: Errand) -> object:
+            place = unguessable_path(self.bench.folder, f"{name}-dataset")
+            num_clips = self.bench.studio.datasets.export(str(name), place)
+            packed = Path(shutil.make_archive(str(place), "zip", place))
+            shutil.rmtree(place)
+            return packed, num_clips
+
+        return self._begin(name, "Packing the clips", work)
+
+    def _begin(self, name: str | None, what: str, work: Any) -> Values:
+        if name:
+            self.errands.start(name, what, work)
+        return self.follow(name)
+
+
+def connect_clips_part(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
+    """Make it work; `chosen` names the dataset."""
+    look = [chosen, part.wanted, part.sort, part.page]
+    for event in (part.wanted.input, part.sort.input, part.page.submit, part.page.input):
+        event(
+            shows_errors(shelf.list),
+            look,
+            part.listing,
+            show_progress="hidden",
+            api_name="show_clips" if event == part.wanted.input else None,
+            api_visibility="undocumented" if event == part.wanted.input else "private",
+        )
+    for button, begin, name in (
+        (part.apply, shelf.apply, "apply_changes"),
+        (part.listen, lambda chosen: shelf.listen(chosen, None), "listen_again"),
+        (part.export, shelf.export, "export_dataset"),
+    ):
+        button.click(
+            shows_errors(begin),
+            chosen,
+            part.errands,
+            show_progress="hidden",
+            api_name=name,
+            api_visibility="undocumented",
+        )
+    part.stop.click(lambda name: shelf.errands.cancel(str(name)), chosen, None, queue=False, api_visibility="private")
+    ticked = part.timer.tick(
+        shows_errors(shelf.follow),
+        chosen,
+        part.errands,
+        queue=False,
+        show_progress="hidden",
+        api_name="follow_errand",
+        api_visibility="undocumented",
+    )
+    ticked.then(
+        _stale(shelf), chosen, [part.stale, part.apply], queue=False, show_progress="hidden", api_visibility="private"
+    )
+    connect_editor(shelf, part, chosen)
+
+
+def numbers_of(view: DatasetView) -> dict[str, int]:
+    """What clips are called on the page."""
+    return {clip.key: number for number, clip in enumerate(view.clips, 1)}
+
+
+def _stale(shelf: ClipsShelf) -> Any:
+    def look(name: str | None) -> Values:
+        view = shelf.view(name)
+        if view is None:
+            return [gr.skip(), gr.skip()]
+        return [render_dataset.stale_line(view), gr.update(visible=not view.rows_are_current)]
+
+    return look
+
+
+@lru_cache(maxsize=2000)
+def _envelope(path: Path) -> tuple[float, ...]:
+    """Peaks of a clip; clips are named by their content, so they never change."""
+    samples, _ = read_own_wav(path)
+    return peak_envelope(samples, NUM_BARS)
