@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -45,7 +45,7 @@ PARTS = {
     "activations": "activations",
 }
 
-SCORES = (
+SCORES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("character_error", "Characters wrong", lambda value: f"{value:.1%}"),
     ("verified_similarity", "Likeness (independent)", lambda value: f"{value:.2f}"),
     ("speaker_similarity", "Likeness (by the model itself)", lambda value: f"{value:.2f}"),

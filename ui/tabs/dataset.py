@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from backend.dataset.dataset_lock import is_locked
 from backend.errands import Errands
 from backend.errors import EncoreError
 from ui import render, render_dataset
@@ -228,6 +229,9 @@ def _follow(bench: Workbench, name: str, seen: str | None) -> tuple[list[Any], b
         progress = None
     is_running = progress is not None and progress.is_running
     html = render_dataset.progress_html(progress)
+    if progress is not None and not is_running and seen and is_locked(bench.settings.home_folder, name):
+        # Its process is about to end; until then nothing can be edited.
+        is_running, html = True, render.says("", "Finishing …")
     if html == seen:
         return [gr.skip()] * 5, False
     updates = [

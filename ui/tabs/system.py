@@ -111,7 +111,7 @@ def build_system_tab(bench: Workbench, tab: gr.Tab) -> None:
         (fetch.click, desk.fetch, name, "fetch_whisper"),
     ):
         event(
-            shows_errors(handler),  # type: ignore[type-var] # each takes what its `inputs` name
+            shows_errors(handler),
             inputs,
             outputs,
             queue=False,
