@@ -57,14 +57,19 @@ def models_html(models: Sequence[StoredModel], caption: str) -> str:
     """Models with what they take, here or to download."""
     rows = "".join(
         f'<tr><th scope="row"><code>{escape(model.name)}</code></th>'
-        f"<td>{'here' if model.is_here else 'not here'}, {size_in_words(model.num_bytes)}"
-        f"{'' if model.is_here else ' to download'}</td><td>{escape(model.purpose)}</td></tr>"
+        f"<td>{_whereabouts(model)}</td><td>{escape(model.purpose)}</td></tr>"
         for model in models
     )
     return (
         f'<table class="findings"><caption>{escape(caption)}</caption><thead><tr><th scope="col">Model</th>'
         f'<th scope="col">On this machine</th><th scope="col">Good for</th></tr></thead><tbody>{rows}</tbody></table>'
     )
+
+
+def _whereabouts(model: StoredModel) -> str:
+    if model.is_here:
+        return f"here, {size_in_words(model.num_bytes)}"
+    return f"not here, {size_in_words(model.num_bytes)} to download" if model.num_bytes else "not part of this copy"
 
 
 def kept_html(inventory: Inventory) -> str:

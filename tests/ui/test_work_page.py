@@ -1,0 +1,141 @@
+"""Datasets, plans and the system as a program drives the page: real server, real build process, real checkpoint."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import httpx
+import pytest
+from gradio_client.exceptions import AppError
+
+from backend.dataset.dataset_lock import is_locked
+from backend.dataset.gates import Verdict
+from backend.dataset.views import BuildState
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.served_page import serve_page
+
+# Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
+pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
+
+PATIENCE_SECONDS = 120.0
+WITHOUT_RAY = 0
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with serve_page(tmp_path_factory.mktemp("page"), device="cpu") as served:
+        served.studio.load_model(str(GOLDEN_CHECKPOINT), device="cpu")
+        yield served
+
+
+@pytest.fixture
+def client(page):
+    client = page.client()
+    # As opening the tab does; a dropdown takes only what it has been given to choose from.
+    client.predict("", [], "", api_name="/list_datasets")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(page):
+    """The sample Iris, prepared through the page."""
+    client = page.client()
+    client.predict("iris", api_name="/use_sample")
+    client.predict("", [], "iris", "auto", "none", WITHOUT_RAY, api_name="/prepare_dataset")
+    until(lambda: not page.studio.datasets.progress("iris").is_running)
+    # The process has its last word before it ends.
+    until(lambda: not is_locked(page.folder / "home", "iris"))
+    client.close()
+    assert page.studio.datasets.progress("iris").state is BuildState.DONE
+    return "iris"
+
+
+def until(is_so):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.2)
+
+
+def follow(client, api_name, words, *arguments):
+    """Ask as the page's timer does, until it says something."""
+    answers = []
+
+    def has_come():
+        answers[:] = client.predict(*arguments, api_name=api_name)
+        return any(re.search(words, str(answer)) for answer in answers)
+
+    until(has_come)
+    return answers
+
+
+def clips_of(page, name):
+    return page.studio.datasets.show(name).clips
+
+
+def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
+    html = str(client.predict(dataset, api_name="/choose_dataset"))
+    assert "min accepted of" in html
+    assert "Every morning I open the bakery" in html
+    address = re.search(r'<audio [^>]*src="([^"]+)"', html).group(1)
+    assert httpx.get(page.address + address).raise_for_status().content[:4] == b"RIFF"
+    assert all(clip.text for clip in clips_of(page, dataset))
+
+
+def test_a_text_is_corrected_a_verdict_overruled_and_both_applied(page, client, dataset):
+    client.predict(dataset, api_name="/choose_dataset")
+    key = clips_of(page, dataset)[1].key
+    assert "Clip 2" in str(client.predict(dataset, key, api_name="/show_clip"))
+    look = (dataset, key, "all", "order", 1)
+    assert "You have changed clips" in str(client.predict(*look, "The first thing is dough.", api_name="/edit_text"))
+    client.predict(*look, "rejected", api_name="/overrule")
+    changed = next(clip for clip in clips_of(page, dataset) if clip.key == key)
+    assert (changed.text, changed.verdict) == ("The first thing is dough.", Verdict.REJECTED)
+    client.predict(dataset, api_name="/apply_changes")
+    until(lambda: page.studio.datasets.show(dataset).rows_are_current)
+    assert "needs a text" in str(client.predict(*look, "  ", api_name="/edit_text"))
+
+
+def test_a_cut_is_moved_with_padding(page, client, dataset):
+    client.predict(dataset, api_name="/choose_dataset")
+    before = clips_of(page, dataset)[2]
+    client.predict(dataset, before.key, api_name="/show_clip")
+    span = before.details.current.span
+    start, end = span.start_seconds + 0.3, span.end_seconds - 0.3
+    client.predict(dataset, before.key, "all", "order", 1, start, end, 0.1, api_name="/move_cut")
+    after = next(clip for clip in clips_of(page, dataset) if clip.key == before.key)
+    cut = after.details.current.span
+    assert (cut.start_seconds, cut.end_seconds) == pytest.approx((start - 0.1, end + 0.1), abs=0.01)
+    assert after.clip_id != before.clip_id
+    client.predict(dataset, before.key, "all", "order", 1, api_name="/unmove_cut")
+    back = next(clip for clip in clips_of(page, dataset) if clip.key == before.key)
+    assert back.clip_id == before.clip_id
+
+
+def test_nothing_is_prepared_of_nothing(page, client):
+    with pytest.raises(AppError, match="no recording yet"):
+        client.predict("", [], "empty", "auto", "none", WITHOUT_RAY, api_name="/prepare_dataset")
+
+
+def test_a_plan_tells_what_it_takes_and_what_is_wrong(client, dataset):
+    client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
+    client.predict(dataset, "", "ddp", 1, "cpu", "", 6, None, False, api_name="/plan")
+    assert "Memory" not in str(follow(client, "/follow_plan", r"6 steps"))[:20]
+    client.predict(dataset, "", "ddp", 1, "cpu", "much", None, None, False, api_name="/plan")
+    assert "learning_rate" in str(follow(client, "/follow_plan", "cannot be fine-tuned yet"))
+
+
+def test_without_consent_nothing_starts(page, client, dataset):
+    client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
+    with pytest.raises(AppError, match="one of these statements"):
+        client.predict("Iris", None, "Ann", dataset, "", "ddp", 1, "cpu", "", 6, None, False, api_name="/start_run")
+    assert page.studio.runs.list() == []
+
+
+def test_the_system_is_examined(client):
+    client.predict(api_name="/examine_system")
+    answers = str(follow(client, "/follow_system", "are free"))
+    assert "Found, and what to do" in answers
+    assert "Ray" in answers
