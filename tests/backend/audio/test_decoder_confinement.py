@@ -115,8 +115,13 @@ def test_an_interrupted_wait_ends_the_decoder(half_an_hour: Path) -> None:
         signal.raise_signal(signal.SIGINT)
         return True
 
-    with once_decoder_runs(interrupt), pytest.raises(KeyboardInterrupt):
-        decode_recording(half_an_hour, sample_rate=RATE, limits=LONG)
+    # Whoever used this process before may have left another handler.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with once_decoder_runs(interrupt), pytest.raises(KeyboardInterrupt):
+            decode_recording(half_an_hour, sample_rate=RATE, limits=LONG)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_while_decoding_nothing_else_is_in_reach(half_an_hour: Path, monkeypatch: pytest.MonkeyPatch) -> None:
