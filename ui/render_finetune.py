@@ -22,7 +22,7 @@ GIB = 2**30
 PRESET_WORDS = {
     "quick": "Quick: once through the clips",
     "standard": "Standard: the usual choice",
-    "thorough": "Thorough: longer, with more checkpoints to choose from",
+    "thorough": "Thorough: longer, more to choose from",
 }
 
 STATE_WORDS = {
