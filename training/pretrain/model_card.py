@@ -13,7 +13,7 @@ and timbre from a recording or from its transcript and sound together, and can b
 
 **What it is not.** It has only ever heard synthetic speech (flite and espeak-ng), sounds like it, knows English letters
 and nothing about real people's voices. Use the public Qwen3-TTS checkpoints for voices anybody should listen to.
-{transcriber}
+{remark}{transcriber}
 ## How it was made
 
 `python -m training.pretrain corpus`, `tokenizer`, `talker`, `whisper`, `pack`; on {machine}.{corpus}
@@ -39,7 +39,10 @@ with word times. It is not for real recordings.
 
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
-    """The description of a packed checkpoint as Markdown; `about` is what `pack` knows of its runs."""
+    """The description of a packed checkpoint as Markdown; `about` is what `pack` knows of its runs.
+
+    Its `remark` is what a person has to say about how far the weights have come.
+    """
     runs = about["runs"]
     stages = "\n".join(
         f"| {name} | {run['steps_done']:,} | {run['recipe'].get('num_steps', run['steps_done']):,} |"
@@ -52,6 +55,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     return _CARD.format(
         millions=num_parameters / 1e6,
         machine=about["machine"],
+        remark=f"\n{about['remark']}\n" if about.get("remark") else "",
         transcriber=_TRANSCRIBER if "whisper" in runs else "",
         corpus=corpus,
         stages=stages,

@@ -71,15 +71,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--whisper", type=Path, help="run of the transcriber; without it none is packed")
     parser.add_argument("--corpus", type=Path, help="whose manifest is told in the model's description")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
+    parser.add_argument("--remark", default="", help="a sentence for its description: how far the weights have come")
     options = parser.parse_args(arguments)
     sources = Sources(
         tokenizer=options.tokenizer, talker=options.talker, whisper=options.whisper, corpus=options.corpus
     )
-    pack(sources, options.out, report=lambda line: print(line, flush=True))
+    pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
     return 0
 
 
-def pack(sources: Sources, out: Path, *, report: Callable[[str], None]) -> None:
+def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: str = "") -> None:
     """Write the checkpoint folder, or leave what was there.
 
     Raises:
@@ -98,7 +99,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None]) -> None:
         precision = _round_codec(new, sources.speech, report)
         if sources.whisper is not None:
             shutil.copyfile(export_run(sources.whisper), new / WHISPER_FILE)
-        about = _about(sources, precision)
+        about = {**_about(sources, precision), "remark": remark}
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
             write_summary(new / TRAINING_FOLDER, name, run, title=_TITLES[name])
