@@ -47,13 +47,18 @@ def check_model(settings: Settings) -> Finding:
     try:
         folder = _find_on_disk(settings.model)
     except (EncoreError, OSError) as error:
-        return Finding(name="Model", level=Level.BROKEN, found=str(error), remedy="Choose one on the System tab.")
+        return Finding(
+            name="Model",
+            level=Level.BROKEN,
+            found=str(error),
+            remedy="Choose another one at the top of the page, or with --model.",
+        )
     if folder is None:
         return Finding(
             name="Model",
             level=Level.LIMITED,
             found=f"{settings.model} is not on this computer.",
-            remedy="It is fetched when it is first used; the System tab shows how far it has come.",
+            remedy="It is fetched when it is first used; the top of the page shows how far it has come.",
         )
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Finding(name="Model", level=Level.GOOD, found=f"{settings.model} is here, {size / 1e6:,.0f} MB.")
