@@ -18,8 +18,8 @@ and nothing about real people's voices. Use the public Qwen3-TTS checkpoints for
 
 `python -m training.pretrain corpus`, `tokenizer`, `talker`, `whisper`, `pack`; on {machine}.{corpus}
 
-| stage | steps done | recipe's length |
-|---|---|---|
+| stage | steps of earlier runs | steps of this run | its recipe's length |
+|---|---|---|---|
 {stages}
 
 The codec's weights are stored as {codec} and the rest as bfloat16. `training/` holds the logs of these runs, their loss
@@ -44,10 +44,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     Its `remark` is what a person has to say about how far the weights have come.
     """
     runs = about["runs"]
-    stages = "\n".join(
-        f"| {name} | {run['steps_done']:,} | {run['recipe'].get('num_steps', run['steps_done']):,} |"
-        for name, run in runs.items()
-    )
+    stages = "\n".join(_row(name, run) for name, run in runs.items())
     corpus = ""
     if "corpus" in about:
         part = about["corpus"]["parts"]["train"]
@@ -61,3 +58,9 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         stages=stages,
         codec=about["codec_weights"],
     )
+
+
+def _row(stage: str, run: dict[str, Any]) -> str:
+    done = run["steps_done"]
+    cells = (run.get("steps_before", 0), done, run["recipe"].get("num_steps", done))
+    return f"| {stage} | {' | '.join(f'{count:,}' for count in cells)} |"

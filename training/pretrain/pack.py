@@ -26,6 +26,7 @@ from training.pretrain.codec_precision import compare_rounded, store_rounded
 from training.pretrain.corpus import MANIFEST
 from training.pretrain.errors import PretrainError
 from training.pretrain.model_card import model_card
+from training.pretrain.run_start import steps_before
 from training.pretrain.run_summary import describe_machine, write_summary
 from training.pretrain.talker_export import export_checkpoint
 from training.pretrain.train_whisper import export_run
@@ -146,7 +147,12 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
     runs = {}
     for name, run in sources.runs.items():
         state = json.loads((run / "state" / "job.json").read_text(encoding="utf-8"))
-        runs[name] = {"steps_done": state["step"], "utterances": state["corpus_size"], "recipe": read_job(run)}
+        runs[name] = {
+            "steps_before": steps_before(run),
+            "steps_done": state["step"],
+            "utterances": state["corpus_size"],
+            "recipe": read_job(run),
+        }
     about: dict[str, Any] = {"machine": describe_machine(), "codec_weights": codec_precision, "runs": runs}
     if sources.corpus is not None:
         about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))

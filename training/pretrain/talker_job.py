@@ -105,7 +105,7 @@ class TalkerJob(_Frozen):
     in_context_share: NonNegativeFloat = 0.3
     """Of the batches: an utterance continues another one of the same speaker."""
     explicit_language_share: NonNegativeFloat = 0.5
-    code_predictor_fraction: PositiveFloat = 0.15
+    code_predictor_fraction: PositiveFloat = 0.25
     code_predictor_weight: NonNegativeFloat = 0.3
 
     guidance_weight: NonNegativeFloat = 0.5

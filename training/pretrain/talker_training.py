@@ -17,6 +17,7 @@ from training.model.voice_model import supports_bf16
 from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
 from training.pretrain.errors import PretrainError
+from training.pretrain.run_start import note_start
 from training.pretrain.talker_batches import BatchSource, TalkerBatch
 from training.pretrain.talker_guidance import AttentionGuide, neighbourhoods
 from training.pretrain.talker_job import TalkerJob
@@ -91,6 +92,7 @@ class TalkerTraining:
                 read_checkpoint(start, parts)
             else:
                 read_weights(start, {"network": self.network})
+            note_start(self._run, start, stage="talker")
             self._report(f"starting from the weights in {start}")
         self._log.forget_after(self.step)
 

@@ -16,6 +16,7 @@ from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import PARTS, TRAIN
 from training.pretrain.crops import Crops, CropSource
 from training.pretrain.errors import PretrainError
+from training.pretrain.run_start import note_start
 from training.pretrain.spectral_loss import SpectralLoss
 from training.pretrain.tokenizer_evaluation import Evaluation, evaluate, held_out_speech
 from training.pretrain.tokenizer_export import share_codebooks
@@ -93,6 +94,7 @@ class TokenizerTraining:
             if self._start is not None:
                 read_checkpoint(self._start, {"": self.network.tokenizer})
                 self.network.adopt(frame_codes.read_code_space(self._run, self.job))
+                note_start(self._run, self._start, stage="tokenizer")
                 self._report(f"starting from the weights in {self._start}")
             self._log.forget_after(0)
             return

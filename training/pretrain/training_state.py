@@ -58,6 +58,12 @@ def has_state(run: Path) -> bool:
     return (run / _FOLDER / _JOB).is_file()
 
 
+def read_step(run: Path) -> int | None:
+    """How many steps a run has done; None where there is no run."""
+    path = run / _FOLDER / _JOB
+    return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.is_file() else None
+
+
 def load_state(
     run: Path,
     job: BaseModel,

@@ -15,6 +15,7 @@ from torch.nn import functional
 from training.pretrain.corpus import open_corpus
 from training.pretrain.errors import PretrainError
 from training.pretrain.muon import Muon, matrices_of
+from training.pretrain.run_start import note_start
 from training.pretrain.training_log import TrainingLog
 from training.pretrain.training_state import has_state, load_state, save_state, step_random
 from training.pretrain.whisper_alignment import align, even_places, soft_targets, token_places
@@ -68,10 +69,12 @@ class WhisperTraining:
         }
         self._peaks = {"matrices": job.matrix_learning_rate, "rest": job.vector_learning_rate}
         self._log = TrainingLog(run, job.num_steps, report)
-        self._resume()
+        self._resume(start)
 
-    def _resume(self) -> None:
+    def _resume(self, start: Path | None) -> None:
         if not has_state(self._run):
+            if start is not None:
+                note_start(self._run, start, stage="whisper")
             self._log.forget_after(0)
             return
         self.step, corpus_size = load_state(self._run, self.job, self._networks, self._optimizers)
