@@ -22,9 +22,9 @@ from backend.dataset.views import (
     TranscriptChange,
 )
 from backend.errands import ErrandState
-from ui import render_dataset
+from ui import render_clips, render_dataset
 from ui.render import NOTHING
-from ui.render_dataset import HeardClip
+from ui.render_clips import HeardClip
 
 EVIL = "<script>alert('x')</script>"
 
@@ -117,7 +117,7 @@ def test_clips_are_filtered_and_sorted():
     )
 
     def keys(wanted="all", sort="order"):
-        return "".join(one.key for one in render_dataset.select_clips(view, wanted, sort))
+        return "".join(one.key for one in render_clips.select_clips(view, wanted, sort))
 
     assert keys() == "abc"
     assert keys(sort="longest") == "bac"
@@ -133,7 +133,7 @@ def test_a_row_has_player_reason_and_a_button_and_is_escaped():
     gates = (GateResult(gate="noise", verdict=Verdict.REJECTED, value=1, limit=2, sentence=f"Too noisy. {EVIL}"),)
     one = clip('k"1', text=EVIL, verdict=Verdict.REJECTED, gates=gates, recording_name=EVIL)
     heard = {one.key: HeardClip(path=Path('/page/x"y.wav'), envelope=(0.1, 0.9))}
-    html = render_dataset.clips_table([one], {one.key: 7}, heard) + render_dataset.clip_card(one, 7, heard[one.key])
+    html = render_clips.clips_table([one], {one.key: 7}, heard) + render_clips.clip_card(one, 7, heard[one.key])
     assert "<script" not in html
     assert html.count("<audio") == 2
     assert "Too noisy." in html
@@ -142,16 +142,16 @@ def test_a_row_has_player_reason_and_a_button_and_is_escaped():
 
 
 def test_a_clip_without_its_sound_says_so():
-    assert "The sound is gone" in render_dataset.clips_table([clip("a")], {"a": 1}, {})
+    assert "The sound is gone" in render_clips.clips_table([clip("a")], {"a": 1}, {})
 
 
 def test_only_differences_are_marked():
     change = TranscriptChange(key="a", before="the old wet house", after="the old red house", confidence=0.9)
-    html = render_dataset.changes_html([change], {"a": 3}, "en")
+    html = render_clips.changes_html([change], {"a": 3}, "en")
     assert re.findall(r"<del>(.*?)</del>", html) == ["wet"]
     assert re.findall(r"<ins>(.*?)</ins>", html) == ["red"]
     assert "Clip 3" in html
-    assert "every text says what was heard" in render_dataset.changes_html([], {}, "en")
+    assert "every text says what was heard" in render_clips.changes_html([], {}, "en")
 
 
 def test_an_errand_is_told_while_it_lasts_and_when_it_failed():

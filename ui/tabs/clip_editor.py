@@ -11,7 +11,7 @@ import gradio as gr
 from backend.dataset.gates import Verdict
 from backend.dataset.views import ClipView, DatasetView, TranscriptChange
 from backend.errors import EncoreError
-from ui import render, render_dataset
+from ui import render, render_clips
 from ui.errors import shows_errors
 from ui.speaking import NotReady
 
@@ -93,8 +93,13 @@ def build_editor() -> EditorPart:
 
 def connect_editor(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
     """Make it work."""
+    _connect_picking(shelf, part, chosen)
+    _connect_edits(shelf, part, chosen)
+    _connect_listening(shelf, part, chosen)
+
+
+def _connect_picking(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
     editor = part.editor
-    look = [chosen, editor.key, part.wanted, part.sort, part.page]
 
     def show(name: str | None, key: str | None) -> list[Any]:
         return _show(shelf, name, key)
@@ -113,30 +118,10 @@ def connect_editor(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> N
     )
     part.table.click(pick, chosen, [editor.key, *editor.shown], show_progress="hidden", api_visibility="private")
 
-    def connect(button: gr.Button | gr.Radio, edit: Callable[..., None], fields: list[Any], name: str) -> None:
-        def change(
-            dataset: str | None, key: str | None, wanted: str, sort: str, page: float | None, *values: Any
-        ) -> list[Any]:
-            problem = ""
-            try:
-                if not dataset or not key:
-                    raise NotReady("Choose a clip first.")
-                edit(dataset, key, *values)
-            except EncoreError as error:
-                problem = str(error)
-            return [*shelf.list(dataset, wanted, sort, page), *_show(shelf, dataset, key, problem)]
 
-        listen = button.input if isinstance(button, gr.Radio) else button.click
-        listen(
-            change,
-            [*look, *fields],
-            [*part.listing, *editor.shown],
-            show_progress="hidden",
-            api_name=name,
-            api_visibility="undocumented",
-        )
-
-    _connect_edits(shelf, editor, connect)
+def _connect_listening(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
+    """Whisper once more, and what it heard as the text."""
+    editor = part.editor
     editor.listen.click(
         shows_errors(lambda name, key: shelf.listen(name, [key] if key else [])),
         [chosen, editor.key],
@@ -153,48 +138,87 @@ def connect_editor(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> N
 
     part.changes.click(
         shows_errors(take_over),
-        look,
+        [chosen, editor.key, part.wanted, part.sort, part.page],
         [*part.listing, *editor.shown, part.changes],
         show_progress="hidden",
         api_visibility="private",
     )
 
 
-def _connect_edits(shelf: ClipsShelf, editor: EditorPart, connect: Callable[..., None]) -> None:
-    def overrule(name: str, key: str, verdict: str) -> None:
-        datasets = shelf.bench.studio.datasets
+@dataclass(frozen=True)
+class _Edits:
+    """What can be done with one clip; each takes the dataset, the clip, and what is filled in."""
+
+    shelf: ClipsShelf
+
+    def edit_text(self, name: str, key: str, text: str) -> None:
+        """The person's own text."""
+        self.shelf.bench.studio.datasets.edit_text(name, key, text)
+
+    def restore_text(self, name: str, key: str) -> None:
+        """The text that was there before the person's."""
+        self.shelf.bench.studio.datasets.edit_text(name, key, None)
+
+    def overrule(self, name: str, key: str, verdict: str) -> None:
+        """The person's own verdict, or none any more."""
+        datasets = self.shelf.bench.studio.datasets
         datasets.overrule(name, key, None if verdict == AS_JUDGED else Verdict(verdict))
 
-    def move(name: str, key: str, start: float, end: float, padding: float) -> None:
+    def choose_reference(self, name: str, key: str) -> None:
+        """Let this clip stand for the voice."""
+        self.shelf.bench.studio.datasets.choose_reference(name, key)
+
+    def move_cut(self, name: str, key: str, start: float | None, end: float | None, padding: float) -> None:
+        """Another stretch of the recording, with a little more at both ends."""
         if start is None or end is None:
             raise NotReady("Say where the clip starts and ends.")
-        shelf.bench.studio.datasets.move_cut(name, key, max(0.0, start - padding), end + padding)
+        self.shelf.bench.studio.datasets.move_cut(name, key, max(0.0, start - padding), end + padding)
 
-    def unmove(name: str, key: str) -> None:
-        view = shelf.view(name)
-        clip = find_clip(view, key)
+    def unmove_cut(self, name: str, key: str) -> None:
+        """The stretch that was chosen at first."""
+        clip = find_clip(self.shelf.view(name), key)
         if clip is not None:
             span = clip.details.original.span
-            shelf.bench.studio.datasets.move_cut(name, key, span.start_seconds, span.end_seconds)
+            self.shelf.bench.studio.datasets.move_cut(name, key, span.start_seconds, span.end_seconds)
 
-    connect(
-        editor.save,
-        lambda name, key, text: shelf.bench.studio.datasets.edit_text(name, key, text),
-        [editor.text],
-        "edit_text",
+
+def _connect_edits(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
+    editor, edits = part.editor, _Edits(shelf)
+    events: tuple[tuple[Callable[..., Any], Callable[..., None], list[Any], str], ...] = (
+        (editor.save.click, edits.edit_text, [editor.text], "edit_text"),
+        (editor.restore.click, edits.restore_text, [], "restore_text"),
+        (editor.verdict.input, edits.overrule, [editor.verdict], "overrule"),
+        (editor.reference.click, edits.choose_reference, [], "choose_reference"),
+        (editor.move.click, edits.move_cut, [editor.start, editor.end, editor.padding], "move_cut"),
+        (editor.unmove.click, edits.unmove_cut, [], "unmove_cut"),
     )
-    connect(
-        editor.restore, lambda name, key: shelf.bench.studio.datasets.edit_text(name, key, None), [], "restore_text"
-    )
-    connect(editor.verdict, overrule, [editor.verdict], "overrule")
-    connect(
-        editor.reference,
-        lambda name, key: shelf.bench.studio.datasets.choose_reference(name, key),
-        [],
-        "choose_reference",
-    )
-    connect(editor.move, move, [editor.start, editor.end, editor.padding], "move_cut")
-    connect(editor.unmove, unmove, [], "unmove_cut")
+    for event, edit, fields, name in events:
+        event(
+            _changing(shelf, edit),
+            [chosen, editor.key, part.wanted, part.sort, part.page, *fields],
+            [*part.listing, *editor.shown],
+            show_progress="hidden",
+            api_name=name,
+            api_visibility="undocumented",
+        )
+
+
+def _changing(shelf: ClipsShelf, edit: Callable[..., None]) -> Callable[..., list[Any]]:
+    """A handler that edits and shows what has become of it; a refusal is said beside the clip."""
+
+    def change(
+        dataset: str | None, key: str | None, wanted: str, sort: str, page: float | None, *values: Any
+    ) -> list[Any]:
+        problem = ""
+        try:
+            if not dataset or not key:
+                raise NotReady("Choose a clip first.")
+            edit(dataset, key, *values)
+        except EncoreError as error:
+            problem = str(error)
+        return [*shelf.list(dataset, wanted, sort, page), *_show(shelf, dataset, key, problem)]
+
+    return change
 
 
 def find_clip(view: DatasetView | None, key: str | None) -> ClipView | None:
@@ -213,7 +237,7 @@ def _show(shelf: ClipsShelf, name: str | None, key: str | None, problem: str = "
     person = clip.details.person_verdict
     return [
         gr.update(visible=True),
-        render_dataset.clip_card(clip, number, shelf.hear(clip)),
+        render_clips.clip_card(clip, number, shelf.hear(clip)),
         clip.text,
         AS_JUDGED if person is None else ("accepted" if person is not Verdict.REJECTED else "rejected"),
         round(span.start_seconds, 3),

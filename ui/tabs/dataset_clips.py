@@ -16,9 +16,9 @@ from backend.comparisons.measuring import read_own_wav
 from backend.dataset.views import ClipView, DatasetView
 from backend.errands import Errand, Errands
 from backend.errors import EncoreError
-from ui import render, render_dataset
+from ui import render, render_clips, render_dataset
 from ui.errors import shows_errors
-from ui.render_dataset import FILTERS, PAGE_CLIPS, SORTS, HeardClip
+from ui.render_clips import FILTERS, PAGE_CLIPS, SORTS, HeardClip
 from ui.tabs.clip_editor import EditorPart, build_editor, connect_editor
 from ui.temporary import unguessable_path
 from ui.workbench import Workbench
@@ -144,7 +144,7 @@ class ClipsShelf:
         if view is None or not view.clips:
             nothing = [render.NOTHING] * 5
             return [gr.update(visible=False), *nothing, gr.update(visible=False), gr.update(choices=[], value=None)]
-        clips = render_dataset.select_clips(view, wanted, sort)
+        clips = render_clips.select_clips(view, wanted, sort)
         num_pages = max(1, -(-len(clips) // PAGE_CLIPS))
         number = min(max(1, int(page or 1)), num_pages)
         shown = clips[(number - 1) * PAGE_CLIPS : number * PAGE_CLIPS]
@@ -155,7 +155,7 @@ class ClipsShelf:
             render_dataset.totals_html(view),
             render_dataset.plots_html(view),
             f'<p class="note">{len(clips)} clips, page {number} of {num_pages}.</p>',
-            render_dataset.clips_table(shown, numbers, heard),
+            render_clips.clips_table(shown, numbers, heard),
             render_dataset.stale_line(view),
             gr.update(visible=not view.rows_are_current),
             gr.update(choices=[(f"Clip {numbers[clip.key]}: {clip.text[:60]}", clip.key) for clip in view.clips]),
@@ -183,7 +183,7 @@ class ClipsShelf:
         changes, exported = render.NOTHING, render.NOTHING
         if state is not None and not is_running and not state.problem and view is not None:
             if isinstance(state.result, Sequence) and not isinstance(state.result, tuple | str):
-                changes = render_dataset.changes_html(state.result, numbers_of(view), "en")
+                changes = render_clips.changes_html(state.result, numbers_of(view), "en")
             if isinstance(state.result, tuple):
                 path, num_clips = state.result
                 exported = render_dataset.exported_line(view.name, path, num_clips)

@@ -13,6 +13,7 @@ from backend.errors import EncoreError, RecordingError
 from backend.voices.consent import STATEMENTS, Consent, SpokenProof
 from backend.voices.samples import get_sample, list_samples
 from ui import render, render_source
+from ui.choosing import ALL_TOGETHER, Choices, saved_choices
 from ui.errors import shows_errors, stream_shows_errors
 from ui.source import Reference, Source, best_reference, delete_references
 from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent, remember_who
@@ -20,11 +21,8 @@ from ui.temporary import unguessable_path
 from ui.workbench import Workbench
 
 MOST_RECORDINGS = 50
-ALL_TOGETHER = "all"
 LONGEST_TOGETHER_SECONDS = 60.0
 """More is no closer a copy, and slower."""
-
-SAMPLE_STATEMENT = "synthetic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,57 +171,24 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
 
 
 def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
-    def use_sample(name: str | None) -> Iterator[list[Any]]:
-        if name is None:
-            return
-        sample = get_sample(name)
-        yield [gr.skip(), render_source.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
-        path = bench.files.place(bench.studio.comparing.casting.sample_reference(name))
-        assert path is not None, "it was just written"
-        title = f"Sample {name.title()}"
-        source = Source(kind="sample", name=title, sample=name, reference=path, preview=path)
-        card = render_source.sample_card(sample, bench.studio.examine(path), path)
-        hidden = gr.update(visible=False)
-        yield [source, card, sample.reference_text, SAMPLE_STATEMENT, gr.update(value=None), hidden]
-
-    def use_saved(voice_id: str | None) -> list[Any]:
-        if not voice_id:
-            return [gr.skip()] * 5
-        voice = bench.studio.voices.get(voice_id)
-        preview = bench.files.place(voice.reference) if voice.reference is not None else None
-        source = Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview)
-        transcript = voice.transcript or ""
-        return [
-            source,
-            render_source.saved_card(voice, preview),
-            transcript,
-            gr.update(value=None),
-            gr.update(visible=False),
-        ]
-
-    def use_picked(picked: str | None, references: list[Reference]) -> Source | None:
-        if picked == ALL_TOGETHER:
-            together = unguessable_path(bench.folder, "together.wav")
-            bench.studio.join_recordings([reference.preview for reference in references], together)
-            return Source(kind="recording", name="all recordings", reference=together, preview=together)
-        chosen = next((reference for reference in references if str(reference.path) == picked), None)
-        return Source.of_reference(chosen) if chosen else None
-
+    choices = Choices(bench)
     part.sample.input(
-        stream_shows_errors(use_sample),
+        stream_shows_errors(choices.use_sample),
         part.sample,
         [part.source, part.verdict, part.transcript, part.statement, part.saved, part.pick],
         api_name="use_sample",
         api_visibility="undocumented",
     )
     part.saved.input(
-        shows_errors(use_saved),
+        shows_errors(choices.use_saved),
         part.saved,
         [part.source, part.verdict, part.transcript, part.sample, part.pick],
         api_name="use_voice",
         api_visibility="undocumented",
     )
-    part.pick.input(shows_errors(use_picked), [part.pick, part.references], part.source, api_visibility="private")
+    part.pick.input(
+        shows_errors(choices.use_picked), [part.pick, part.references], part.source, api_visibility="private"
+    )
     for event in (bench.page.load, tab.select):
         event(
             shows_errors(lambda: gr.update(choices=saved_choices(bench))),
@@ -263,11 +228,6 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
         api_visibility="undocumented",
         show_progress="hidden",
     )
-
-
-def saved_choices(bench: Workbench) -> list[tuple[str, str]]:
-    """Names and ids of the library's voices, the newest first."""
-    return [(voice.name, voice.id) for voice in reversed(bench.studio.voices.list())]
 
 
 def _save(bench: Workbench, name: str, source: Source | None, transcript: str, consent: Consent | None) -> Any:

@@ -1,0 +1,67 @@
+"""Choosing on the voice tab what is cloned: a sample, a voice of the library, or one of several recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from backend.voices.samples import get_sample
+from ui import render_source
+from ui.source import Reference, Source
+from ui.temporary import unguessable_path
+from ui.workbench import Workbench
+
+ALL_TOGETHER = "all"
+SAMPLE_STATEMENT = "synthetic"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the handlers of these choices do."""
+
+    bench: Workbench
+
+    def use_sample(self, name: str | None) -> Iterator[list[Any]]:
+        """One that came with the program."""
+        if name is None:
+            return
+        sample = get_sample(name)
+        yield [gr.skip(), render_source.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
+        path = self.bench.files.place(self.bench.studio.comparing.casting.sample_reference(name))
+        assert path is not None, "it was just written"
+        title = f"Sample {name.title()}"
+        source = Source(kind="sample", name=title, sample=name, reference=path, preview=path)
+        card = render_source.sample_card(sample, self.bench.studio.examine(path), path)
+        hidden = gr.update(visible=False)
+        yield [source, card, sample.reference_text, SAMPLE_STATEMENT, gr.update(value=None), hidden]
+
+    def use_saved(self, voice_id: str | None) -> list[Any]:
+        """One of the library."""
+        if not voice_id:
+            return [gr.skip()] * 5
+        voice = self.bench.studio.voices.get(voice_id)
+        preview = self.bench.files.place(voice.reference) if voice.reference is not None else None
+        return [
+            Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview),
+            render_source.saved_card(voice, preview),
+            voice.transcript or "",
+            gr.update(value=None),
+            gr.update(visible=False),
+        ]
+
+    def use_picked(self, picked: str | None, references: list[Reference]) -> Source | None:
+        """One of the recordings that were given, or all of them."""
+        if picked == ALL_TOGETHER:
+            together = unguessable_path(self.bench.folder, "together.wav")
+            self.bench.studio.join_recordings([reference.preview for reference in references], together)
+            return Source(kind="recording", name="all recordings", reference=together, preview=together)
+        chosen = next((reference for reference in references if str(reference.path) == picked), None)
+        return Source.of_reference(chosen) if chosen else None
+
+
+def saved_choices(bench: Workbench) -> list[tuple[str, str]]:
+    """Names and ids of the library's voices, the newest first."""
+    return [(voice.name, voice.id) for voice in reversed(bench.studio.voices.list())]
