@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+# Here and not in a hook: where folders below this one are named on the command line, their conftest files are read,
+# and import what asks the Hugging Face hub, before any hook of this file is called.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 # Debian calls it chromium; the others are what the same browser is called elsewhere.
 CHROMIUM_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -104,7 +108,6 @@ def pytest_configure(config: pytest.Config) -> None:
     session_home = tempfile.TemporaryDirectory(prefix="encore-tests-")
     config.add_cleanup(session_home.cleanup)
     os.environ.update(
-        HF_HUB_OFFLINE="1",
         HF_HOME=str(Path(session_home.name, "huggingface")),  # or a model in the user's cache would be found
         ENCORE_HOME=str(Path(session_home.name, "encore")),  # for fixtures that outlive one test
         GRADIO_ANALYTICS_ENABLED="False",

@@ -98,7 +98,7 @@ class WhisperJob(_Frozen):
         """The same recipe with batches that keep a GPU busy."""
         return self.model_copy(update={"positions_per_step": self.positions_per_step * _GPU_BATCH_FACTOR})
 
-    def learning_rate(self, step: int) -> float:
+    def learning_rate_share(self, step: int) -> float:
         """Relative to the peak: linear warm-up, then half a cosine."""
         if step < self.num_warmup_steps:
             return (step + 1) / self.num_warmup_steps

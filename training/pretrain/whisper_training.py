@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import copy
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from training.pretrain.corpus import open_corpus
-from training.pretrain.errors import PretrainError
 from training.pretrain.muon import Muon, matrices_of
 from training.pretrain.run_start import note_start
-from training.pretrain.training_log import TrainingLog
-from training.pretrain.training_state import has_state, load_state, save_state, step_random
+from training.pretrain.training_run import TrainingRun
+from training.pretrain.training_state import step_random
 from training.pretrain.whisper_alignment import align, even_places, soft_targets, token_places
 from training.pretrain.whisper_batches import SpeechBatch, SpeechSource
 from training.pretrain.whisper_export import WHISPER_FILE, export_whisper, read_whisper
@@ -33,7 +30,7 @@ _TILT = 0.25
 _TIMED_SHARE = 0.5
 
 
-class WhisperTraining:
+class WhisperTraining(TrainingRun):
     """One run, from its first step or from where it was killed."""
 
     def __init__(
@@ -46,77 +43,42 @@ class WhisperTraining:
         report: Callable[[str], None],
         start: Path | None = None,
     ) -> None:
+        super().__init__(job, run, device=device, report=report)
         self.job = job
-        self.step = 0
         self.spelling = Spelling(job.num_text_tokens)
-        self._run, self._corpus, self._device, self._report = run, corpus, device, report
+        self._corpus = corpus
         training_part = open_corpus(corpus)
-        self._corpus_size = len(training_part)
         self._source = SpeechSource(training_part, job)
-        run.mkdir(parents=True, exist_ok=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
             self.network = WhisperNetwork(job.size, len(self.spelling.used))
-        if start is not None:
-            read_whisper(start, self.network, self.spelling)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
-        self._networks: dict[str, nn.Module] = {"network": self.network.to(device), "average": self.average.to(device)}
+        self.networks = {"network": self.network.to(device), "average": self.average.to(device)}
         self._log_mel = LogMel().to(device)
         matrices, rest = matrices_of(self.network, but=("decoder.positional_embedding", "letters"))
-        self._optimizers: dict[str, torch.optim.Optimizer] = {
+        self.optimizers = {
             "matrices": Muon(matrices, lr=job.matrix_learning_rate),
             "rest": torch.optim.AdamW(rest, lr=job.vector_learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
         }
-        self._peaks = {"matrices": job.matrix_learning_rate, "rest": job.vector_learning_rate}
-        self._log = TrainingLog(run, job.num_steps, report)
-        self._resume(start)
+        self.open(start, corpus_size=len(training_part))
 
-    def _resume(self, start: Path | None) -> None:
-        if not has_state(self._run):
-            if start is not None:
-                note_start(self._run, start, stage="whisper")
-            self._log.forget_after(0)
-            return
-        self.step, corpus_size = load_state(self._run, self.job, self._networks, self._optimizers)
-        self._log.forget_after(self.step)
-        self._report(f"continuing after step {self.step}")
-        if corpus_size != self._corpus_size:
-            self._report(f"the corpus has {self._corpus_size} utterances now, not {corpus_size}: other batches now")
-
-    def run(self, *, save_every_seconds: float, should_stop: Callable[[], bool]) -> bool:
-        """Train to the last step; False when `should_stop` said so before, with the state saved.
-
-        Raises:
-            PretrainError: the losses are no longer numbers; the state saved last is kept.
-        """
-        saved = time.monotonic()
-        while self.step < self.job.num_steps:
-            self._log.begin_step()
-            self._log.add(self._train_step())
-            self.step += 1
-            is_last = self.step == self.job.num_steps
-            # Only where a line of the log ends, so that a resumed run's lines are means over the same steps.
-            if self.step % self.job.log_every and not is_last:
-                continue
-            self._log.write(self.step, learning_rate=self.job.learning_rate(self.step - 1))
-            if self.step % self.job.validate_every == 0 or is_last:
-                self._log.write_validation(
-                    self.step, validate(self.average, self.spelling, self._corpus, self._log_mel)
-                )
-            stops = should_stop() and not is_last
-            if is_last or stops or time.monotonic() - saved >= save_every_seconds:
-                self.save()
-                saved = time.monotonic()
-            if stops:
-                return False
-        return True
+    def read_start(self, start: Path) -> None:
+        """Begin with the weights of another run's `whisper.pt`."""
+        read_whisper(start, self.network, self.spelling)
+        self.average.load_state_dict(self.network.state_dict())
+        note_start(self.folder, start, stage="whisper")
 
     def save(self) -> None:
         """Keep where the run stands, and what it is worth so far."""
-        save_state(self._run, self.job, self.step, self._networks, self._optimizers, corpus_size=self._corpus_size)
-        export_whisper(self._run / WHISPER_FILE, self.average, self.spelling, self.job.size)
+        super().save()
+        export_whisper(self.folder / WHISPER_FILE, self.average, self.spelling, self.job.size)
 
-    def _train_step(self) -> dict[str, float]:
+    def validate(self) -> Mapping[str, float]:
+        """How often held-out speech is spelt wrong, by part."""
+        return validate(self.average, self.spelling, self._corpus, self._log_mel)
+
+    def train_step(self) -> dict[str, float]:
+        """One update; returns what it measured."""
         random = step_random(self.job.seed, self.step)
         batch = self._source.batch(self.step)
         is_timed = torch.rand(len(batch.said), generator=random) < _TIMED_SHARE
@@ -124,9 +86,9 @@ class WhisperTraining:
             self.spelling.spell(said, timed=bool(timed)) for said, timed in zip(batch.said, is_timed, strict=True)
         ]
         tilt = torch.randn(len(batch.said), 1, generator=random) * torch.linspace(-1, 1, NUM_MELS) * _TILT
-        mel = self._log_mel(batch.samples.to(self._device), tilt.to(self._device))
+        mel = self._log_mel(batch.samples.to(self.device), tilt.to(self.device))
         shown, wanted = self._lessons(spelled, is_timed, random)
-        with torch.autocast(self._device.type, dtype=torch.bfloat16):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
             states = self.network.encode(mel)
             letters = self.network.read_letters(states)
             decoded = self.network.decode(shown, states)
@@ -140,8 +102,10 @@ class WhisperTraining:
         losses["guidance"] = (misled * heard).sum() / heard.sum().clamp(min=1)
         job = self.job
         total = losses["text"] + job.letters_weight * losses["letters"]
-        losses["gradient_norm"] = self._descend(total + job.guidance(self.step) * losses["guidance"])
-        return self._read(losses)
+        total = total + job.guidance(self.step) * losses["guidance"]
+        losses["gradient_norm"] = self.descend(self.network, total, self.optimizers)
+        self._follow()
+        return self.read(losses)
 
     def _lessons(self, spelled: Sequence[Spelled], is_timed: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
         """Rows of tokens shown to the decoder (rows, tokens), and the rows it shall write next."""
@@ -162,7 +126,7 @@ class WhisperTraining:
         is_wrong = torch.rand(shown.shape, generator=random) < self.job.wrong_token_share
         others = torch.randint(self.job.num_text_tokens, shown.shape, generator=random)
         shown = torch.where(is_text & is_wrong, others, shown)
-        return shown.to(self._device), wanted.to(self._device)
+        return shown.to(self.device), wanted.to(self.device)
 
     def _attention_targets(
         self, letters: Tensor, batch: SpeechBatch, spelled: Sequence[Spelled], num_tokens: int
@@ -181,35 +145,18 @@ class WhisperTraining:
             first = self._first_query(one)
             targets[row, first : first + len(places)] = soft_targets(places, num_positions)
         share = torch.tensor(num_believed / len(spelled))
-        return targets.unsqueeze(1).to(self._device), share
+        return targets.unsqueeze(1).to(self.device), share
 
     def _first_query(self, spelled: Spelled) -> int:
         """The place from which the first token is written."""
         return 0 if spelled.tokens[0] >= self.spelling.whisper.timestamp_begin else 1
 
-    def _descend(self, loss: Tensor) -> Tensor:
-        """One step of both optimizers; returns the gradient's norm before it was limited."""
-        for optimizer in self._optimizers.values():
-            optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.network.parameters(), self.job.max_gradient_norm)
-        for name, optimizer in self._optimizers.items():
-            for group in optimizer.param_groups:
-                group["lr"] = self._peaks[name] * self.job.learning_rate(self.step)
-            optimizer.step()
+    def _follow(self) -> None:
+        """Let the running mean of the weights follow a step."""
         # Early weights are far from where they will be, so the mean starts short.
         decay = min(self.job.average_decay, (1 + self.step) / (10 + self.step))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.average.parameters()), list(self.network.parameters()), 1 - decay)
-        return norm
-
-    def _read(self, losses: dict[str, Tensor]) -> dict[str, float]:
-        """Numbers of a step, fetched from the device at once."""
-        values = torch.stack([loss.detach().float().cpu() for loss in losses.values()]).tolist()
-        if not all(math.isfinite(value) for value in values):
-            found = ", ".join(f"{name} {value}" for name, value in zip(losses, values, strict=True))
-            raise PretrainError(f"Training diverged at step {self.step} ({found}). Lower the learning rate.")
-        return dict(zip(losses, values, strict=True))
 
 
 def letters_loss(log_probabilities: Tensor, spelled: Sequence[Spelled]) -> Tensor:

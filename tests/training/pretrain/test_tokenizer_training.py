@@ -89,7 +89,7 @@ def test_a_killed_run_continues_to_the_same_losses_and_weights(
     corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Every line of the log saves here, so what was done since the last line is lost and done again."""
-    unharmed = TokenizerTraining._train_step
+    unharmed = TokenizerTraining.train_step
 
     def train_step(training: TokenizerTraining) -> dict[str, float]:
         if training.step == 11:
@@ -97,7 +97,7 @@ def test_a_killed_run_continues_to_the_same_losses_and_weights(
         return unharmed(training)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TokenizerTraining, "_train_step", train_step)
+        patch.setattr(TokenizerTraining, "train_step", train_step)
         with pytest.raises(Killed):
             run(JOB, corpus, tmp_path, save_every_seconds=0)
     # As if the log had got further than the state.
@@ -113,14 +113,14 @@ def test_a_killed_run_continues_to_the_same_losses_and_weights(
 def test_a_run_told_to_stop_saves_and_says_how_to_go_on(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    unharmed = TokenizerTraining._train_step
+    unharmed = TokenizerTraining.train_step
 
     def train_step(training: TokenizerTraining) -> dict[str, float]:
         if training.step == 5:
             signal.raise_signal(signal.SIGTERM)
         return unharmed(training)
 
-    monkeypatch.setattr(TokenizerTraining, "_train_step", train_step)
+    monkeypatch.setattr(TokenizerTraining, "train_step", train_step)
     before = signal.getsignal(signal.SIGTERM)
     assert run(JOB, corpus, tmp_path) == 3
     assert signal.getsignal(signal.SIGTERM) == before

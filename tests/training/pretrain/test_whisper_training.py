@@ -92,7 +92,7 @@ class Killed(BaseException):
 def test_a_killed_run_continues_to_the_same_losses_and_weights(
     corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    unharmed = WhisperTraining._train_step
+    unharmed = WhisperTraining.train_step
 
     def train_step(training: WhisperTraining) -> dict[str, float]:
         if training.step == 14:
@@ -100,7 +100,7 @@ def test_a_killed_run_continues_to_the_same_losses_and_weights(
         return unharmed(training)
 
     with monkeypatch.context() as patch:
-        patch.setattr(WhisperTraining, "_train_step", train_step)
+        patch.setattr(WhisperTraining, "train_step", train_step)
         with pytest.raises(Killed):
             run(JOB, corpus, tmp_path, save_every_seconds=0)
     assert json.loads((tmp_path / "state" / "job.json").read_text())["step"] == 12
@@ -115,14 +115,14 @@ def test_a_killed_run_continues_to_the_same_losses_and_weights(
 def test_a_run_told_to_stop_saves_what_can_be_shipped(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    unharmed = WhisperTraining._train_step
+    unharmed = WhisperTraining.train_step
 
     def train_step(training: WhisperTraining) -> dict[str, float]:
         if training.step == 1:
             signal.raise_signal(signal.SIGTERM)
         return unharmed(training)
 
-    monkeypatch.setattr(WhisperTraining, "_train_step", train_step)
+    monkeypatch.setattr(WhisperTraining, "train_step", train_step)
     assert run(JOB, corpus, tmp_path) == 3
     assert "stopped after step 4; the same command continues" in capsys.readouterr().out
     whisper.load_model(str(tmp_path / WHISPER_FILE), device="cpu")
