@@ -95,7 +95,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--steps", type=int, default=WhisperJob().num_steps)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--start", type=Path, help="begin with the weights of another run's whisper.pt")
+    parser.add_argument("--start", type=Path, help="run or whisper.pt whose weights a new run begins with")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="of the processor (all of them)")
     parser.add_argument("--save-minutes", type=float, default=4.0, help="how often the state is saved")

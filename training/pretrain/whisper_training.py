@@ -14,7 +14,7 @@ from training.pretrain.corpus import open_corpus
 from training.pretrain.muon import Muon, matrices_of
 from training.pretrain.run_start import note_start
 from training.pretrain.training_run import TrainingRun
-from training.pretrain.training_state import step_random
+from training.pretrain.training_state import read_weights, step_random
 from training.pretrain.whisper_alignment import align, even_places, soft_targets, token_places
 from training.pretrain.whisper_batches import SpeechBatch, SpeechSource
 from training.pretrain.whisper_export import WHISPER_FILE, export_whisper, read_whisper
@@ -63,9 +63,12 @@ class WhisperTraining(TrainingRun):
         self.open(start, corpus_size=len(training_part))
 
     def read_start(self, start: Path) -> None:
-        """Begin with the weights of another run's `whisper.pt`."""
-        read_whisper(start, self.network, self.spelling)
-        self.average.load_state_dict(self.network.state_dict())
+        """Begin with the weights of another run, or with its `whisper.pt`, which cannot yet name letters."""
+        if start.is_dir():
+            read_weights(start, self.networks)
+        else:
+            read_whisper(start, self.network, self.spelling)
+            self.average.load_state_dict(self.network.state_dict())
         note_start(self.folder, start, stage="whisper")
 
     def save(self) -> None:

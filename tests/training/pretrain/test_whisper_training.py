@@ -175,6 +175,14 @@ def test_spectrograms_are_whispers(model: whisper.Whisper):
         assert torch.allclose(row, whisper.log_mel_spectrogram(one), atol=1e-5)
 
 
+def test_another_run_starts_with_all_weights_of_a_run(corpus: Path, finished: Path, tmp_path: Path):
+    started = WhisperTraining(JOB, corpus, tmp_path, device=CPU, report=lambda line: None, start=finished)
+    expected = load_file(finished / "state" / "model.safetensors")
+    for name, network in started.networks.items():
+        for key, value in network.state_dict().items():
+            assert torch.equal(value, expected[f"{name}.{key}"]), f"{name}.{key}"
+
+
 def test_another_run_starts_with_the_weights_of_a_file(corpus: Path, finished: Path, tmp_path: Path):
     started = WhisperTraining(
         JOB, corpus, tmp_path, device=CPU, report=lambda line: None, start=finished / WHISPER_FILE
