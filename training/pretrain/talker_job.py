@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from training.model.config import CodePredictorConfig, ModelConfig, SpeakerEncoderConfig, TalkerConfig
 from training.model.frame_loop import NUM_CONTROL_CODES
+from training.pretrain.schedule import learning_rate_share
 from training.pretrain.text_tokenizer import VOCAB_SIZE, special_token_ids
 from training.pretrain.tokenizer_job import NUM_CODEBOOKS
 
@@ -141,8 +141,7 @@ class TalkerJob(_Frozen):
         return self.guidance_weight * max(0.0, 1 - step / (self.guidance_until * self.num_steps))
 
     def learning_rate_share(self, step: int) -> float:
-        """Of the peaks: linear warm-up, then half a cosine down to the final share at the last step."""
-        if step < self.num_warmup_steps:
-            return (step + 1) / self.num_warmup_steps
-        progress = (step - self.num_warmup_steps) / max(1, self.num_steps - self.num_warmup_steps)
-        return self.final_share + (1 - self.final_share) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+        """Of the peaks, at a step."""
+        return learning_rate_share(
+            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_share
+        )

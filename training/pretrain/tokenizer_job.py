@@ -19,6 +19,7 @@ from pydantic import (
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig, SpeechTokenizerConfig
 from training.pretrain.engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
+from training.pretrain.schedule import learning_rate_share
 
 SAMPLES_PER_FRAME = 1280
 """12.5 frames per second at 16 kHz."""
@@ -179,8 +180,7 @@ class TokenizerJob(_Frozen):
         return self.model_copy(update={"crops": tuple(crops)})
 
     def learning_rate_share(self, step: int) -> float:
-        """Of the peaks: linear warm-up, then half a cosine down to the final share at the last step."""
-        if step < self.num_warmup_steps:
-            return (step + 1) / self.num_warmup_steps
-        progress = (step - self.num_warmup_steps) / max(1, self.num_steps - self.num_warmup_steps)
-        return self.final_share + (1 - self.final_share) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+        """Of the peaks, at a step."""
+        return learning_rate_share(
+            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_share
+        )

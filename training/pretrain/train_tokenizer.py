@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from pathlib import Path
-from types import FrameType
 
 import torch
 
+from training.model.voice_model import choose_device
 from training.pretrain.errors import PretrainError
 from training.pretrain.loss_curve import write_loss_curve
+from training.pretrain.stop_request import StopRequest
 from training.pretrain.tokenizer_evaluation import describe, evaluate, held_out_speech
 from training.pretrain.tokenizer_export import export_tokenizer, share_codebooks
 from training.pretrain.tokenizer_job import TokenizerJob
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     if options.evaluate:
         _evaluate(options.corpus, options.out)
         return 0
-    device = _choose_device(options.device)
+    device = choose_device(options.device)
     job = TokenizerJob.of_length(options.steps, seed=options.seed, adversarial=options.adversarial)
     if device.type == "cuda":
         job = job.for_gpu()
@@ -61,7 +61,7 @@ def train(
     start: Path | None = None,
 ) -> int:
     """Train to the end, export and evaluate. A run told to stop (SIGTERM, Ctrl-C) saves its state first: status 3."""
-    stop = _StopRequest()
+    stop = StopRequest()
     training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
     with stop:
         finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
@@ -72,25 +72,6 @@ def train(
     write_loss_curve(out / CURVE, list(read_log(out)), title="Speech tokenizer")
     _evaluate(corpus, out)
     return 0
-
-
-class _StopRequest:
-    """Turns the first polite signal into a request that the loop can answer when its state is whole."""
-
-    def __init__(self) -> None:
-        self.was_asked = False
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._note)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.was_asked = True
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -107,14 +88,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
     parser.add_argument("--evaluate", action="store_true", help="only measure what the run has reached")
     return parser.parse_args(arguments)
-
-
-def _choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise PretrainError("This PyTorch finds no CUDA device. Use --device cpu.")
-    return torch.device(name)
 
 
 def _evaluate(corpus: Path, out: Path) -> None:

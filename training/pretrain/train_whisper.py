@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from training.model.voice_model import choose_device
 from training.pretrain.errors import PretrainError
 from training.pretrain.loss_curve import write_loss_curve
 from training.pretrain.stop_request import StopRequest
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
         if options.evaluate:
             _evaluate(options.corpus, options.out, options.utterances)
         return 0
-    device = _choose_device(options.device)
+    device = choose_device(options.device)
     job = WhisperJob(num_steps=options.steps, seed=options.seed)
     if device.type == "cuda":
         job = job.for_gpu()
@@ -103,14 +104,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--export", action="store_true", help="only write whisper.pt of what the run has reached")
     parser.add_argument("--evaluate", action="store_true", help="the same, and measure it by Whisper's own decoding")
     return parser.parse_args(arguments)
-
-
-def _choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise PretrainError("This PyTorch finds no CUDA device. Use --device cpu.")
-    return torch.device(name)
 
 
 def _evaluate(corpus: Path, out: Path, num_utterances: int) -> None:

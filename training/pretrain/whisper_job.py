@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from whisper.model import ModelDimensions
+
+from training.pretrain.schedule import learning_rate_share
 
 POSITIONS_PER_SECOND = 50
 """Whisper's encoder states: one for every 20 ms."""
@@ -99,12 +100,10 @@ class WhisperJob(_Frozen):
         return self.model_copy(update={"positions_per_step": self.positions_per_step * _GPU_BATCH_FACTOR})
 
     def learning_rate_share(self, step: int) -> float:
-        """Relative to the peak: linear warm-up, then half a cosine."""
-        if step < self.num_warmup_steps:
-            return (step + 1) / self.num_warmup_steps
-        progress = (step - self.num_warmup_steps) / max(1, self.num_steps - self.num_warmup_steps)
-        above = 1 - self.final_learning_rate
-        return self.final_learning_rate + above * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+        """Of the peaks, at a step."""
+        return learning_rate_share(
+            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_learning_rate
+        )
 
     def guidance(self, step: int) -> float:
         """How much a step cares where the guided heads look."""
