@@ -64,13 +64,6 @@ class CutStage:
         self._workplace.cache.save("cut", self.key(decoded, heard, given_text), result)
         return result
 
-    def cut_clip(self, audio_id: str, span: Span) -> tuple[str, float, NDArray[np.float32]]:
-        """Cut one clip and store it; its name, its length in seconds, and its sound as it was recorded."""
-        recorded, _ = read_part(self._workplace.wav(audio_id), span.start_seconds, span.end_seconds)
-        levelled = normalise_loudness(trim_silence(recorded, CANONICAL_HZ), CANONICAL_HZ).samples
-        clip_id = self._workplace.artifacts.put(_wav_bytes(levelled), WAV_SUFFIX)
-        return clip_id, len(levelled) / CANONICAL_HZ, recorded
-
     def describe_clip(
         self, audio_id: str, span: Span, heard: Transcript | None, text: str | None, source: TextSource
     ) -> CutClip:

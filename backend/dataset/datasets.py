@@ -21,6 +21,7 @@ from backend.dataset.editing import DatasetEditing
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.job import BuildJob, absolute_paths, check_name
 from backend.dataset.settings import GateSettings
+from backend.dataset.uploads import remove_uploads
 from backend.dataset.views import BuildProgress, BuildState, ClipView, DatasetView
 from backend.dataset.workplace import Workplace
 from backend.errors import SettingsError
@@ -134,7 +135,7 @@ class Datasets(DatasetEditing):
         return export_dataset(Workplace(self._home), self._table.clips(name), folder.expanduser())
 
     def delete(self, name: str) -> None:
-        """Forget a dataset and remove its files. Sounds that other datasets share stay.
+        """Forget a dataset and remove its files, uploaded ones too. What other datasets share stays.
 
         Raises:
             DatasetNotFound: there is none.
@@ -144,6 +145,7 @@ class Datasets(DatasetEditing):
         with dataset_lock(self._home, name):
             self._table.delete(name)
             shutil.rmtree(dataset_folder(self._home, name), ignore_errors=True)
+            remove_uploads(self._home, name, [self._table.job(other) for other in self._table.names()])
 
     def _view(self, row: ClipRow) -> ClipView:
         return ClipView(

@@ -194,14 +194,14 @@ def disagreement_gate(disagreement: float, settings: GateSettings) -> GateResult
     )
 
 
-def duplicate_audio_gate(similarity: float, twin: str, settings: GateSettings) -> GateResult:
-    """Nothing is learned twice; `twin` says where the clip was heard before."""
+def duplicate_audio_gate(share: float, twin: str, settings: GateSettings) -> GateResult:
+    """Nothing is learned twice; `twin` says where most of the clip was heard before."""
     return _high(
         "duplicate audio",
-        similarity,
-        rejected=settings.duplicate_similarity,
-        warned=settings.duplicate_similarity,
-        sentence=f"The same recording is already there: {twin}.",
+        share,
+        rejected=settings.most_duplicate_share,
+        warned=settings.most_duplicate_share,
+        sentence=f"{share:.0%} of this sound is already there: {twin}.",
     )
 
 

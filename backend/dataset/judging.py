@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from backend.dataset import gates
 from backend.dataset.choices import ReferenceCandidate, choose_held_out, choose_reference
 from backend.dataset.dataset_table import ClipEdit, ClipRow
+from backend.dataset.fingerprints import SoundIndex
 from backend.dataset.gates import GateResult, Verdict, overall
-from backend.dataset.measures import fingerprint_similarity
 from backend.dataset.settings import GateSettings
 from backend.dataset.speakers import speaker_distances
 from backend.dataset.views import ClipDetails
 
 _NO_TEXT = "Nobody knows what is said in it. Type the text, give a transcript, or name a Whisper model."
-# Fingerprints are compared only where the lengths allow it.
-_SAME_LENGTH_SECONDS = 0.6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,24 +88,19 @@ def _text_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult
 
 
 def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:
-    """Compare each clip with the ones before it that may be trained on."""
-    kept: list[Candidate] = []
-    for candidate, found in zip(candidates, results, strict=True):
-        current = candidate.details.current
-        best, twin = 0.0, ""
-        for earlier in kept:
-            other = earlier.details.current
-            if other.clip_id == current.clip_id:
-                similarity = 1.0
-            elif abs(other.seconds - current.seconds) > _SAME_LENGTH_SECONDS:
-                continue
-            else:
-                similarity = fingerprint_similarity(other.sound.fingerprint, current.sound.fingerprint)
-            if similarity > best:
-                best, twin = similarity, _place(earlier)
-        found.append(gates.duplicate_audio_gate(best, twin, settings))
+    """Look for each clip in the ones before it that may be trained on."""
+    index = SoundIndex([candidate.details.current.sound.fingerprint for candidate in candidates])
+    kept: list[int] = []
+    kept_by_id: dict[str, int] = {}
+    for position, (candidate, found) in enumerate(zip(candidates, results, strict=True)):
+        clip_id = candidate.details.current.clip_id
+        share, twin = index.heard_before(position, kept, settings.duplicate_similarity)
+        if clip_id in kept_by_id:
+            share, twin = 1.0, kept_by_id[clip_id]
+        found.append(gates.duplicate_audio_gate(share, "" if twin is None else _place(candidates[twin]), settings))
         if overall(found) is not Verdict.REJECTED:
-            kept.append(candidate)
+            kept.append(position)
+            kept_by_id[clip_id] = position
 
 
 def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResult]]) -> None:

@@ -7,15 +7,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.quality import CLIPPED_LEVEL, LOWEST_DBFS, NOISE_PERCENTILE, SPEECH_PERCENTILE, frame_levels_dbfs
+from backend.dataset.fingerprints import sound_fingerprint
 
 _SILENCE_BELOW_SPEECH_DB = 30.0
 _SPECTRUM_SAMPLES = 1024
 # A voice's hiss is some 40 dB below its vowels; what a resampler leaves above its cut-off is 70 dB and more below.
 _BANDWIDTH_BELOW_PEAK_DB = 60.0
-_FINGERPRINT_SECONDS = 0.05
-_FINGERPRINT_BANDS = 17
-_FINGERPRINT_FLOOR = 1e-4
-_FINGERPRINT_HZ = (200.0, 3_500.0)
 
 
 class SoundMeasures(BaseModel):
@@ -62,44 +59,11 @@ def bandwidth_hz(samples: NDArray[np.float32], sample_rate: int) -> float:
     return float(audible[-1] * sample_rate / _SPECTRUM_SAMPLES) if audible.size else 0.0
 
 
-def sound_fingerprint(samples: NDArray[np.float32], sample_rate: int) -> str:
-    """Sixteen bits per 50 ms: whether the energy difference of neighbouring bands rises or falls in time.
-
-    Survives other loudness, lossy codecs and a little noise (J. Haitsma and T. Kalker, ISMIR 2002).
-    """
-    num_samples = round(2 * _FINGERPRINT_SECONDS * sample_rate)
-    power = _power_spectra(samples, num_samples, hop=num_samples // 2)
-    edges_hz = np.geomspace(*_FINGERPRINT_HZ, _FINGERPRINT_BANDS + 1)
-    edges = np.round(edges_hz * num_samples / sample_rate).astype(int)
-    bands = np.add.reduceat(power, edges, axis=1)[:, :_FINGERPRINT_BANDS]
-    # Without the floor, the bits of pauses would be those of their noise.
-    levels = np.log(bands + bands.max(initial=0.0) * _FINGERPRINT_FLOOR + 1e-12)
-    rising = np.diff(np.diff(levels, axis=1), axis=0) > 0
-    return np.packbits(rising, axis=1).tobytes().hex()
-
-
-def fingerprint_similarity(one: str, other: str) -> float:
-    """Largest share of equal bits of two fingerprints, shifted by up to a quarter second; 0.5 is chance."""
-    first, second = (
-        np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8)).reshape(-1, _FINGERPRINT_BANDS - 1)
-        for text in (one, other)
-    )
-    longest = max(len(first), len(second))
-    best = 0.0
-    for shift in range(-5, 6):
-        left, right = first[max(0, shift) :], second[max(0, -shift) :]
-        overlap = min(len(left), len(right))
-        # Clips of other lengths say other things, even where one is the beginning of the other.
-        if overlap >= 0.8 * longest and overlap > 0:
-            best = max(best, float(np.mean(left[:overlap] == right[:overlap])))
-    return best
-
-
-def _power_spectra(samples: NDArray[np.float32], num_samples: int, hop: int | None = None) -> NDArray[np.float64]:
+def _power_spectra(samples: NDArray[np.float32], num_samples: int) -> NDArray[np.float64]:
     """Power of each frequency in windows of `num_samples`; (samples,) -> (windows, frequencies), never empty."""
     if len(samples) < num_samples:
         samples = np.pad(samples, (0, num_samples - len(samples)))
-    windows = np.lib.stride_tricks.sliding_window_view(samples, num_samples)[:: hop or num_samples // 2]
+    windows = np.lib.stride_tricks.sliding_window_view(samples, num_samples)[:: num_samples // 2]
     spectra = np.fft.rfft(windows * np.hanning(num_samples), axis=1)
     power: NDArray[np.float64] = np.square(np.abs(spectra))
     return power

@@ -36,8 +36,12 @@ class GateSettings(BaseModel):
     narrowest_bandwidth_hz: PositiveFloat = 4_300.0
     narrow_bandwidth_hz: PositiveFloat = 6_500.0
 
-    # Share of equal bits of two sound fingerprints: 0.5 is chance, other sentences of the same voice reach 0.65.
-    duplicate_similarity: float = Field(default=0.8, gt=0.5, le=1.0)
+    # Share of equal bits of two sound fingerprints in the worst half second: the same recording through codecs, noise
+    # and telephones keeps 0.85; of speech engines, which repeat themselves as no person does, sentences that differ in
+    # a word have 0.65 at most, and the same sentence by two voices of one engine 0.80.
+    duplicate_similarity: float = Field(default=0.82, gt=0.5, le=1.0)
+    # Share of a clip that may be in earlier ones: recordings that were cut in other places share a part.
+    most_duplicate_share: float = Field(default=0.6, gt=0, le=1)
 
     # Letters (and three times the Han and kana characters) per second of sound; slow reading has 8, fast talk 20.
     slowest_characters_per_second: PositiveFloat = 2.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backend.audio.encoding import StreamEncoder
 from backend.audio.writing import write_wav
 from backend.dataset.dataset_lock import dataset_lock
 from backend.dataset.datasets import Datasets, new_job
@@ -69,13 +70,18 @@ def test_the_same_recording_under_other_names_is_one(tmp_path: Path, recordings:
     with wave.open(str(folder / "01.wav")) as audio:
         samples = np.frombuffer(audio.readframes(audio.getnframes()), "<i2") / 32768
         write_wav(folder / "quieter.wav", samples * 0.5, audio.getframerate())
-    (folder / "quieter.txt").write_text(SENTENCES[1])
+        encoder = StreamEncoder("mp3", audio.getframerate())
+    (folder / "sent.mp3").write_bytes(encoder.header() + encoder.encode(samples[3_333:]) + encoder.finish())
+    for name in ("quieter", "sent"):
+        (folder / f"{name}.txt").write_text(SENTENCES[1])
     datasets = Datasets(Database(tmp_path / "home"), tmp_path / "home")
     view = datasets.build(job(folder))
     assert "is the same file as" in next(r.problem for r in view.recordings if r.name.endswith("copy.wav"))
-    twin = next(clip for clip in view.clips if clip.details.recording_name.endswith("quieter.wav"))
-    assert twin.verdict is Verdict.REJECTED
-    assert any("already there" in reason for reason in twin.reasons)
+    by_name = {Path(clip.details.recording_name).name: clip for clip in view.clips}
+    for name in ("quieter.wav", "sent.mp3"):
+        assert by_name[name].verdict is Verdict.REJECTED
+        assert any("already there: again/01.wav" in reason for reason in by_name[name].reasons)
+    assert view.count(Verdict.REJECTED) == 2
 
 
 def test_a_person_overrules_edits_and_chooses(datasets: Datasets, home: Path):
@@ -164,7 +170,11 @@ def test_export_is_what_other_tools_read(datasets: Datasets, tmp_path: Path):
 
 
 def test_a_deleted_dataset_is_gone(datasets: Datasets, home: Path):
+    uploaded = home / "uploads" / "ann" / "000" / "one.wav"
+    uploaded.parent.mkdir(parents=True)
+    uploaded.write_bytes(b"sound")
     datasets.delete("ann")
+    assert not uploaded.exists()
     assert datasets.list() == []
     assert not (home / "datasets" / "ann").exists()
     with pytest.raises(DatasetNotFound):

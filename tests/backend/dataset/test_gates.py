@@ -62,7 +62,7 @@ def test_a_stranger_is_far_away_and_unusual():
 def test_the_same_sound_is_rejected_and_the_same_text_only_mentioned():
     assert gates.duplicate_audio_gate(1.0, "a.wav at 0:03", SETTINGS).verdict is REJECTED
     assert "a.wav at 0:03" in gates.duplicate_audio_gate(1.0, "a.wav at 0:03", SETTINGS).sentence
-    assert gates.duplicate_audio_gate(0.6, "", SETTINGS).verdict is ACCEPTED
+    assert gates.duplicate_audio_gate(0.4, "", SETTINGS).verdict is ACCEPTED
     assert [gates.duplicate_text_gate(count).verdict for count in (0, 2)] == [ACCEPTED, WARNED]
 
 
