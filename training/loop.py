@@ -30,6 +30,7 @@ class StepReport:
         frames_per_second: frames that were learnt to be predicted, over all workers.
         seconds_per_step: wall time.
         memory_bytes: the most that any worker has held so far.
+        worker_bytes: the same of each worker, by rank.
         state_bytes: weights, gradients and optimizer of the fullest worker; 0 until the second step, when the optimizer
             has its state.
     """
@@ -45,11 +46,15 @@ class StepReport:
     frames_per_second: float
     seconds_per_step: float
     memory_bytes: float
+    worker_bytes: tuple[float, ...]
     state_bytes: float
 
     def metrics(self) -> dict[str, float]:
         """As numbers by name, for whoever logs them."""
-        return asdict(self)
+        numbers = asdict(self)
+        for rank, size in enumerate(numbers.pop("worker_bytes")):
+            numbers[f"worker_{rank}_bytes"] = size
+        return numbers
 
 
 class LoopEvents(Protocol):
@@ -124,7 +129,8 @@ def train(
             clips_per_second=pace.num_clips / seconds,
             frames_per_second=pace.num_frames / seconds,
             seconds_per_step=seconds / pace.num_steps,
-            memory_bytes=memory,
+            memory_bytes=max(memory),
+            worker_bytes=memory,
             state_bytes=state,
         )
         events.after_step(report, is_stopping=stops)
@@ -166,10 +172,10 @@ def _backward(
 
 def _gather(
     workers: Workers, loss_sums: tuple[float, float], events: LoopEvents, own_state: int
-) -> tuple[float, float, bool, float, float]:
-    """Both losses over all workers, whether anyone was asked to stop, and the fullest worker's memory and state."""
+) -> tuple[float, float, bool, tuple[float, ...], float]:
+    """Both losses over all workers, whether anyone was asked to stop, each worker's memory, the fullest one's state."""
     by_rank = [0.0] * (2 * workers.size)
     by_rank[workers.rank] = float(workers.peak_bytes())
     by_rank[workers.size + workers.rank] = float(own_state)
     talker, code_predictor, stops, *sizes = workers.total([*loss_sums, float(events.stop_requested()), *by_rank])
-    return talker, code_predictor, stops > 0, max(sizes[: workers.size]), max(sizes[workers.size :])
+    return talker, code_predictor, stops > 0, tuple(sizes[: workers.size]), max(sizes[workers.size :])

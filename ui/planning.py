@@ -24,11 +24,11 @@ class Wish:
     dataset: str | None
     preset: str
     strategy: str
-    workers: float | None
+    workers: str
     device: str
     learning_rate: str
-    steps: float | None
-    micro_batch_rows: float | None
+    steps: str
+    micro_batch_rows: str
     saves_memory: bool
 
     @property
@@ -36,11 +36,11 @@ class Wish:
         """As a job knows them; they are checked there."""
         given: dict[str, Any] = {
             "strategy": self.strategy,
-            "num_workers": self.workers,
+            "num_workers": self.workers.strip() or None,
             "device": self.device,
             "learning_rate": self.learning_rate.strip() or None,
-            "num_steps": self.steps,
-            "micro_batch_rows": self.micro_batch_rows,
+            "num_steps": self.steps.strip() or None,
+            "micro_batch_rows": self.micro_batch_rows.strip() or None,
             "activation_checkpointing": self.saves_memory or None,
         }
         return {name: value for name, value in given.items() if value is not None}

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from backend.audio.writing import write_wav
 from backend.dataset.job import BuildJob, check_name
-from backend.errors import EncoreError
+from backend.dataset.uploads import uploads_folder
+from backend.errors import EncoreError, SettingsError
 from backend.transcription.sidecars import SIDECAR_SUFFIXES
 from backend.voices.cloning import read_reference
 from backend.voices.samples import SampleVoice, get_sample
 from ui.source import Reference, Source
 from ui.workbench import Workbench
 
-UPLOADS_FOLDER = "uploads"
 MARGIN_SECONDS = 0.1
+MOST_ACTORS = 256
 
 WHISPERS = (
     ("Automatic (base, or the embedded one)", ""),
@@ -36,6 +37,10 @@ WHISPERS = (
 
 class NothingGiven(EncoreError):
     """There is no recording to prepare."""
+
+
+class DatasetInUse(EncoreError):
+    """A fine-tune is reading it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +79,8 @@ class Preparation:
     name: str
     language: str
     whisper: str
-    num_actors: float | None
+    num_actors: str
+    """Empty leaves it to the machine."""
 
 
 def plan_build(bench: Workbench, material: Material, wanted: Preparation) -> BuildJob:
@@ -89,7 +95,7 @@ def plan_build(bench: Workbench, material: Material, wanted: Preparation) -> Bui
     if not material.recordings and not material.sample:
         raise NothingGiven("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
     name = check_name(wanted.name.strip())
-    recordings, texts = _keep(bench.settings.home_folder / UPLOADS_FOLDER / name, material)
+    recordings, texts = _keep(uploads_folder(bench.settings.home_folder, name), material)
     loaded = bench.studio.loaded
     return new_job(
         name,
@@ -98,9 +104,36 @@ def plan_build(bench: Workbench, material: Material, wanted: Preparation) -> Bui
         whisper=wanted.whisper.strip() or None,
         language=wanted.language,
         transcripts=texts,
-        num_actors=None if wanted.num_actors is None else int(wanted.num_actors),
+        num_actors=parse_actors(wanted.num_actors),
         device=bench.settings.device,
     )
+
+
+def parse_actors(written: str) -> int | None:
+    """How many copies of the model are to work; None where nothing is written. Raises EncoreError."""
+    digits = written.strip()
+    if not digits:
+        return None
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MOST_ACTORS:
+        raise SettingsError(
+            f"{digits[:20]!r} copies of the model cannot be at work. Write a whole number from 0 to {MOST_ACTORS}, "
+            "or leave it empty."
+        )
+    return int(digits)
+
+
+def delete_dataset(bench: Workbench, name: str | None) -> None:
+    """Remove a dataset with what was uploaded for it.
+
+    Raises:
+        EncoreError: there is none, or something is at work on it.
+    """
+    if not name:
+        raise NothingGiven("Choose a dataset first.")
+    for run in bench.studio.runs.list():
+        if run.dataset == name and run.state.is_active:
+            raise DatasetInUse(f"{run.voice} learns from {name}. Cancel that run first, or wait for its end.")
+    bench.studio.datasets.delete(name)
 
 
 def proposed_name(source: Source | None, taken: Sequence[str]) -> str:

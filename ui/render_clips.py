@@ -10,7 +10,7 @@ from pathlib import Path
 from backend.dataset.gates import Verdict
 from backend.dataset.views import ClipView, DatasetView, TranscriptChange
 from ui.render import file_url, says
-from ui.render_dataset import VERDICT_WORDS
+from ui.render_dataset import VERDICT_WORDS, count_of
 from ui.waveform import waveform_svg
 
 TONES = {Verdict.ACCEPTED: "good", Verdict.WARNED: "mixed", Verdict.REJECTED: "bad"}
@@ -141,7 +141,7 @@ def changes_html(changes: Sequence[TranscriptChange], numbers: Mapping[str, int]
         return says("good", "Heard again: every text says what was heard.")
     items = "".join(_change_item(change, numbers.get(change.key, 0), language) for change in changes)
     return (
-        f'<div class="changes"><p>Something else was heard in {_count(len(changes), "clip")}. '
+        f'<div class="changes"><p>Something else was heard in {count_of(len(changes), "clip")}. '
         f"Nothing is changed until you take it over.</p><ul>{items}</ul></div>"
     )
 
@@ -164,7 +164,3 @@ def _change_item(change: TranscriptChange, number: int, language: str) -> str:
         f'<button type="button" class="take-text" data-clip="{escape(change.key)}" '
         f'aria-label="Take over what was heard in clip {number}">Take it over</button></li>'
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

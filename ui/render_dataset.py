@@ -43,9 +43,9 @@ def sources_line(names: Sequence[str], num_more: int) -> str:
     parts = []
     if names:
         listed = ", ".join(escape(name) for name in names[:3]) + (" …" if len(names) > 3 else "")
-        parts.append(f"{_count(len(names), 'recording')} from the Voice tab ({listed})")
+        parts.append(f"{count_of(len(names), 'recording')} from the Voice tab ({listed})")
     if num_more:
-        parts.append(f"{_count(num_more, 'file')} from here")
+        parts.append(f"{count_of(num_more, 'file')} from here")
     return f'<p class="note">To be prepared: {" and ".join(parts)}.</p>'
 
 
@@ -59,11 +59,12 @@ def progress_html(progress: BuildProgress | None) -> str:
         if progress.state is BuildState.DONE and progress.finished_at is not None:
             took = f" It took {time_in_words(progress.finished_at - progress.started_at)}."
         role = "alert" if progress.state is BuildState.FAILED else "status"
-        return says(tone, f"{text} {escape(progress.problem)}{took}", role=role)
+        return says(tone, f"{text} {escape(progress.problem or progress.notice)}{took}", role=role)
     stages = "".join(_stage_row(progress.stage(stage), words) for stage, words in STAGE_NAMES.items())
     return says(
         "",
-        f"<strong>Preparing {escape(progress.name)} …</strong> It goes on when this page is closed.",
+        f"<strong>Preparing {escape(progress.name)} …</strong> It goes on when this page is closed. "
+        f"{escape(progress.notice)}",
         more=f'<ul class="stages">{stages}</ul>',
     )
 
@@ -107,9 +108,12 @@ def errand_line(state: ErrandState | None) -> str:
 def totals_html(view: DatasetView) -> str:
     """How much of it can be learned from, and what was left out."""
     usable = view.minutes(Verdict.ACCEPTED) + view.minutes(Verdict.WARNED)
-    counts = ", ".join(f"{view.count(verdict)} {words}" for verdict, words in VERDICT_WORDS.items())
+    counts = (
+        f"{count_of(len(view.clips), 'clip')}: {view.count(Verdict.ACCEPTED)} good, "
+        f"{view.count(Verdict.WARNED)} with a doubt, {view.count(Verdict.REJECTED)} rejected"
+    )
     held_out = sum(clip.held_out for clip in view.clips)
-    apart = f" {_count(held_out, 'clip')} kept apart to judge with." if held_out else ""
+    apart = f" {count_of(held_out, 'clip')} kept apart to judge with." if held_out else ""
     left_out = [escape(recording.problem) for recording in view.recordings if recording.problem]
     for recording in view.recordings:
         left_out += [
@@ -159,8 +163,9 @@ def plots_html(view: DatasetView) -> str:
 def exported_line(name: str, path: Path, num_clips: int) -> str:
     """Where the exported files are."""
     link = f'<a class="download" href="{file_url(path)}" download="{escape(path.name)}">{escape(path.name)}</a>'
-    return says("good", f"<strong>{escape(name)}:</strong> {_count(num_clips, 'clip')} with their texts in {link}.")
+    return says("good", f"<strong>{escape(name)}:</strong> {count_of(num_clips, 'clip')} with their texts in {link}.")
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
+    """`1 clip`, `2 clips`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

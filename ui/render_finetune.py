@@ -146,8 +146,7 @@ def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float 
     ]
     if "seconds_per_step" in measures:
         facts.append(f"{measures['seconds_per_step']:.2f} s per step.")
-    if "memory_bytes" in measures:
-        facts.append(f"The fullest worker holds {gib(measures['memory_bytes'])}.")
+    facts += memory_facts(measures)
     bar = progress_bar("Training", percent)
     verdict = f"<p><strong>{escape(run.verdict)}</strong></p>" if run.verdict else ""
     return says(
@@ -155,6 +154,27 @@ def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float 
         f"<strong>{escape(run.voice)}: {words}.</strong> {escape(run.message)}",
         more=f'{bar}<p class="facts">{" ".join(facts)}</p>{verdict}',
         role="alert" if run.state is RunState.FAILED else "status",
+    )
+
+
+def memory_facts(measures: Mapping[str, float]) -> list[str]:
+    """What each worker holds; of a run of an earlier version only the fullest is known."""
+    sizes = [size for rank in range(len(measures)) if (size := measures.get(f"worker_{rank}_bytes")) is not None]
+    if len(sizes) > 1:
+        listed = ", ".join(f"{number}: {gib(size)}" for number, size in enumerate(sizes, 1))
+        return [f"Memory of the workers: {listed}."]
+    if "memory_bytes" in measures:
+        return [f"The {'worker' if sizes else 'fullest worker'} holds {gib(measures['memory_bytes'])} of memory."]
+    return []
+
+
+def report_line(run: RunRecord, path: Path, num_bytes: int) -> str:
+    """Where the report is fetched from."""
+    name = f"{run.voice}, {run.id}.html"
+    link = f'<a class="download" href="{file_url(path)}" download="{escape(name)}">Download the report</a>'
+    return says(
+        "good",
+        f"{link} ({size_in_words(num_bytes)}). It holds scores, curves and all takes, and opens in any browser.",
     )
 
 

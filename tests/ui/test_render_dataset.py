@@ -105,6 +105,7 @@ def test_totals_count_what_can_be_learned_from():
     )
     html = render_dataset.totals_html(view)
     assert "1.5 min accepted of 2.0." in html
+    assert "3 clips: 1 good, 1 with a doubt, 1 rejected." in html
     assert "b.wav, 2.0 to 3.0 s: No text." in html
     assert render_dataset.plots_html(view).count("<svg") == 2, "nobody has a distance to the speaker yet"
 

@@ -112,6 +112,19 @@ def test_a_run_is_told_in_every_state(state):
     assert ("about 2 min left" in html) == (state is RunState.RUNNING)
 
 
+def test_the_memory_of_every_worker_is_told():
+    sizes = {"memory_bytes": 2**30, "worker_0_bytes": 2**30, "worker_1_bytes": 2**29}
+    html = render_finetune.run_html(run(RunState.RUNNING), sizes, None)
+    assert "Memory of the workers: 1: 1.0 GiB, 2: 512 MiB." in html
+
+
+def test_a_report_is_fetched_under_a_name_that_is_escaped():
+    html = render_finetune.report_line(run(RunState.DONE, voice=EVIL), Path("/page/x/report.html"), 2_000_000)
+    assert EVIL not in html
+    assert "Download the report" in html
+    assert "2 MB" in html
+
+
 def test_both_losses_are_curves():
     metrics = [
         MetricRecord(step=step, attempt=1, measures={"talker_loss": 5.0 - step, "code_predictor_loss": 2.0})

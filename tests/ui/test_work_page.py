@@ -19,7 +19,7 @@ from tests.ui.served_page import serve_page
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
 
 PATIENCE_SECONDS = 120.0
-WITHOUT_RAY = 0
+WITHOUT_RAY = "0"
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,26 @@ def test_a_cut_is_moved_with_padding(page, client, dataset):
     assert back.clip_id == before.clip_id
 
 
+def test_a_deleted_dataset_takes_its_uploads_along(page, client, dataset):
+    client.predict(dataset, api_name="/choose_dataset")
+    uploads = page.folder / "home" / "uploads"
+    own = uploads / dataset
+    assert any(own.rglob("*.wav"))
+    job = page.studio.datasets._table.job(dataset)
+    page.studio.datasets._table.save_job(job.model_copy(update={"name": "copy"}))
+    client.predict("", [], "", api_name="/list_datasets")
+    client.predict("copy", api_name="/choose_dataset")
+    assert "copy" in str(client.predict("copy", api_name="/delete_dataset"))
+    assert page.studio.datasets.list() == [dataset]
+    assert any(own.rglob("*.wav")), "another dataset is made of them"
+
+
+def test_copies_of_the_model_are_counted_in_whole_numbers(client):
+    client.predict("iris", api_name="/use_sample")
+    with pytest.raises(AppError, match="'many' copies"):
+        client.predict("", [], "empty", "auto", "none", "many", api_name="/prepare_dataset")
+
+
 def test_nothing_is_prepared_of_nothing(page, client):
     with pytest.raises(AppError, match="no recording yet"):
         client.predict("", [], "empty", "auto", "none", WITHOUT_RAY, api_name="/prepare_dataset")
@@ -121,16 +141,16 @@ def test_nothing_is_prepared_of_nothing(page, client):
 
 def test_a_plan_tells_what_it_takes_and_what_is_wrong(client, dataset):
     client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
-    client.predict(dataset, "", "ddp", 1, "cpu", "", 6, None, False, api_name="/plan")
+    client.predict(dataset, "", "ddp", "1", "cpu", "", "6", "", False, api_name="/plan")
     assert "Memory" not in str(follow(client, "/follow_plan", r"6 steps"))[:20]
-    client.predict(dataset, "", "ddp", 1, "cpu", "much", None, None, False, api_name="/plan")
+    client.predict(dataset, "", "ddp", "1", "cpu", "much", "", "", False, api_name="/plan")
     assert "learning_rate" in str(follow(client, "/follow_plan", "cannot be fine-tuned yet"))
 
 
 def test_without_consent_nothing_starts(page, client, dataset):
     client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
     with pytest.raises(AppError, match="one of these statements"):
-        client.predict("Iris", None, "Ann", dataset, "", "ddp", 1, "cpu", "", 6, None, False, api_name="/start_run")
+        client.predict("Iris", None, "Ann", dataset, "", "ddp", "1", "cpu", "", "6", "", False, api_name="/start_run")
     assert page.studio.runs.list() == []
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ui.tabs.dataset_clips import ClipsPart, ClipsShelf
 
 AS_JUDGED = "as judged"
+SHOW_ERRAND = """(...values) => {
+  document.getElementById("dataset-errand").scrollIntoView({ behavior: "smooth", block: "center" });
+  return values;
+}"""
 VERDICTS = [("As judged", AS_JUDGED), ("Accept", Verdict.ACCEPTED.value), ("Reject", Verdict.REJECTED.value)]
 
 
@@ -128,6 +132,8 @@ def _connect_listening(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) 
         part.errands,
         show_progress="hidden",
         api_visibility="private",
+        # What is heard stands above the table, out of sight.
+        js=SHOW_ERRAND,
     )
 
     def take_over(

@@ -16,6 +16,7 @@ from ui.errors import shows_errors
 from ui.preparing import WHISPERS, Material, Preparation, plan_build, proposed_name
 from ui.source import Reference, Source
 from ui.tabs.dataset_clips import ClipsPart, ClipsShelf, build_clips_part, connect_clips_part
+from ui.tabs.dataset_deletion import DeletionPart, build_deletion, connect_deletion
 from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench
 
@@ -35,12 +36,13 @@ class PreparePart:
     """Its components."""
 
     chosen: gr.Dropdown
+    deletion: DeletionPart
     files: gr.File
     sources: gr.HTML
     name: gr.Textbox
     language: gr.Dropdown
     whisper: gr.Dropdown
-    actors: gr.Number
+    actors: gr.Textbox
     prepare: gr.Button
     cancel: gr.Button
     progress: gr.HTML
@@ -69,6 +71,7 @@ def build_dataset_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
 
 def _build(bench: Workbench) -> PreparePart:
     chosen = gr.Dropdown([("A new one", NEW)], value=NEW, label="Dataset", elem_id="dataset")
+    deletion = build_deletion()
     files = gr.File(
         label="Recordings, zip archives, and texts beside them (optional)",
         file_count="multiple",
@@ -92,17 +95,17 @@ def _build(bench: Workbench) -> PreparePart:
             allow_custom_value=True,
             elem_id="dataset-whisper",
         )
-        actors = gr.Number(
-            value=None,
-            precision=0,
-            minimum=0,
-            maximum=256,
+        # Not gr.Number, which turns an empty field into 0.
+        actors = gr.Textbox(
+            placeholder="as many as suit the machine",
+            max_length=3,
             label="Copies of the model at work (optional)",
             info="Empty suits the machine; 0 works in one process, without Ray.",
             elem_id="dataset-actors",
         )
     return PreparePart(
         chosen=chosen,
+        deletion=deletion,
         files=files,
         sources=sources,
         name=name,
@@ -153,10 +156,16 @@ def _connect_choosing(
         name = chosen or proposed_name(None, names)
         return [name, *_follow(bench, chosen or NEW, None)[0], *shelf.open(chosen or NEW)]
 
+    def without(chosen: str) -> list[Any]:
+        names = bench.studio.datasets.list()
+        return [gr.update(choices=[("A new one", NEW), *((one, one) for one in names)], value=NEW), *choose(chosen)]
+
+    opened = [part.name, *part.following, *clips.everything]
+    connect_deletion(bench, part.deletion, part.chosen, [part.chosen, *opened], without)
     part.chosen.input(
         shows_errors(choose),
         part.chosen,
-        [part.name, *part.following, *clips.everything],
+        opened,
         show_progress="hidden",
         api_name="choose_dataset",
         api_visibility="undocumented",
@@ -174,10 +183,10 @@ def _connect_preparing(
         name: str,
         language: str,
         whisper: str | None,
-        actors: float | None,
+        actors: str,
     ) -> list[Any]:
         material = Material.gather(references, source, transcript, files or [])
-        wanted = Preparation(name=name, language=language or "auto", whisper=whisper or "", num_actors=actors)
+        wanted = Preparation(name=name, language=language or "auto", whisper=whisper or "", num_actors=actors or "")
         job = plan_build(bench, material, wanted)
         bench.studio.datasets.start_build(job)
         choices = [("A new one", NEW), *((one, one) for one in bench.studio.datasets.list())]

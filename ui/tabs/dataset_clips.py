@@ -101,7 +101,7 @@ def build_clips_part() -> ClipsPart:
             )
         table = gr.HTML(render.NOTHING, elem_id="clips", js_on_load=script)
         with gr.Row(elem_classes=["choose"]):
-            page = gr.Number(value=1, precision=0, minimum=1, label="Page", min_width=100, elem_id="clip-page")
+            page = gr.Number(value=1, precision=0, label="Page", min_width=100, elem_id="clip-page")
             pages = gr.HTML(render.NOTHING, elem_id="clip-pages")
         editor = build_editor()
     return ClipsPart(

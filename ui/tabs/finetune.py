@@ -15,6 +15,7 @@ from ui import render, render_dataset, render_finetune
 from ui.errors import shows_errors
 from ui.planning import FROM_DATA, Planner, Wish, read_consent
 from ui.source import Source
+from ui.tabs.run_reading import connect_reading
 from ui.tabs.run_watch import RunWatch, WatchPart, build_watch, connect_watch
 from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench
@@ -62,6 +63,7 @@ def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
     watch = build_watch()
     runs = RunWatch(bench)
     connect_watch(runs, watch)
+    connect_reading(bench, watch.reading, watch.chosen)
     planner = Planner(bench)
     _connect_planning(bench, planner, part)
     _connect_opening(bench, tab, planner, part, voice)
@@ -121,13 +123,18 @@ def _build_advanced() -> tuple[Any, ...]:
             gr.Dropdown(
                 list(STRATEGIES), value="ddp", label="Strategy", info="How workers share the model.", min_width=180
             ),
-            gr.Number(1, precision=0, minimum=1, maximum=4096, label="Workers", min_width=140, elem_id="workers"),
+            # Not gr.Number, which turns an empty field into 0.
+            gr.Textbox(label="Workers", placeholder="1", max_length=4, min_width=140, elem_id="workers"),
             gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device", min_width=140),
             gr.Textbox(
                 label="Learning rate (optional)", placeholder="by the preset", min_width=160, elem_id="learning-rate"
             ),
-            gr.Number(None, precision=0, minimum=1, label="Steps (optional)", min_width=140, elem_id="num-steps"),
-            gr.Number(None, precision=0, minimum=16, label="Rows in a micro-batch (optional)", min_width=180),
+            gr.Textbox(
+                label="Steps (optional)", placeholder="by the preset", max_length=7, min_width=140, elem_id="num-steps"
+            ),
+            gr.Textbox(
+                label="Rows in a micro-batch (optional)", placeholder="by the preset", max_length=6, min_width=180
+            ),
             gr.Checkbox(label="Compute activations twice: a third slower, much less memory", min_width=240),
         )
 
@@ -139,11 +146,11 @@ def read_wish(dataset: str | None, preset: str | None, *advanced: Any) -> Wish:
         dataset=dataset,
         preset=preset or FROM_DATA,
         strategy=strategy,
-        workers=workers or 1,
+        workers=workers or "",
         device=device,
         learning_rate=learning_rate or "",
-        steps=steps or None,
-        micro_batch_rows=rows or None,
+        steps=steps or "",
+        micro_batch_rows=rows or "",
         saves_memory=bool(saves_memory),
     )
 

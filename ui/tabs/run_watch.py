@@ -15,11 +15,10 @@ from backend.runs.states import RunState
 from ui import render, render_finetune
 from ui.errors import shows_errors
 from ui.speaking import NotReady
+from ui.tabs.run_reading import ReadingPart, build_reading
 from ui.workbench import Workbench
 
 POLL_SECONDS = 1.0
-LOG_CHARACTERS = 20_000
-"""The end of a log is what a person looks for."""
 
 Values = list[Any]
 """For Gradio: one for each output."""
@@ -48,9 +47,7 @@ class WatchPart:
     events: gr.HTML
     scores: gr.HTML
     takes: gr.HTML
-    log: gr.Textbox
-    log_fold: gr.Accordion
-    reload: gr.Button
+    reading: ReadingPart
     seen: gr.State
     timer: gr.Timer
 
@@ -87,9 +84,7 @@ def build_watch() -> WatchPart:
         scores = gr.HTML(render.NOTHING, elem_id="checkpoint-scores")
         takes = gr.HTML(render.NOTHING, elem_id="checkpoint-takes")
         events = gr.HTML(render.NOTHING, elem_id="run-events")
-        with gr.Accordion("Log", open=False, elem_id="run-log-fold") as log_fold:
-            log = gr.Textbox(label="The end of the log", lines=14, max_lines=14, interactive=False, elem_id="run-log")
-            reload = gr.Button("Read it again")
+        reading = build_reading()
     return WatchPart(
         chosen=chosen,
         body=body,
@@ -105,9 +100,7 @@ def build_watch() -> WatchPart:
         events=events,
         scores=scores,
         takes=takes,
-        log=log,
-        log_fold=log_fold,
-        reload=reload,
+        reading=reading,
         seen=gr.State(NOTHING_SEEN),
         timer=gr.Timer(POLL_SECONDS, active=False),
     )
@@ -165,10 +158,6 @@ class RunWatch:
             raise NotReady("Choose a run first.")
         verb(run_id)
         return self.list(run_id)
-
-    def log(self, run_id: str | None) -> str:
-        """The end of its log."""
-        return self._bench.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
 
     def pause(self, run_id: str) -> None:
         """See `Runs.pause`."""
@@ -239,15 +228,6 @@ def connect_watch(runs: RunWatch, part: WatchPart) -> None:
         )
     part.delete.click(lambda: gr.update(visible=True), None, part.certain, queue=False, api_visibility="private")
     part.back.click(lambda: gr.update(visible=False), None, part.certain, queue=False, api_visibility="private")
-    for event in (part.log_fold.expand, part.reload.click):
-        event(
-            shows_errors(runs.log),
-            part.chosen,
-            part.log,
-            queue=False,
-            show_progress="hidden",
-            api_visibility="private",
-        )
 
 
 def _run_signature(run: RunRecord) -> str:

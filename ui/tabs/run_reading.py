@@ -1,0 +1,73 @@
+"""What a run leaves to read: a page to keep and to send, and the log, which grows while one looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from ui import render, render_finetune
+from ui.errors import shows_errors, stream_shows_errors
+from ui.speaking import NotReady
+from ui.workbench import Workbench
+
+POLL_SECONDS = 2.0
+LOG_CHARACTERS = 20_000
+"""The end of a log is what a person looks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingPart:
+    """Its components."""
+
+    write: gr.Button
+    report: gr.HTML
+    fold: gr.Accordion
+    log: gr.Textbox
+    timer: gr.Timer
+
+
+def build_reading() -> ReadingPart:
+    """Lay it out."""
+    write = gr.Button("Write a report to keep", min_width=160, elem_id="write-report")
+    report = gr.HTML(render.NOTHING, elem_id="report")
+    with gr.Accordion("Log", open=False, elem_id="run-log-fold") as fold:
+        log = gr.Textbox(label="The end of the log", lines=14, max_lines=14, interactive=False, elem_id="run-log")
+    return ReadingPart(write=write, report=report, fold=fold, log=log, timer=gr.Timer(POLL_SECONDS, active=False))
+
+
+def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) -> None:
+    """Make it work; `chosen` holds the id of the run."""
+
+    def read(run_id: str | None) -> str:
+        return bench.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
+
+    def follow(run_id: str | None, before: str) -> Any:
+        now = read(run_id)
+        return gr.skip() if now == before else now
+
+    def write(run_id: str | None) -> Iterator[str]:
+        if not run_id:
+            raise NotReady("Choose a run first.")
+        yield render.says("", "Writing the report …")
+        path = bench.files.place(bench.studio.runs.write_report(run_id))
+        assert path is not None, "it was just written"
+        yield render_finetune.report_line(bench.studio.runs.get(run_id), path, path.stat().st_size)
+
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    part.fold.expand(shows_errors(read), chosen, part.log, **quiet)
+    # Only while somebody looks.
+    part.fold.expand(lambda: gr.Timer(active=True), None, part.timer, **quiet)
+    part.fold.collapse(lambda: gr.Timer(active=False), None, part.timer, **quiet)
+    part.timer.tick(shows_errors(follow), [chosen, part.log], part.log, **quiet)
+    chosen.change(lambda run_id: [read(run_id), render.NOTHING], chosen, [part.log, part.report], **quiet)
+    part.write.click(
+        stream_shows_errors(write),
+        chosen,
+        part.report,
+        show_progress="hidden",
+        api_name="write_report",
+        api_visibility="undocumented",
+    )
