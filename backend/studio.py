@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -44,14 +44,13 @@ __all__ = ["LoadedModel", "Studio"]
 
 
 class Studio:
-    """Holds one loaded model and the store; its verbs may be called from any thread, one take is spoken at a time."""
+    """Holds one loaded model and the store; its verbs may be called from any thread."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         """Hold nothing yet; `settings` say where voices, datasets and runs are kept."""
         self.settings = settings or Settings()
         self._loaded: LoadedModel | None = None
         self._loading = threading.Lock()
-        self._speaking = threading.Lock()
         self._background_loading = ModelLoading()
         self._clones = VoiceCache()
         self._num_threads = torch.get_num_threads()
@@ -229,13 +228,13 @@ class Studio:
         streaming: bool = False,
         cancelled: Callable[[], bool] | None = None,
     ) -> Speech:
-        """Speak a text of any length; the audio is made while the result is iterated.
+        """Speak a text of any length; it is made while the result is iterated, from the first sentence on.
 
         Raises:
-            EncoreError: the text cannot be spoken.
+            EncoreError: the text cannot be spoken, or too many others are being spoken.
         """
-        speech = speak(loaded.synthesizer, request, streaming=streaming, cancelled=cancelled)
-        speech.chunks = self._one_at_a_time(speech.chunks)
+        speech = speak(loaded.engine, request, streaming=streaming, cancelled=cancelled)
+        speech.chunks = _holding(loaded, cast("Generator[NDArray[np.float32]]", speech.chunks))
         return speech
 
     def record(self, speech: Speech, path: Path) -> Generator[NDArray[np.float32]]:
@@ -272,6 +271,9 @@ class Studio:
             )
         return check_phrase(phrase, spoken, reference, listener=listener, model=loaded.model)
 
-    def _one_at_a_time(self, chunks: Iterator[NDArray[np.float32]]) -> Generator[NDArray[np.float32]]:
-        with self._speaking:
-            yield from chunks
+
+def _holding(loaded: LoadedModel, chunks: Generator[NDArray[np.float32]]) -> Generator[NDArray[np.float32]]:
+    """The same chunks, of a model that stays until they are exhausted, whatever is loaded meanwhile."""
+    with closing(chunks):
+        yield from chunks
+    del loaded

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from backend.commands.clone import add_model_options
 from backend.errors import SettingsError
 from backend.serving.local_server import serve_locally
-from backend.serving.serve_settings import EngineSettings, ServeSettings
+from backend.serving.serve_settings import MOST_CHARACTERS, EngineSettings, ServeSettings
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.registry import Voices
@@ -38,6 +38,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     )
     parser.add_argument("--num-gpus", type=float, default=0.0, help="GPUs of each process (default: 0)")
     parser.add_argument("--num-slots", type=int, default=8, help="takes spoken at once by each process (default: 8)")
+    parser.add_argument(
+        "--most-characters",
+        type=int,
+        default=MOST_CHARACTERS,
+        metavar="N",
+        help="refuse a request whose text is longer (default: %(default)s)",
+    )
     parser.add_argument("--local", action="store_true", help="serve from this process alone, without Ray")
     parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
@@ -63,6 +70,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             home=home,
             host=arguments.host,
             port=arguments.port,
+            most_characters=arguments.most_characters,
             api_keys=keys,
             min_replicas=arguments.num_replicas[0],
             max_replicas=arguments.num_replicas[1],

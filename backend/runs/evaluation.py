@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,9 @@ from backend.errors import EncoreError
 from backend.runs.judging_plan import JudgedSentence, JudgingPlan
 from backend.runs.scores import JudgedTake, clipped_share, cosine, text_errors
 from backend.runs.verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
-from backend.serving.speech import speak
+from backend.serving.engine import Engine
+from backend.serving.speech import Speech, speak
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
-from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
@@ -29,6 +30,11 @@ _logger = logging.getLogger(__name__)
 
 _LEAST_HEARD_SECONDS = 0.2
 """Shorter sound has no speaker; it is scored as nobody rather than handed to an encoder that pads it."""
+
+_NUM_SLOTS = 4
+"""Sentences spoken at once, beside a training that needs the processor too."""
+
+_CACHE_LENGTH = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,24 +76,34 @@ def judge(
         EncoreError: the model cannot speak a sentence, or a take cannot be stored.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return list(_judge(Synthesizer(model), plan, ears, folder, cancelled))
+    with Engine(model, num_slots=_NUM_SLOTS, cache_length=_CACHE_LENGTH) as engine:
+        return list(_judge(engine, plan, ears, folder, cancelled or (lambda: False)))
 
 
 def _judge(
-    synthesizer: Synthesizer, plan: JudgingPlan, ears: Ears, folder: Path, cancelled: Callable[[], bool] | None
+    engine: Engine, plan: JudgingPlan, ears: Ears, folder: Path, cancelled: Callable[[], bool]
 ) -> Iterator[JudgedTake]:
-    weights = next(synthesizer.model.talker.parameters())
-    voice = VoicePrompt(speaker=torch.tensor(plan.speaker, device=synthesizer.model.device, dtype=weights.dtype))
+    # The engine speaks on while somebody listens to what is finished.
+    asked: deque[Speech] = deque()
+    left = deque(plan.sentences)
     for position, sentence in enumerate(plan.sentences):
-        if cancelled is not None and cancelled():
+        while left and len(asked) <= _NUM_SLOTS and not cancelled():
+            asked.append(_ask(engine, plan, left.popleft()))
+        if cancelled():
             return
-        request = TakeRequest(text=sentence.text, voice=voice, language=plan.language, seed=sentence.seed)
-        speech = speak(synthesizer, request, streaming=False)
+        speech = asked.popleft()
         chunks = list(speech)
         samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
         path = folder / f"{position:02}.wav"
         write_wav(path, samples, speech.sample_rate)
         yield _measure(samples, speech.sample_rate, speech.finish_reason, position, sentence, path, plan, ears)
+
+
+def _ask(engine: Engine, plan: JudgingPlan, sentence: JudgedSentence) -> Speech:
+    weights = next(engine.model.talker.parameters())
+    voice = VoicePrompt(speaker=torch.tensor(plan.speaker, device=engine.model.device, dtype=weights.dtype))
+    request = TakeRequest(text=sentence.text, voice=voice, language=plan.language, seed=sentence.seed)
+    return speak(engine, request, streaming=False)
 
 
 def _measure(

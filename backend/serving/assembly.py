@@ -60,5 +60,6 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         patience_seconds=settings.patience_seconds,
+        most_characters=settings.most_characters,
     )
     return create_api(desk, api_keys=settings.keys)

@@ -64,7 +64,9 @@ class SpeechEngine:
         return self._speaker.statistics()
 
     async def check_health(self) -> None:
-        """Asked by Serve; a replica that raises is replaced."""
+        """Asked by Serve every few seconds; a replica that raises is replaced."""
+        # The registry is elsewhere and tells nobody; what is deleted there is found missing here.
+        await asyncio.to_thread(self._speaker.forget_deleted)
         if not self._speaker.is_healthy:
             raise RuntimeError("the speech engine does not run any more")
 
@@ -94,6 +96,9 @@ class ReplicatedSpeech:
                     yield item
                 else:
                     return
+
+    async def forget_deleted(self) -> None:
+        """Nothing to do: replicas look for themselves when they are asked for their health."""
 
     async def state(self, *, with_engines: bool = False) -> ServiceState:
         """How many replicas run, and with `with_engines` the numbers of one of them."""

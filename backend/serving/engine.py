@@ -68,7 +68,8 @@ class Engine:
             consume: empty the talker's layers as they are packed, to hold the weights only once.
         """
         self.model, self.num_slots = model, num_slots
-        self._line, self._tally = WaitingLine(most_waiting), Tally()
+        self._most_waiting = most_waiting
+        self._line, self._tally = WaitingLine(), Tally()
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
         self._scheduler = Scheduler(self._batch, self._line, self._tally)
         self._numbers = itertools.count()
@@ -159,12 +160,11 @@ class Engine:
         with self._wake:
             if self._is_closed:
                 raise EngineClosed
-            try:
-                self._line.add(entry, is_admitted=is_admitted, retry_after_seconds=self._seconds_until_free())
-            except TooBusy:
-                self._tally.refused += 1
-                raise
+            if not is_admitted:
+                self._refuse_beyond_bounds()
+            # Counted first: the thread may have ended it before this goes on.
             self._tally.takes += 1
+            self._line.add(entry)
             self._wake.notify_all()
         return TakeHandle(delivery, self.model.config.talker.num_code_groups)
 
@@ -175,7 +175,7 @@ class Engine:
             num_slots=self.num_slots,
             num_active=len(self._scheduler.running),
             num_waiting=len(self._line),
-            most_waiting=self._line.most_waiting,
+            most_waiting=self._most_waiting,
             num_frames_total=tally.frames,
             num_steps_total=tally.steps,
             num_takes_total=tally.takes,
@@ -202,6 +202,18 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _refuse_beyond_bounds(self) -> None:
+        """Raises TooBusy when all slots are taken and the line is full."""
+        # By what is not over, and not by who stands in the line: with slots free that is only on its way to one.
+        num_unfinished = self._tally.unfinished
+        if num_unfinished >= self.num_slots + self._most_waiting:
+            self._tally.refused += 1
+            raise TooBusy(
+                f"{num_unfinished} takes are being spoken or waiting, and {self.num_slots + self._most_waiting} are "
+                "the most.",
+                retry_after_seconds=self._seconds_until_free(),
+            )
 
     def _seconds_until_free(self) -> float:
         """Roughly when a line that is full now will have room."""

@@ -60,6 +60,8 @@ class Engines:
         finally:
             with self._lock:
                 held.num_users -= 1
+            # Somebody may have deleted the voice while it spoke, or another one in the meantime.
+            self.unload_deleted()
 
     def loaded(self) -> list[Path]:
         """Folders held, the one used longest ago first."""
@@ -89,6 +91,12 @@ class Engines:
             del self._held[folder.resolve()]
         held.engine.close()
         return True
+
+    def unload_deleted(self) -> None:
+        """Let go of checkpoints whose folders are gone, but for those in use."""
+        for folder in self.loaded():
+            if not folder.is_dir():
+                self.unload(folder)
 
     def close(self) -> None:
         """Close all engines, in use or not; nothing can be loaded afterwards."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,6 +40,10 @@ class LocalSpeech:
         finally:
             self.num_requests -= 1
             await items.aclose()
+
+    async def forget_deleted(self) -> None:
+        """Let go of the weights of deleted voices."""
+        await asyncio.to_thread(self._speaker.forget_deleted)
 
     async def state(self, *, with_engines: bool = False) -> ServiceState:
         """Where it stands."""

@@ -1,15 +1,16 @@
-"""The pieces of a text on their way to a speaker: some asked for ahead, one being heard."""
+"""The pieces of a text on their way through an engine: some asked for ahead, one being heard."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.serving.engine import Engine
+from backend.serving.handle import TakeHandle
 from backend.serving.sentences import measure
 from training.model.frame_loop import FinishReason
 from training.model.take_request import TakeRequest
@@ -18,63 +19,12 @@ LETTERS_PER_SECOND = 14
 """Ordinary speech: how long a piece will roughly be."""
 
 
-class PieceStream(Protocol):
-    """One piece being spoken; see `TakeHandle` and `TakeStream`."""
-
-    seed: int
-
-    def __iter__(self) -> Iterator[NDArray[np.float32]]: ...
-    @property
-    def finish_reason(self) -> FinishReason | None:
-        """Why it ended; None before."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all of it is made already."""
-
-    @property
-    def seconds_to_first_audio(self) -> float:
-        """From asking to the first decoded frame."""
-
-    def listen(self) -> None:
-        """It is being played from now on."""
-
-    def close(self) -> None:
-        """End it at once."""
-
-
-class Speaker(Protocol):
-    """Speaks pieces: an `Engine`, many at once, or a `Synthesizer`, one at a time."""
-
-    @property
-    def sample_rate(self) -> int:
-        """Of what it speaks, in Hz."""
-
-    @property
-    def pieces_ahead(self) -> int:
-        """How many pieces are worth asking for before the one that is being spoken is over."""
-
-    def check(self, request: TakeRequest) -> None:
-        """Raises PromptError when a request cannot be spoken."""
-
-    def submit(
-        self,
-        request: TakeRequest,
-        *,
-        is_heard: bool = True,
-        cancelled: Callable[[], bool] | None = None,
-        needed_in_seconds: float | None = None,
-        is_admitted: bool = False,
-    ) -> PieceStream:
-        """Ask for a piece; see `Engine.submit`."""
-
-
 @dataclass
 class Piece:
     """One piece that was asked for; `is_heard` if it is played while it is made."""
 
     request: TakeRequest
-    stream: PieceStream
+    stream: TakeHandle
     is_heard: bool
 
     @property
@@ -88,16 +38,16 @@ class Pieces:
 
     def __init__(
         self,
-        speaker: Speaker,
+        engine: Engine,
         requests: list[TakeRequest],
         *,
         streaming: bool,
         cancelled: Callable[[], bool] | None,
     ) -> None:
-        """Ask for the first piece. Raises what `Speaker.submit` raises."""
-        self._speaker, self._streaming, self._cancelled = speaker, streaming, cancelled
+        """Ask for the first piece. Raises what `Engine.submit` raises."""
+        self._engine, self._streaming, self._cancelled = engine, streaming, cancelled
         # A listener needs one more in time; who waits for the whole wants as many as can be spoken at once.
-        self._most_asked = 1 + (min(speaker.pieces_ahead, 1) if streaming else speaker.pieces_ahead)
+        self._most_asked = 1 + (min(engine.pieces_ahead, 1) if streaming else engine.pieces_ahead)
         self._left = deque(requests[1:])
         self._asked = deque([self._ask(requests[0], is_heard=streaming)])
 
@@ -146,7 +96,7 @@ class Pieces:
         piece.stream = self._ask(piece.request, is_heard=self._streaming, needed_in_seconds=0.0).stream
 
     def _ask(self, request: TakeRequest, *, is_heard: bool, needed_in_seconds: float | None = None) -> Piece:
-        stream = self._speaker.submit(
+        stream = self._engine.submit(
             request,
             is_heard=is_heard,
             cancelled=self._cancelled,

@@ -21,16 +21,20 @@ class RunningTake:
     Attributes:
         slot: where it is decoded.
         delivery: where its chunks go.
+        begun_at: steps that the batch had made when it joined.
         waiting: frames that are not sound yet.
         num_chunks: delivered so far.
+        num_decoded: frames in them.
         reason: why it has ended; None while frames are still coming.
         is_prepared: whether its decoder is behind the reference.
     """
 
     slot: int
     delivery: Delivery
+    begun_at: int = 0
     waiting: list[Tensor] = field(default_factory=list)
     num_chunks: int = 0
+    num_decoded: int = 0
     reason: FinishReason | None = None
     is_prepared: bool = True
 
@@ -40,29 +44,29 @@ class RunningTake:
         return self.delivery.clock.runs_dry_at if self.delivery.is_heard else NEVER
 
     def next_frames(self) -> int:
-        """Frames in its next chunk, as far as they are there."""
-        return min(len(self.waiting), self._chunk_frames()[-1])
-
-    def is_due(self, num_steps: int) -> bool:
-        """Whether its next chunk should be made.
+        """Frames in its next chunk, as far as they are there.
 
         Chunks grow; at their longest they end with every step that is a multiple of their length, so that takes
-        that began at different times become sound in one call.
+        that began at different times become sound in one call. How far the engine has come has no say in it: the
+        last bits of a sample depend on where chunks end, and a take shall sound the same each time.
         """
+        sizes = CHUNK_FRAMES if self.delivery.is_heard else UNHEARD_CHUNK_FRAMES
+        size = sizes[min(self.num_chunks, len(sizes) - 1)]
+        if size == sizes[-1]:
+            size -= (self.begun_at + self.num_decoded) % size
+        return min(len(self.waiting), size) if self.reason is not None else size
+
+    @property
+    def is_due(self) -> bool:
+        """Whether its next chunk should be made."""
         if self.reason is not None:
             return bool(self.waiting)
-        sizes = self._chunk_frames()
-        size = sizes[min(self.num_chunks, len(sizes) - 1)]
-        if len(self.waiting) >= size:
-            return True
-        return size == sizes[-1] and bool(self.waiting) and num_steps % size == 0
+        return len(self.waiting) >= self.next_frames()
 
     def take_codes(self, num_frames: int) -> Tensor:
         """Codes (frames, codebooks) of the next chunk, which wait no longer."""
         codes = torch.stack(self.waiting[:num_frames])
         del self.waiting[:num_frames]
         self.num_chunks += 1
+        self.num_decoded += num_frames
         return codes
-
-    def _chunk_frames(self) -> tuple[int, ...]:
-        return CHUNK_FRAMES if self.delivery.is_heard else UNHEARD_CHUNK_FRAMES

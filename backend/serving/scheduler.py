@@ -76,6 +76,9 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Give free slots to those who wait, as far as those who speak can bear it."""
+        if not self.running:
+            # Whoever is alone sounds the same each time, see `RunningTake.next_frames`.
+            self._num_steps = 0
         rows = 0
         while self.batch.free_slots and (entry := self.line.first()) is not None:
             new_rows = len(entry.request.prompt.rows)
@@ -111,7 +114,9 @@ class Scheduler:
             return
         per_row = (time.monotonic() - started) / len(entry.request.prompt.rows)
         self._prefill_seconds_per_row += (per_row - self._prefill_seconds_per_row) / 4
-        self.running.append(RunningTake(slot=slot, delivery=entry.delivery, is_prepared=is_prepared))
+        self.running.append(
+            RunningTake(slot=slot, delivery=entry.delivery, begun_at=self._num_steps, is_prepared=is_prepared)
+        )
 
     def _step(self) -> None:
         # Ended takes have left the loop; they are here only for the rest of their sound.
@@ -157,7 +162,7 @@ class Scheduler:
             self._end(take, take.reason)
 
     def _due(self) -> list[RunningTake]:
-        due = [take for take in self.running if take.is_prepared and take.is_due(self._num_steps)]
+        due = [take for take in self.running if take.is_prepared and take.is_due]
         return sorted(due, key=_urgency)
 
     def _decode(self, takes: Sequence[RunningTake], num_frames: int) -> None:

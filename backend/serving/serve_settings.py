@@ -7,8 +7,12 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
 
+from backend.serving.speech import LONGEST_TEXT
 from backend.voices.voice import Voice
 from training.model.voice_model import PrecisionChoice
+
+MOST_CHARACTERS = 4096
+"""OpenAI's own limit; about five minutes of speech."""
 
 
 class EngineSettings(BaseModel):
@@ -48,6 +52,8 @@ class ServeSettings(BaseModel):
     api_keys: tuple[SecretStr, ...] = ()
     patience_seconds: PositiveFloat = 120.0
     """Without any sound for so long, a request is given up."""
+    most_characters: int = Field(default=MOST_CHARACTERS, ge=1, le=LONGEST_TEXT)
+    """Of one request's text; a longer one is refused, because it would keep a slot for as long as it lasts."""
     min_replicas: PositiveInt = 1
     max_replicas: PositiveInt = 1
     num_cpus: PositiveFloat = 1.0

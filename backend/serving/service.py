@@ -31,6 +31,9 @@ class SpeechService(Protocol):
     def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
         """Sound as it is made, then a summary, or a failure in the place of either."""
 
+    async def forget_deleted(self) -> None:
+        """A voice was deleted: whatever is held of it is not needed any more."""
+
     async def state(self, *, with_engines: bool = False) -> ServiceState:
         """Where it stands; the numbers of engines only if asked for, because somebody may have to be asked for them."""
 

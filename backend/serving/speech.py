@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.errors import PromptError
+from backend.serving.engine import Engine
 from backend.serving.joining import Joiner
-from backend.serving.pieces import Pieces, Speaker
+from backend.serving.pieces import Pieces
 from backend.serving.sentences import split_text
 from training.model.frame_loop import FinishReason
 from training.model.take_request import TakeRequest
@@ -106,7 +107,7 @@ def check_text(text: str) -> None:
 
 
 def speak(
-    speaker: Speaker,
+    engine: Engine,
     request: TakeRequest,
     *,
     streaming: bool,
@@ -118,7 +119,7 @@ def speak(
     runs away is tried once more with another seed, if none was asked for and nobody has heard it yet.
 
     Args:
-        speaker: the engine, or a synthesizer.
+        engine: holds the model that speaks.
         request: voice, sampling, seed and the whole text.
         streaming: hand audio out frame by frame; otherwise piece by piece.
         cancelled: asked before every frame.
@@ -130,14 +131,18 @@ def speak(
     check_text(request.text)
     requests = [replace(request, text=piece) for piece in split_text(request.text)]
     for piece in requests:
-        speaker.check(piece)
-    speech = Speech(pieces=[piece.text for piece in requests], sample_rate=speaker.sample_rate, chunks=iter(()))
-    pieces = Pieces(speaker, requests, streaming=streaming, cancelled=cancelled)
-    speech.chunks = _run(pieces, speech)
+        engine.check(piece)
+    speech = Speech(pieces=[piece.text for piece in requests], sample_rate=engine.sample_rate, chunks=iter(()))
+    pieces = Pieces(engine, requests, streaming=streaming, cancelled=cancelled)
+    speech.chunks = _run(pieces, speech, cancelled or _never)
     return speech
 
 
-def _run(pieces: Pieces, speech: Speech) -> Iterator[NDArray[np.float32]]:
+def _never() -> bool:
+    return False
+
+
+def _run(pieces: Pieces, speech: Speech, cancelled: Callable[[], bool]) -> Iterator[NDArray[np.float32]]:
     started = time.perf_counter()
     joiner = Joiner(speech.sample_rate)
 
@@ -150,14 +155,20 @@ def _run(pieces: Pieces, speech: Speech) -> Iterator[NDArray[np.float32]]:
 
     with closing(pieces):
         for piece in pieces:
+            reason = None
             for chunk in pieces.sound_of(piece):
+                if cancelled():
+                    # What was made ahead is dropped: stopped is stopped, however far the engine has come.
+                    reason = FinishReason.CANCELLED
+                    break
                 # A piece that is handed out whole could still have been heard from its first frame on.
                 speech.seconds_to_first_audio = speech.seconds_to_first_audio or piece.stream.seconds_to_first_audio
                 yield from heard(joiner.add(chunk))
-            assert piece.stream.finish_reason is not None
+            reason = reason or piece.stream.finish_reason
+            assert reason is not None
             speech.seeds.append(piece.stream.seed)
-            speech.finish_reasons.append(piece.stream.finish_reason)
+            speech.finish_reasons.append(reason)
             yield from heard(joiner.end_piece())
-            if piece.stream.finish_reason is FinishReason.CANCELLED:
+            if reason is FinishReason.CANCELLED:
                 break
         yield from heard(joiner.finish())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Tally:
-    """Grows only; written by one thread, read by any. See `EngineStatistics` for what is counted."""
+    """Grows only; a count has one writer at a time, and any readers. See `EngineStatistics` for what is counted."""
 
     steps: int = 0
     frames: int = 0
@@ -18,3 +18,8 @@ class Tally:
     refused: int = 0
     underruns: int = 0
     busy_seconds: float = 0.0
+
+    @property
+    def unfinished(self) -> int:
+        """Takes asked for that are not over: spoken, or waiting."""
+        return self.takes - self.finished - self.cancelled - self.failed

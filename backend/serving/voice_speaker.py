@@ -85,6 +85,10 @@ class VoiceSpeaker:
         with self._engines.use(self._folder_of(voice)) as engine:
             self._prompt_of(voice, engine)
 
+    def forget_deleted(self) -> None:
+        """Let go of the weights of voices that are not there any more, whoever has deleted them."""
+        self._engines.unload_deleted()
+
     @property
     def is_healthy(self) -> bool:
         """Whether it can be expected to speak."""

@@ -1,4 +1,4 @@
-"""Takes that wait for a slot: a bounded line, the one that is needed first in front."""
+"""Takes that wait for a slot, the one that is needed first in front."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass, field
 
 from backend.serving.delivery import Delivery
-from backend.serving.errors import TooBusy
 from training.model.frame_loop import FrameRequest
 from training.model.take_request import VoicePrompt
 
@@ -28,31 +27,16 @@ class WaitingTake:
 class WaitingLine:
     """Where takes wait; thread-safe."""
 
-    def __init__(self, most_waiting: int) -> None:
-        self.most_waiting = most_waiting
+    def __init__(self) -> None:
         self._waiting: list[WaitingTake] = []
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, take: WaitingTake, *, is_admitted: bool, retry_after_seconds: float) -> None:
-        """Join the line.
-
-        Args:
-            take: who joins.
-            is_admitted: part of a text that is being spoken already; not turned away.
-            retry_after_seconds: what those who are turned away are told.
-
-        Raises:
-            TooBusy: the line is full.
-        """
+    def add(self, take: WaitingTake) -> None:
+        """Join the line."""
         with self._lock:
-            if not is_admitted and len(self._waiting) >= self.most_waiting:
-                raise TooBusy(
-                    f"{len(self._waiting)} takes are waiting, and {self.most_waiting} are the most.",
-                    retry_after_seconds=retry_after_seconds,
-                )
             self._waiting.append(take)
             self._waiting.sort()
 

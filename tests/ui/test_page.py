@@ -14,10 +14,10 @@ import pytest
 from gradio_client.exceptions import AppError
 
 from tests.backend.audio.sounds import FORMATS, encode
+from tests.backend.serving.conftest import wait_until
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 from tests.ui.served_page import examine, serve_page, speak_arguments
-from training.model.take_request import TakeRequest, VoicePrompt
 from ui import server
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
@@ -53,10 +53,10 @@ def read_wav(content):
 
 
 def is_free(page):
-    """Speak with the page's model, which waits for whatever has it."""
-    loaded = page.studio.loaded
-    request = TakeRequest(text="Hm.", voice=VoicePrompt(), max_frames=2)
-    return next(page.studio.speak(loaded, request).chunks) is not None
+    """Whether nothing of what was asked for is still being made, once the engine has had time to notice."""
+    engine = page.studio.loaded.engine
+    wait_until(lambda: engine.statistics().num_active + engine.statistics().num_waiting == 0)
+    return engine.is_healthy
 
 
 @pytest.mark.parametrize(

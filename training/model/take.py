@@ -73,14 +73,6 @@ class TakeStream:
     finish_reason: FinishReason | None = None
     seconds_to_first_audio: float = 0.0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended; a stream that is only made while it is iterated has not, before."""
-        return self.finish_reason is not None
-
-    def listen(self) -> None:
-        """Nothing to change: whoever iterates hears it as it is made."""
-
     def __iter__(self) -> Iterator[NDArray[np.float32]]:
         return self.chunks
 
@@ -135,33 +127,6 @@ class Synthesizer:
         result = TakeStream(seed=frame_request.seed, sample_rate=self.model.sample_rate, chunks=_no_chunks())
         result.chunks = self._run(frame_request, request.voice, result, cancelled, chunk_frames)
         return result
-
-    @property
-    def sample_rate(self) -> int:
-        """Of what it speaks, in Hz."""
-        return self.model.sample_rate
-
-    @property
-    def pieces_ahead(self) -> int:
-        """None: there is one slot."""
-        return 0
-
-    def submit(
-        self,
-        request: TakeRequest,
-        *,
-        is_heard: bool = True,
-        cancelled: Callable[[], bool] | None = None,
-        needed_in_seconds: float | None = None,
-        is_admitted: bool = False,
-    ) -> TakeStream:
-        """What `stream` does, asked for as from an engine; there is no line to wait in."""
-        del needed_in_seconds, is_admitted
-        return self.stream(request, cancelled, CHUNK_FRAMES if is_heard else UNHEARD_CHUNK_FRAMES)
-
-    def check(self, request: TakeRequest) -> None:
-        """Find out whether a request can be spoken, without speaking it. Raises PromptError if not."""
-        self._frame_request(request)
 
     def _frame_request(self, request: TakeRequest) -> FrameRequest:
         return lay_out(self.model, request, self.loop.cache_length)

@@ -31,6 +31,7 @@ async def compare(request: Request, desk: AtDesk) -> Comparison:
     """Speak one text in each of the voices, all at once; if one of them cannot, none is heard."""
     asked = await read_json(request, CompareRequest)
     desk.check_model(asked.model)
+    desk.check_input(asked.input)
     voices = [await desk.find_voice(name) for name in asked.voices]
     seed = secrets.randbits(31) if asked.seed is None else asked.seed
     orders = [

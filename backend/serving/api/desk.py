@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.orders import SpeechItem, SpeechOrder
+from backend.serving.serve_settings import MOST_CHARACTERS
 from backend.serving.service import SpeechService
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
@@ -32,6 +33,7 @@ class Desk:
         model_name: what the base model is called.
         can_instruct: whether it follows instructions.
         patience_seconds: between two chunks of sound.
+        most_characters: of one text.
         metrics: counts.
         started_at: when this process began to serve.
     """
@@ -41,6 +43,7 @@ class Desk:
     model_name: str
     can_instruct: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    most_characters: int = MOST_CHARACTERS
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -53,6 +56,17 @@ class Desk:
                 param="model",
                 code="model_not_found",
             )
+
+    def check_input(self, text: str) -> str:
+        """Refuse a text that would keep others waiting for too long. Raises ApiError."""
+        if len(text) > self.most_characters:
+            raise ApiError(
+                400,
+                f"The input has {len(text)} characters, and {self.most_characters} are the most. Send it in parts.",
+                param="input",
+                code="string_above_max_length",
+            )
+        return text
 
     def check_instructions(self, instructions: str | None) -> str:
         """Refuse instructions that would be ignored. Raises ApiError."""

@@ -29,7 +29,7 @@ def create_api(desk: Desk, *, api_keys: Sequence[str] = (), largest_body_bytes: 
     for routes in (speech_routes, voice_routes, compare_routes, status_routes):
         app.include_router(routes.router)
     install_error_handlers(app)
-    install_openapi(app)
+    install_openapi(app, desk.most_characters)
     # The last one added is asked first: nobody's body is read before it is clear who sends it.
     app.add_middleware(BodyLimit, most_bytes=largest_body_bytes)
     app.add_middleware(AccessControl, api_keys=tuple(api_keys))

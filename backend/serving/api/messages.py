@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from backend.audio.formats import AudioFormat
 from backend.audio.tempo import FASTEST, SLOWEST
+from backend.serving.speech import LONGEST_TEXT
 from backend.voices.consent import Consent, StatementKind
 from backend.voices.voice import Voice, VoiceKind
 
-MOST_CHARACTERS = 4096
-"""OpenAI's own limit; about five minutes of speech."""
+LONGEST_INSTRUCTION = 4096
 MOST_VOICES = 8
 LARGEST_SEED = 2**63 - 1
 
 _VoiceName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_Text = Annotated[str, StringConstraints(min_length=1, max_length=MOST_CHARACTERS)]
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
 _LanguageName = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 _Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 
@@ -45,7 +45,9 @@ class SpeechFields(_Request):
     )
     input: _Text = Field(description="What to say.")
     instructions: str | None = Field(
-        default=None, max_length=MOST_CHARACTERS, description="How to say it; refused by models that clone voices."
+        default=None,
+        max_length=MOST_INSTRUCTION_CHARACTERS,
+        description="How to say it; refused by models that clone voices.",
     )
     response_format: AudioFormat = "mp3"
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)

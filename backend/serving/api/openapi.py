@@ -41,15 +41,19 @@ def inlined_schema(message: type[BaseModel], files: Mapping[str, str] | None = N
     return inlined
 
 
-def install_openapi(app: FastAPI) -> None:
-    """Serve the document without the 422 that FastAPI adds by itself and that is never sent."""
+def install_openapi(app: FastAPI, most_characters: int) -> None:
+    """Serve the document with the length that a text may have here, and without the 422 that is never sent."""
 
     def build() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = get_openapi(title=app.title, version=app.version, routes=app.routes)
             for operations in document["paths"].values():
                 for operation in operations.values():
+                    # FastAPI adds it by itself.
                     operation["responses"].pop("422", None)
+                    for content in operation.get("requestBody", {}).get("content", {}).values():
+                        if "input" in content["schema"].get("properties", {}):
+                            content["schema"]["properties"]["input"]["maxLength"] = most_characters
             for name in ("HTTPValidationError", "ValidationError"):
                 document["components"]["schemas"].pop(name, None)
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

@@ -105,7 +105,7 @@ async def _order(desk: Desk, fields: SpeechFields, voice: Voice | OneOffVoice) -
     own_language = voice.language if isinstance(voice, Voice) else "auto"
     return SpeechOrder(
         voice=voice,
-        text=fields.input,
+        text=desk.check_input(fields.input),
         language=fields.language or own_language,
         seed=fields.seed,
         instruction=desk.check_instructions(fields.instructions),

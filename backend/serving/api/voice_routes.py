@@ -77,4 +77,5 @@ async def delete_voice(voice_id: str, desk: AtDesk) -> Deleted:
     """Remove a voice, its recording and its consent, by name or id."""
     voice = await desk.find_voice(voice_id)
     await asyncio.to_thread(desk.voices.delete, voice.id)
+    await desk.service.forget_deleted()
     return Deleted(id=voice.id)

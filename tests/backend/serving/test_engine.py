@@ -130,13 +130,25 @@ def test_more_than_the_line_holds_is_turned_away(new_engine, request_of, gate):
         others = [engine.submit(request_of)]
         with pytest.raises(TooBusy, match="waiting") as refused:
             others.extend(engine.submit(request_of) for _ in range(4))
-        assert len(others) <= 2
+        # Who speaks is not counted among those who wait.
+        assert len(others) == 2
         assert refused.value.retry_after_seconds > 0
         further_piece = engine.submit(request_of, is_admitted=True)
         gate.open()
         takes = [handle.take() for handle in (first, *others, further_piece)]
         assert all(torch.equal(take.codes, takes[0].codes) for take in takes)
         assert engine.statistics().num_refused_total == 1
+
+
+def test_a_crowd_as_large_as_the_slots_and_the_line_finds_room(new_engine, request_of, gate):
+    with new_engine(num_slots=4, most_waiting=1) as engine:
+        # All of them come before the engine has looked even once.
+        handles = [engine.submit(request_of, cancelled=gate) for _ in range(5)]
+        with pytest.raises(TooBusy):
+            engine.submit(request_of)
+        gate.open()
+        assert all(len(handle.take().codes) > 0 for handle in handles)
+        assert len(engine.submit(request_of).take().codes) > 0
 
 
 def test_who_is_needed_first_is_spoken_first(new_engine, request_of, gate):
@@ -265,3 +277,13 @@ def test_statistics_count(engine, request_of):
     assert after.num_frames_total - before.num_frames_total == sum(len(take.codes) for take in takes)
     assert after.num_steps_total > before.num_steps_total
     assert after.busy_seconds_total > before.busy_seconds_total
+
+
+def test_a_take_alone_has_the_same_samples_each_time(new_engine, request_of, in_context_voice):
+    request = replace(request_of, voice=in_context_voice, max_frames=40)
+    with new_engine(num_slots=1) as engine:
+        # The first time the reference is still to be read when frames come, and then it is known.
+        first, again = (engine.submit(request).take().waveform for _ in range(2))
+        engine.submit(request_of).take()
+        assert np.array_equal(first, again)
+        assert np.array_equal(engine.submit(request).take().waveform, first)

@@ -14,35 +14,41 @@ from training.model.frame_loop import FinishReason
 FRAME = torch.zeros(16, dtype=torch.long)
 
 
-def running(*, is_heard=True):
-    return RunningTake(slot=0, delivery=Delivery(1, 1000, is_heard=is_heard))
+def running(*, is_heard=True, begun_at=0):
+    return RunningTake(slot=0, delivery=Delivery(1, 1000, is_heard=is_heard), begun_at=begun_at)
 
 
-def chunk_sizes(take, num_frames, first_step=0):
+def chunk_sizes(take, num_frames, at_once=1):
+    """Sizes of chunks when the engine looks after so many frames each time."""
     sizes = []
-    for step in range(first_step + 1, first_step + num_frames + 1):
+    for number in range(1, num_frames + 1):
         take.waiting.append(FRAME)
-        if take.is_due(step):
+        while number % at_once == 0 and take.is_due:
             sizes.append(len(take.take_codes(take.next_frames())))
     take.reason = FinishReason.EOS
-    if take.is_due(0):
+    while take.is_due:
         sizes.append(len(take.take_codes(take.next_frames())))
     return sizes
 
 
 def test_chunks_grow_for_a_listener_and_come_in_few_calls_otherwise():
     assert chunk_sizes(running(), 30)[:4] == [1, 2, 4, 8]
-    assert chunk_sizes(running(is_heard=False), 30, first_step=16) == [1, 15, 14]
+    assert chunk_sizes(running(is_heard=False, begun_at=16), 30) == [1, 15, 14]
+
+
+@pytest.mark.parametrize("at_once", [3, 7, 40])
+def test_chunks_are_the_same_however_late_they_are_made(at_once):
+    assert chunk_sizes(running(begun_at=5), 80, at_once) == chunk_sizes(running(begun_at=5), 80)
 
 
 @pytest.mark.parametrize("first_step", range(12))
 def test_long_chunks_end_together_whenever_their_takes_began(first_step):
-    take = running()
+    take = running(begun_at=first_step)
     ends, step = [], first_step
     for _ in range(80):
         step += 1
         take.waiting.append(FRAME)
-        if take.is_due(step):
+        if take.is_due:
             take.take_codes(take.next_frames())
             if take.num_chunks > 5:
                 ends.append(step % 12)

@@ -9,36 +9,29 @@ import torch
 from backend.errors import PromptError
 from backend.serving.joining import CROSSFADE_SECONDS
 from backend.serving.speech import LONGEST_TEXT, speak
-from tests.golden import GOLDEN_CHECKPOINT
+from tests.backend.serving.conftest import wait_until
 from training.model.frame_loop import FinishReason
-from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest, VoicePrompt
-from training.model.voice_model import VoiceModel
-
-
-@pytest.fixture(scope="module")
-def synthesizer():
-    return Synthesizer(VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu"), cache_length=800)
 
 
 @pytest.fixture
-def request_of(synthesizer):
-    speaker = torch.ones(synthesizer.model.config.talker.hidden_size) * 0.05
+def request_of(engine):
+    speaker = torch.ones(engine.model.config.talker.hidden_size) * 0.05
     return TakeRequest(text="One.", voice=VoicePrompt(speaker=speaker), seed=1, max_frames=4)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_long_text_is_its_pieces_in_order(synthesizer, request_of, streaming):
+def test_a_long_text_is_its_pieces_in_order(engine, request_of, streaming):
     text = " ".join(
         f"This is sentence number {n}, and it is of some length." for n in "one two three four five six".split()
     )
-    speech = speak(synthesizer, replace(request_of, text=text), streaming=streaming)
+    speech = speak(engine, replace(request_of, text=text), streaming=streaming)
     audio = np.concatenate(list(speech))
     assert len(speech.pieces) > 1
     assert " ".join(speech.pieces) == text
     assert len(speech.finish_reasons) == len(speech.pieces)
-    frame = synthesizer.model.speech_tokenizer.config.decode_upsample_rate
-    takes = [synthesizer.speak(replace(request_of, text=piece)).waveform for piece in speech.pieces]
+    frame = engine.model.speech_tokenizer.config.decode_upsample_rate
+    takes = [engine.submit(replace(request_of, text=piece)).take().waveform for piece in speech.pieces]
     overlaps = round(CROSSFADE_SECONDS * speech.sample_rate) * (len(takes) - 1)
     assert len(audio) == sum(len(take) for take in takes) - overlaps == speech.num_samples
     assert len(audio) <= len(speech.pieces) * 4 * frame
@@ -47,8 +40,8 @@ def test_a_long_text_is_its_pieces_in_order(synthesizer, request_of, streaming):
     assert np.abs(audio[edge : len(takes[0]) - edge] - takes[0][edge:-edge]).max() < 1e-4
 
 
-def test_progress_ends_at_the_end(synthesizer, request_of):
-    speech = speak(synthesizer, request_of, streaming=True)
+def test_progress_ends_at_the_end(engine, request_of):
+    speech = speak(engine, request_of, streaming=True)
     assert speech.progress().share_done == 0
     list(speech)
     progress = speech.progress()
@@ -57,15 +50,16 @@ def test_progress_ends_at_the_end(synthesizer, request_of):
     assert speech.finish_reason in (FinishReason.EOS, FinishReason.LENGTH)
 
 
-def test_cancelling_ends_the_whole_text(synthesizer, request_of):
+def test_cancelling_ends_the_whole_text(engine, request_of):
     text = "First sentence here, quite long enough. " * 12
-    speech = speak(
-        synthesizer, replace(request_of, text=text), streaming=True, cancelled=lambda: speech.num_samples > 0
-    )
-    list(speech)
+    heard = []
+    speech = speak(engine, replace(request_of, text=text), streaming=True, cancelled=lambda: bool(heard))
+    for chunk in speech:
+        heard.append(chunk)
     assert speech.finish_reason is FinishReason.CANCELLED
     assert len(speech.finish_reasons) < len(speech.pieces)
-    assert synthesizer.loop.free_slots == (0,)
+    assert speech.num_samples < 3 * engine.sample_rate
+    wait_until(lambda: engine.statistics().num_active + engine.statistics().num_waiting == 0)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +70,6 @@ def test_cancelling_ends_the_whole_text(synthesizer, request_of):
         ({"language": "klingon"}, "klingon"),
     ],
 )
-def test_what_cannot_be_spoken_is_refused_at_once(synthesizer, request_of, change, words):
+def test_what_cannot_be_spoken_is_refused_at_once(engine, request_of, change, words):
     with pytest.raises(PromptError, match=words):
-        speak(synthesizer, replace(request_of, **change), streaming=False)
+        speak(engine, replace(request_of, **change), streaming=False)

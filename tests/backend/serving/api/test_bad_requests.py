@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from backend.serving.api.factory import create_api
@@ -52,6 +54,19 @@ def test_fields_that_are_wrong(client, fields, status, param):
     error = assert_refused(client.post("/v1/audio/speech", json=ask(**fields)), status)
     if param is not None:
         assert error["param"] == param
+
+
+def test_how_long_a_text_may_be_is_settable_and_told(desk):
+    client = client_of(create_api(replace(desk, most_characters=20)))
+    error = assert_refused(client.post("/v1/audio/speech", json=ask(input="a" * 21)), 400, "string_above_max_length")
+    assert "21" in error["message"]
+    assert "20" in error["message"]
+    both = {"voices": ["Anna", "Anna"], "input": "a" * 21}
+    assert_refused(client.post("/v1/compare", json=both), 400, "string_above_max_length")
+    paths = client.get("/openapi.json").json()["paths"]
+    for path, kind in (("/v1/audio/speech", "multipart/form-data"), ("/v1/compare", "application/json")):
+        body = paths[path]["post"]["requestBody"]["content"][kind]["schema"]
+        assert body["properties"]["input"]["maxLength"] == 20
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,9 @@ class _Silent:
         finally:
             self.was_closed = True
 
+    async def forget_deleted(self):
+        raise NotImplementedError
+
     async def state(self, *, with_engines=False):
         raise NotImplementedError
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.backend.serving.api.served import ask
+from tests.backend.serving.api.served import CONSENT, MODEL, ask
+from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.ui.recordings import write_broken
 
 
@@ -73,3 +74,14 @@ def test_a_recording_that_is_none_or_missing(client, tmp_path):
     assert (missing.status_code, missing.json()["error"]["code"]) == (400, "missing_audio")
     misnamed = client.post("/v1/audio/voices", data=data, files={"file": ("a.wav", b"x")})
     assert misnamed.status_code == 400
+
+
+def test_a_deleted_voice_leaves_no_weights_in_memory(client, voices, speaker, tmp_path):
+    folder = fine_tuned_checkpoint(tmp_path / "custom_voice", scale=1.2)
+    voice = voices.add_fine_tuned("Gone", {"custom_voice": folder}, consent=CONSENT, model=MODEL)
+    assert client.post("/v1/audio/speech", json=ask(voice="Gone")).status_code == 200
+    assert len(speaker.statistics()) == 2
+    assert client.delete("/v1/audio/voices/Gone").status_code == 200
+    assert set(speaker.statistics()) == {"base"}
+    assert not voice.folder.exists()
+    assert client.post("/v1/audio/speech", json=ask(voice="Gone")).status_code == 404
