@@ -46,7 +46,7 @@ class SpeechFields(_Request):
     input: _Text = Field(description="What to say.")
     instructions: str | None = Field(
         default=None,
-        max_length=MOST_INSTRUCTION_CHARACTERS,
+        max_length=LONGEST_INSTRUCTION,
         description="How to say it; refused by models that clone voices.",
     )
     response_format: AudioFormat = "mp3"
