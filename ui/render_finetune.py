@@ -77,8 +77,8 @@ def estimate_html(estimate: Estimate) -> str:
     text = (
         f"<strong>{plan.num_steps} steps, about {time_in_words(60 * minutes)}</strong> on "
         f"{_count(job.num_workers, 'worker')}, from {plan.num_clips} clips with {plan.data_minutes:.1f} min of speech."
-        f"{left_out} Each worker holds about {gib(plan.memory.total)} of memory. Checkpoints take up to "
-        f"{size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
+        f"{left_out} Each worker holds about {gib(plan.memory.total)} of memory besides PyTorch itself. Checkpoints "
+        f"take up to {size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
     )
     return says("bad" if problems else "good", text, more=f"<ul>{problems}</ul>" if problems else "")
 
@@ -101,8 +101,9 @@ def memory_html(estimate: Estimate) -> str:
     room = ""
     if estimate.worker_bytes is not None:
         room = f" Each could have {gib(estimate.worker_bytes)} here now."
+    note = f"What each worker holds in memory besides PyTorch itself, by strategy.{room}"
     return (
-        f'<p class="note">What each worker holds in memory, by strategy.{room}</p><div class="memory-key">{key}</div>'
+        f'<p class="note">{note}</p><div class="memory-key">{key}</div>'
         f'<div class="wide" tabindex="0" role="region" aria-label="Memory per worker"><table class="memory"><thead>'
         f'<tr><th scope="col">Strategy</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
@@ -128,9 +129,9 @@ def _memory_cell(cell: MemoryCell | None, most: int, *, is_chosen: bool) -> str:
 
 
 def run_choice(run: RunRecord) -> str:
-    """A run in a list."""
+    """A run in a list; not how it is doing, because a list does not change while it is shown."""
     moment = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created_at))
-    return f"{run.voice}, {moment}: {STATE_WORDS[run.state][1].lower()}"
+    return f"{run.voice}, {moment}, {run.preset}"
 
 
 def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float | None) -> str:
@@ -149,9 +150,10 @@ def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float 
     facts += memory_facts(measures)
     bar = progress_bar("Training", percent)
     verdict = f"<p><strong>{escape(run.verdict)}</strong></p>" if run.verdict else ""
+    message = "" if run.message.rstrip(".") == words else escape(run.message)
     return says(
         tone,
-        f"<strong>{escape(run.voice)}: {words}.</strong> {escape(run.message)}",
+        f"<strong>{escape(run.voice)}: {words}.</strong> {message}",
         more=f'{bar}<p class="facts">{" ".join(facts)}</p>{verdict}',
         role="alert" if run.state is RunState.FAILED else "status",
     )

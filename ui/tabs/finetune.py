@@ -118,25 +118,18 @@ def _build() -> PlanPart:
 
 def _build_advanced() -> tuple[Any, ...]:
     """In the order of the fields of `Wish`."""
-    with gr.Accordion("Advanced", open=False, elem_id="tune-advanced"), gr.Row():
-        return (
-            gr.Dropdown(
-                list(STRATEGIES), value="ddp", label="Strategy", info="How workers share the model.", min_width=180
-            ),
-            # Not gr.Number, which turns an empty field into 0.
-            gr.Textbox(label="Workers", placeholder="1", max_length=4, min_width=140, elem_id="workers"),
-            gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device", min_width=140),
-            gr.Textbox(
-                label="Learning rate (optional)", placeholder="by the preset", min_width=160, elem_id="learning-rate"
-            ),
-            gr.Textbox(
-                label="Steps (optional)", placeholder="by the preset", max_length=7, min_width=140, elem_id="num-steps"
-            ),
-            gr.Textbox(
-                label="Rows in a micro-batch (optional)", placeholder="by the preset", max_length=6, min_width=180
-            ),
-            gr.Checkbox(label="Compute activations twice: a third slower, much less memory", min_width=240),
-        )
+    # Not gr.Number, which turns an empty field into 0.
+    with gr.Accordion("Advanced", open=False, elem_id="tune-advanced"):
+        with gr.Row():
+            strategy = gr.Dropdown(list(STRATEGIES), value="ddp", label="Strategy: how workers share the model")
+            workers = gr.Textbox(label="Workers", placeholder="1", max_length=4, elem_id="workers")
+            device = gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device")
+        with gr.Row():
+            rate = gr.Textbox(label="Learning rate (optional)", placeholder="by the preset", elem_id="learning-rate")
+            steps = gr.Textbox(label="Steps (optional)", placeholder="by the preset", max_length=7, elem_id="num-steps")
+            rows = gr.Textbox(label="Rows in a micro-batch (optional)", placeholder="by the preset", max_length=6)
+        saves_memory = gr.Checkbox(label="Compute activations twice: a third slower, much less memory")
+    return strategy, workers, device, rate, steps, rows, saves_memory
 
 
 def read_wish(dataset: str | None, preset: str | None, *advanced: Any) -> Wish:

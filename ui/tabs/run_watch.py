@@ -14,6 +14,7 @@ from backend.runs.records import CheckpointRecord, RunRecord
 from backend.runs.states import RunState
 from ui import render, render_finetune
 from ui.errors import shows_errors
+from ui.loss_history import LossHistory
 from ui.speaking import NotReady
 from ui.tabs.run_reading import ReadingPart, build_reading
 from ui.workbench import Workbench
@@ -111,6 +112,7 @@ class RunWatch:
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
+        self._losses = LossHistory()
 
     def list(self, chosen: str | None) -> Values:
         """All runs in the list; the chosen one, else one at work, else the newest; and how it is doing."""
@@ -145,7 +147,7 @@ class RunWatch:
             gr.update(visible=run.state.is_active or run.state in (RunState.PAUSED, RunState.INTERRUPTED)),
             gr.update(visible=not run.state.is_active),
             gr.update(visible=False) if now[0] != seen[0] else gr.skip(),
-            render_finetune.losses_html(runs.metrics(run_id)),
+            render_finetune.losses_html(self._losses.read(runs, run)),
             render_finetune.events_html(runs.events(run_id)),
             # Not more often than needed: a player that is drawn anew falls silent.
             render_finetune.scores_html(checkpoints, run.best_checkpoint) if has_new_checkpoints else gr.skip(),
