@@ -98,7 +98,8 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     """A dataset as text: recordings that were left out, clips if wanted, totals in minutes."""
     from backend.dataset.gates import Verdict  # noqa: PLC0415 - seconds to load
 
-    lines = [f"left out: {recording.problem}" for recording in view.recordings if recording.problem]
+    lines = [f"note: {view.notice}"] if view.notice else []
+    lines += [f"left out: {recording.problem}" for recording in view.recordings if recording.problem]
     for recording in view.recordings:
         for lost in recording.details.lost:
             span = lost.span
@@ -163,4 +164,4 @@ def _progress_text(progress: BuildProgress) -> str:
         left = f" {stage.seconds_left:.0f} s left" if stage.seconds_left else ""
         if stage.num_done or stage.num_total:
             parts.append(f"{stage.stage} {stage.num_done}{total}{left}")
-    return " | ".join(parts) or "starting"
+    return " | ".join(parts) or progress.notice or "starting"

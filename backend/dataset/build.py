@@ -7,6 +7,7 @@ was, and building again does nothing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,8 @@ from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.dataset.workplace import Workplace
 from backend.errors import EncoreError
 from backend.store.database import Database
-from training.model.hub import resolve_model
+from training.model.errors import DownloadCancelled
+from training.model.hub import DownloadProgress, resolve_model
 
 _logger = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class Build:
                 raise NothingToBuild(
                     "No recording was found. Name audio files, folders that hold some, or zip archives of them."
                 )
-            encoder, chosen = encoder_facts(job.model, job.device), find_transcriber(job)
+            encoder, chosen = self._find_models()
             self._check_texts(recordings, chosen)
             order = WorkOrder(
                 home=self._home,
@@ -102,10 +104,26 @@ class Build:
         write_dataset(workplace, job, encoder, clips)
         self._table.mark_rows(job.name, are_current=True)
 
+    def _find_models(self) -> tuple[EncoderFacts, ChosenTranscriber]:
+        """Who encodes and who listens, downloaded where they are not here yet."""
+
+        def tell(progress: DownloadProgress) -> None:
+            done, total = progress.bytes_done / 1e6, progress.bytes_total / 1e6
+            self._pulse.note(f"Downloading {progress.file}: {done:.0f} of {total:.0f} MB.")
+
+        def is_cancelled() -> bool:
+            return self._pulse.is_cancelled
+
+        try:
+            encoder = encoder_facts(self._job.model, self._job.device, progress=tell, cancel=is_cancelled)
+            return encoder, find_transcriber(self._job, progress=tell, cancel=is_cancelled)
+        except DownloadCancelled:
+            self._pulse.stop_if_cancelled()
+            raise
+
     def _check_texts(self, recordings: list[FoundRecording], chosen: ChosenTranscriber) -> None:
         """Say what the person should know of the transcriber, and stop where there can be no text at all."""
-        if chosen.notice:
-            _logger.warning("%s", chosen.notice)
+        self._pulse.note(chosen.notice)
         sources = [found.source for found in recordings if found.source is not None]
         if chosen.source is None and sources and not any(source.given_text for source in sources):
             raise NothingToBuild(
@@ -134,9 +152,15 @@ class Build:
                 self._pulse.follow(None)
 
 
-def encoder_facts(model: str, device: str) -> EncoderFacts:
+def encoder_facts(
+    model: str,
+    device: str,
+    *,
+    progress: Callable[[DownloadProgress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+) -> EncoderFacts:
     """Find a model, and what its listening half is known by. Raises EncoreError."""
-    folder = resolve_model(model)
+    folder = resolve_model(model, progress=progress, cancel=cancel)
     encoder = ClipEncoder.load(folder, device)
     return EncoderFacts(
         model=model,

@@ -64,6 +64,11 @@ class BuildTable:
             ).fetchone()
             return row is not None and bool(row["cancel_requested"])
 
+    def note(self, name: str, notice: str) -> None:
+        """Tell something about the build that is worth knowing; replaces what was told before."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE dataset_builds SET notice = ? WHERE dataset = ?", (notice, name))
+
     def request_cancel(self, name: str) -> None:
         """Ask the build under way to stop after what it has in hand."""
         with self._database.transaction() as connection:
@@ -123,6 +128,7 @@ class BuildTable:
             name=name,
             state=BuildState(build["state"]),
             problem=build["problem"],
+            notice=build["notice"],
             stages=stages,
             process_id=build["process_id"],
             started_at=build["started_at"],

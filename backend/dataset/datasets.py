@@ -122,6 +122,7 @@ class Datasets(DatasetEditing):
             language=job.language,
             state=progress.state if progress else BuildState.INTERRUPTED,
             problem=progress.problem if progress else "",
+            notice=progress.notice if progress else "",
             folder=folder,
             digest=digest,
             rows_are_current=digest is not None and self._table.rows_are_current(name),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend.dataset.job import BuildJob
 from backend.transcription.errors import WhisperUnavailable
 from backend.transcription.transcriber import Transcriber
+from training.model.hub import DownloadProgress
 
 NO_TRANSCRIBER = "none"
 """As the name of a Whisper model: nobody listens, and only clips that came with a text can be used."""
@@ -67,10 +69,16 @@ class ChosenTranscriber:
     notice: str = ""
 
 
-def find_transcriber(job: BuildJob) -> ChosenTranscriber:
+def find_transcriber(
+    job: BuildJob,
+    *,
+    progress: Callable[[DownloadProgress], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+) -> ChosenTranscriber:
     """Find the transcriber of a job, downloading it if need be; none is an answer too, with the reason.
 
     Raises:
+        DownloadCancelled: `cancel` said so.
         EncoreError: its weights are damaged.
     """
     if job.whisper == NO_TRANSCRIBER:
@@ -79,7 +87,7 @@ def find_transcriber(job: BuildJob) -> ChosenTranscriber:
     from backend.transcription.whisper_weights import find_whisper, hash_file  # noqa: PLC0415
 
     try:
-        weights = find_whisper(job.whisper or _USUAL_WHISPER)
+        weights = find_whisper(job.whisper or _USUAL_WHISPER, progress=progress, cancel=cancel)
     except WhisperUnavailable as error:
         return ChosenTranscriber(source=None, notice=str(error))
     source = TranscriberSource(

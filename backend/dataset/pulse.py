@@ -42,6 +42,15 @@ class Pulse:
         with self._lock:
             self._counts = counts
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody wants the build to stop."""
+        return self._cancelled.is_set()
+
+    def note(self, notice: str) -> None:
+        """Tell something about the build that is worth knowing."""
+        self._builds.note(self._name, notice)
+
     def beat(self) -> None:
         """Report now."""
         with self._lock:
@@ -54,7 +63,7 @@ class Pulse:
     def stop_if_cancelled(self) -> None:
         """Raise BuildCancelled if somebody wants the build to stop."""
         self.beat()
-        if self._cancelled.is_set():
+        if self.is_cancelled:
             raise BuildCancelled("The build was cancelled. What it had finished is kept; build again to go on.")
 
     def _run(self) -> None:

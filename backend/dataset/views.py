@@ -52,11 +52,12 @@ class StageProgress(_View):
 
 
 class BuildProgress(_View):
-    """A build under way, or how the last one ended."""
+    """A build under way, or how the last one ended; `notice` is worth knowing although nothing is wrong."""
 
     name: str
     state: BuildState
     problem: str
+    notice: str = ""
     stages: tuple[StageProgress, ...]
     process_id: int | None
     started_at: float
@@ -166,6 +167,7 @@ class DatasetView(_View):
     language: str
     state: BuildState
     problem: str
+    notice: str = ""
     folder: Path
     digest: str | None
     rows_are_current: bool
