@@ -264,6 +264,12 @@ def events_html(events: Sequence[EventRecord]) -> str:
     return f'<div class="explanation"><ul>{items}</ul></div>' if items else NOTHING
 
 
+def log_html(log: str) -> str:
+    """The end of a log, scrolled to its last line."""
+    told = escape(log) or "Nothing was written yet."
+    return f'<div class="log" tabindex="0" role="log" aria-label="The end of the log"><pre>{told}</pre></div>'
+
+
 def gib(num_bytes: float) -> str:
     """Memory as people quote it; small amounts keep a second digit."""
     amount = num_bytes / GIB

@@ -99,7 +99,7 @@ def check_transcriber(settings: Settings) -> Finding:
     found = sorted(path.stem for path in cache.glob("*.pt")) if cache.is_dir() else []
     if found:
         return Finding(name="Whisper", level=Level.GOOD, found=f"On this computer: {', '.join(found)}.")
-    remedy = "Transcribe once with --whisper base (142 MB are fetched), or give transcripts beside the recordings."
+    remedy = "Download the model base on the System tab (142 MB), or give texts beside the recordings."
     if (EMBEDDED_FOLDER / "whisper.pt").is_file():
         return Finding(
             name="Whisper",

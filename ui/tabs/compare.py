@@ -120,8 +120,12 @@ def _build() -> ComparePart:
 
 
 def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
-    def refresh(*chosen: str | None) -> list[Any]:
+    is_chosen = gr.State(False)
+
+    def refresh(first: str | None, second: str | None, third: str | None, by_person: bool) -> list[Any]:
         sides = bench.studio.comparing.list_sides()
+        # Until somebody chooses, the newest voice is proposed: mostly the one that has just been made.
+        chosen = (first, second, third) if by_person else (None, None, third)
         values = choose_sides([side.key for side in sides], chosen)
         choices = [(side.label, side.key) for side in sides]
         loaded = bench.studio.loaded
@@ -137,13 +141,15 @@ def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
     for event in (bench.page.load, tab.select):
         event(
             shows_errors(refresh),
-            list(part.sides),
+            [*part.sides, is_chosen],
             [*part.sides, part.language],
             queue=False,
             show_progress="hidden",
             api_name="list_sides" if event == tab.select else None,
             api_visibility="undocumented" if event == tab.select else "private",
         )
+    for side in part.sides[:2]:
+        side.input(lambda: True, None, is_chosen, queue=False, show_progress="hidden", api_visibility="private")
     part.given.input(lambda sentence: sentence, part.given, part.text, queue=False, api_visibility="private")
 
 

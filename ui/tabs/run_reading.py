@@ -25,7 +25,8 @@ class ReadingPart:
     write: gr.Button
     report: gr.HTML
     fold: gr.Accordion
-    log: gr.Textbox
+    log: gr.HTML
+    seen: gr.State
     timer: gr.Timer
 
 
@@ -34,19 +35,27 @@ def build_reading() -> ReadingPart:
     write = gr.Button("Write a report to keep", min_width=160, elem_id="write-report")
     report = gr.HTML(render.NOTHING, elem_id="report")
     with gr.Accordion("Log", open=False, elem_id="run-log-fold") as fold:
-        log = gr.Textbox(label="The end of the log", lines=14, max_lines=14, interactive=False, elem_id="run-log")
-    return ReadingPart(write=write, report=report, fold=fold, log=log, timer=gr.Timer(POLL_SECONDS, active=False))
+        log = gr.HTML(render.NOTHING, elem_id="run-log")
+    return ReadingPart(
+        write=write,
+        report=report,
+        fold=fold,
+        log=log,
+        seen=gr.State(""),
+        timer=gr.Timer(POLL_SECONDS, active=False),
+    )
 
 
 def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) -> None:
     """Make it work; `chosen` holds the id of the run."""
 
-    def read(run_id: str | None) -> str:
-        return bench.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
+    def read(run_id: str | None) -> list[str]:
+        log = bench.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
+        return [render_finetune.log_html(log), log]
 
-    def follow(run_id: str | None, before: str) -> Any:
+    def follow(run_id: str | None, before: str) -> list[Any]:
         now = read(run_id)
-        return gr.skip() if now == before else now
+        return [gr.skip(), gr.skip()] if now[1] == before else now
 
     def write(run_id: str | None) -> Iterator[str]:
         if not run_id:
@@ -57,12 +66,13 @@ def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) ->
         yield render_finetune.report_line(bench.studio.runs.get(run_id), path, path.stat().st_size)
 
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    part.fold.expand(shows_errors(read), chosen, part.log, **quiet)
+    shown = [part.log, part.seen]
+    part.fold.expand(shows_errors(read), chosen, shown, **quiet)
     # Only while somebody looks.
     part.fold.expand(lambda: gr.Timer(active=True), None, part.timer, **quiet)
     part.fold.collapse(lambda: gr.Timer(active=False), None, part.timer, **quiet)
-    part.timer.tick(shows_errors(follow), [chosen, part.log], part.log, **quiet)
-    chosen.change(lambda run_id: [read(run_id), render.NOTHING], chosen, [part.log, part.report], **quiet)
+    part.timer.tick(shows_errors(follow), [chosen, part.seen], shown, **quiet)
+    chosen.change(lambda: [render.NOTHING, "", render.NOTHING], None, [*shown, part.report], **quiet)
     part.write.click(
         stream_shows_errors(write),
         chosen,

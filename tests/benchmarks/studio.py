@@ -1,0 +1,207 @@
+"""How long a person waits for the page, and what the page costs while nobody does anything but look.
+
+    python -m tests.benchmarks.studio --output tests/benchmarks/results/DATE-studio.md
+
+Needs Chromium. Every number is taken from outside: the program as people start it, and the page in a browser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.report import Spread
+from tests.conftest import CHROMIUM_COMMANDS
+from tests.ui.app_process import AppProcess, start_app
+
+PATIENCE_MS = 600_000
+MANY_STEPS = 5000
+"""Training must not end before the measurement."""
+
+# When the first sound begins, counted from the click: Web Audio is told when to start each chunk.
+NOTE_FIRST_SOUND = """
+window.firstSound = null;
+document.addEventListener("click", (event) => {
+  if (event.target.closest("#speak")) { window.clicked = performance.now(); window.firstSound = null; }
+}, true);
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (when) {
+  const wait = Math.max(0, (when ?? 0) - this.context.currentTime);
+  window.firstSound ??= (performance.now() - window.clicked) / 1000 + wait;
+  return start.apply(this, arguments);
+};
+"""
+
+
+@dataclass
+class Measured:
+    """Seconds, and shares of one processor core."""
+
+    ready: list[float] = field(default_factory=list)
+    usable: list[float] = field(default_factory=list)
+    first_sound: list[float] = field(default_factory=list)
+    watched: list[float] = field(default_factory=list)
+    alone: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Measure and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--starts", type=int, default=3, help="after one that warms the disk up")
+    parser.add_argument("--takes", type=int, default=5)
+    parser.add_argument("--watch-seconds", type=float, default=30.0)
+    parser.add_argument("--rounds", type=int, default=2, help="of watching and not watching, in turns")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    expect.set_options(timeout=PATIENCE_MS)
+    machine, measured = describe_machine("cpu"), Measured()
+    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
+        for number in range(options.starts + 1):
+            measure_start(browser, Path(folder, f"start-{number}"), options.model, measured, counts=number > 0)
+        with start_app(Path(folder, "home"), model=options.model) as app:
+            page = open_page(browser, app.address)
+            measure_first_sound(page, options.takes, measured)
+            measure_watching(browser, page, app, options, measured)
+    report = write_report(options, machine, measured)
+    print(report)
+    if options.output is not None:
+        options.output.write_text(report + "\n", encoding="utf-8")
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Chromium, started before anything is measured."""
+    executable = next(path for path in map(shutil.which, CHROMIUM_COMMANDS) if path)
+    with sync_playwright() as playwright:
+        arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"]
+        browser = playwright.chromium.launch(executable_path=executable, args=arguments)
+        yield browser
+        browser.close()
+
+
+def open_page(browser: Browser, address: str) -> Page:
+    """A new visitor, who waits until a voice could speak."""
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.add_init_script(NOTE_FIRST_SOUND)
+    page.goto(address)
+    expect(page.locator("#speak")).to_be_enabled()
+    return page
+
+
+def measure_start(browser: Browser, home: Path, model: str, measured: Measured, *, counts: bool) -> None:
+    """From `python app.py` to its address, and to a page on which Speak can be pressed."""
+    began = time.perf_counter()
+    with start_app(home, model=model) as app:
+        ready = time.perf_counter() - began
+        page = open_page(browser, app.address)
+        usable = time.perf_counter() - began
+        page.context.close()
+        app.end()
+    if counts:
+        measured.ready.append(ready)
+        measured.usable.append(usable)
+
+
+def measure_first_sound(page: Page, num_takes: int, measured: Measured) -> None:
+    """From the click on Speak to the first sound; the first take is left out, because it warms up."""
+    page.locator("#sample").get_by_text("Owen").click()
+    expect(page.locator("#verdict")).to_contain_text("Sample voice Owen")
+    page.locator("#text textarea").fill("Hello! This is what I sound like.")
+    for number in range(1, num_takes + 2):
+        page.locator("#speak").click()
+        expect(page.locator("#status")).to_contain_text(f"Take {number} is ready")
+        if number > 1:
+            measured.first_sound.append(page.evaluate("window.firstSound"))
+
+
+def measure_watching(
+    browser: Browser, page: Page, app: AppProcess, options: argparse.Namespace, measured: Measured
+) -> None:
+    """What the app's process costs with a page that watches a run, and with none."""
+    process = psutil.Process(app.process.pid)
+    measured.idle.append(core_share(process, options.watch_seconds))
+    start_training(page)
+    for _ in range(options.rounds):
+        measured.watched.append(core_share(process, options.watch_seconds))
+        page.context.close()
+        measured.alone.append(core_share(process, options.watch_seconds))
+        page = open_page(browser, app.address)
+        page.get_by_role("tab", name="Fine-tune", exact=True).click()
+        expect(page.locator("#run-status")).to_contain_text("Training")
+    page.locator("#cancel-run").click()
+    expect(page.locator("#run-status")).to_contain_text("Cancelled")
+
+
+def start_training(page: Page) -> None:
+    """A dataset of the sample and a long run on it, as a person starts them."""
+    page.get_by_role("tab", name="Dataset", exact=True).click()
+    page.get_by_text("Who writes down what is said").click()
+    page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
+    expect(page.locator("#dataset-sources")).to_contain_text("Owen")
+    page.locator("#prepare").click()
+    expect(page.locator("#prepare-progress")).to_contain_text("Ready.")
+    page.get_by_role("tab", name="Fine-tune", exact=True).click()
+    page.locator("#tune-advanced > button").click()
+    page.locator("#num-steps input, #num-steps textarea").first.fill(str(MANY_STEPS))
+    expect(page.locator("#plan")).to_contain_text(f"{MANY_STEPS} steps, about")
+    page.locator("#start-run").click()
+    expect(page.locator("#losses svg").first).to_be_visible()
+
+
+def core_share(process: psutil.Process, seconds: float) -> float:
+    """Processor time of a process by time on the clock; threads that work at once count each."""
+    before, began = sum(process.cpu_times()[:2]), time.perf_counter()
+    time.sleep(seconds)
+    return (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
+
+
+def write_report(options: argparse.Namespace, machine: Sequence[str], measured: Measured) -> str:
+    """The report as Markdown."""
+    costs = [watched - alone for watched, alone in zip(measured.watched, measured.alone, strict=True)]
+    rows = (
+        ("`python app.py` to its address", measured.ready, "s", ""),
+        ("`python app.py` to a page that can speak", measured.usable, "s", "20"),
+        ("click to first sound", measured.first_sound, "s", "1"),
+        ("app's process, page open, nothing at work", percent(measured.idle), "% of a core", ""),
+        ("app's process while training, page watches", percent(measured.watched), "% of a core", ""),
+        ("app's process while training, no page", percent(measured.alone), "% of a core", ""),
+        ("what watching costs", percent(costs), "% of a core", "2"),
+    )
+    lines = [
+        f"# The studio, {datetime.date.today().isoformat()}",
+        "",
+        *(f"- {line}" for line in machine),
+        f"- model {options.model}; {options.starts} starts after one that warms the disk, {options.takes} takes, "
+        f"{options.watch_seconds:g} s of watching in each of {options.rounds} rounds",
+        "",
+        "| | median (smallest to largest) | aim: at most |",
+        "|---|---|---|",
+        *(f"| {title} | {Spread.of(values).show(2)} {unit} | {aim} |" for title, values, unit, aim in rows),
+        "",
+        f"Mean time to first sound: {statistics.fmean(measured.first_sound):.2f} s.",
+    ]
+    return "\n".join(lines)
+
+
+def percent(shares: Sequence[float]) -> list[float]:
+    """Shares as percentages."""
+    return [100 * share for share in shares]
+
+
+if __name__ == "__main__":
+    main()
