@@ -38,6 +38,15 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
     parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
     parser.add_argument("--strategy", choices=STRATEGIES, help="how workers share the model (default: ddp)")
     parser.add_argument("--workers", type=int, default=1, help="how many train together (default: %(default)s)")
+    parser.add_argument(
+        "--min-workers",
+        type=int,
+        metavar="N",
+        help="begin with so many if a cluster has no more, and change the number as it shrinks and grows",
+    )
+    parser.add_argument(
+        "--max-failures", type=int, metavar="N", help="lost workers that the run goes on after (default: 3)"
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="(default: auto)")
     parser.add_argument(
         "--set",
@@ -113,10 +122,9 @@ def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
         SettingsError: `--set` without a name and a value.
     """
     options: dict[str, Any] = {"num_workers": arguments.workers}
-    if arguments.strategy is not None:
-        options["strategy"] = arguments.strategy
-    if arguments.device is not None:
-        options["device"] = arguments.device
+    for name in ("strategy", "device", "min_workers", "max_failures"):
+        if (value := getattr(arguments, name)) is not None:
+            options[name] = value
     for given in arguments.set:
         name, equals, value = given.partition("=")
         if not equals or not name:

@@ -44,7 +44,7 @@ def exports(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, 
 
 
 def shapes_in(folder: Path) -> dict[str, list[int]]:
-    shapes = {}
+    shapes: dict[str, list[int]] = {}
     for file in find_weights(folder):
         with safe_open(file, "pt") as tensors:
             shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118 - no mapping

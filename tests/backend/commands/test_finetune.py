@@ -43,6 +43,14 @@ def test_options_reach_the_job_with_their_types() -> None:
     }
 
 
+def test_a_cluster_may_give_fewer_workers_and_lose_some() -> None:
+    assert training_options(parse("--workers", "4", "--min-workers", "2", "--max-failures", "0")) == {
+        "num_workers": 4,
+        "min_workers": 2,
+        "max_failures": 0,
+    }
+
+
 def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(list(arguments)) == 2
     told = capsys.readouterr().err.strip()
