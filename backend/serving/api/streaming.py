@@ -90,11 +90,12 @@ class StreamedSpeech(Response):
             await self._send_bytes(send, _event("speech.audio.error", body_of(error)), is_last=True)
 
     async def _send_chunk(self, send: Send, content: bytes) -> None:
+        # Formats without an end of their own leave nothing for the last chunk.
+        if not content:
+            return
         if self._is_sse:
-            encoded = base64.b64encode(content).decode()
-            await self._send_bytes(send, _event("speech.audio.delta", {"audio": encoded}))
-        elif content:
-            await self._send_bytes(send, content)
+            content = _event("speech.audio.delta", {"audio": base64.b64encode(content).decode()})
+        await self._send_bytes(send, content)
 
     async def _finish(self, send: Send, summary: SpeechSummary) -> None:
         self._outcome, self._summary = "done", summary
