@@ -10,6 +10,8 @@ import importlib
 import logging
 import sys
 
+from pydantic import SecretStr
+
 from backend.errors import EncoreError
 from backend.settings import Settings
 
@@ -40,6 +42,9 @@ def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentPar
     for studio_parser in (parser, studio):
         studio_parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")
         studio_parser.add_argument("--port", type=int, default=settings.port, help="port (default: %(default)s)")
+        studio_parser.add_argument(
+            "--auth", metavar="USER:PASSWORD", help="ask for these; ENCORE_AUTH hides them better"
+        )
         studio_parser.set_defaults(run=lambda arguments: start_studio(settings, arguments))
     return parser
 
@@ -49,7 +54,9 @@ def start_studio(settings: Settings, arguments: argparse.Namespace) -> int:
     # Imported here: Gradio takes seconds to load, and no other command needs it.
     from ui.layout import serve  # noqa: PLC0415 - see above
 
-    return serve(settings.model_copy(update={"host": arguments.host, "port": arguments.port}))
+    given = {"host": arguments.host, "port": arguments.port}
+    auth = settings.auth if arguments.auth is None else SecretStr(arguments.auth)
+    return serve(settings.model_copy(update={**given, "auth": auth}))
 
 
 def main(argv: list[str] | None = None) -> int:

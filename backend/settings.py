@@ -94,7 +94,7 @@ class Settings(BaseModel):
             if self.is_exposed:
                 raise SettingsError(
                     f"On {self.host} other machines could use Encore and hear every voice in it. "
-                    f"Set {PREFIX}AUTH=user:password, or listen on 127.0.0.1."
+                    f"Set {PREFIX}AUTH=user:password (or give --auth), or listen on 127.0.0.1."
                 )
             return None
         user, _, password = self.auth.get_secret_value().partition(":")

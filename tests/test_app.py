@@ -232,3 +232,11 @@ def test_a_bad_environment_variable_is_named(monkeypatch, capsys):
 
 def test_app_stays_small():
     assert len(Path(app.__file__).read_text(encoding="utf-8").splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [((), "give --auth"), (("--auth", "ann"), "not of the form user:password")], ids=["none", "half"]
+)
+def test_the_page_is_not_shown_to_other_machines_without_a_password(capsys, more, words):
+    assert app.main(["--host", "0.0.0.0", *more]) == 2
+    assert words in capsys.readouterr().err

@@ -16,6 +16,14 @@ from backend.settings import Settings
 from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, KNOWN_MODELS, DownloadProgress
 
 # Openai-whisper's own table has addresses but no sizes.
+WHISPER_PURPOSES = {
+    "tiny": "fast and rough",
+    "base": "clear speech, the usual choice",
+    "small": "better, also with an accent",
+    "medium": "good in many languages",
+    "large-v3": "the best",
+    "turbo": "nearly the best, and faster",
+}
 WHISPER_BYTES = {
     "tiny": 75_600_000,
     "base": 145_300_000,
@@ -163,5 +171,6 @@ def _whispers() -> tuple[StoredModel, ...]:
     for name, num_bytes in WHISPER_BYTES.items():
         file = cache / f"{'large-v3-turbo' if name == 'turbo' else name}.pt"
         is_here = file.is_file()
-        found.append(StoredModel(name=name, is_here=is_here, num_bytes=file.stat().st_size if is_here else num_bytes))
+        size = file.stat().st_size if is_here else num_bytes
+        found.append(StoredModel(name=name, is_here=is_here, num_bytes=size, purpose=WHISPER_PURPOSES[name]))
     return tuple(found)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.test_voice_page import UNNAMED_CONTROLS
+
 pytestmark = pytest.mark.browser
 
 PATIENCE_MS = 120_000
@@ -91,12 +93,43 @@ def test_two_voices_are_compared_blind_and_the_winner_is_kept(open_page, app):
     expect(page.locator("#library-status")).to_contain_text("The winner was deleted")
 
 
+def test_two_browsers_at_once_hear_their_own_takes(open_page, app):
+    pages = {name: open_page(app.address) for name in ("Iris", "Owen")}
+    for name, page in pages.items():
+        page.locator("#sample").get_by_text(name).click()
+        expect(page.locator("#verdict")).to_contain_text(f"Sample voice {name}")
+        page.locator("#text textarea").fill(f"It is {name}.")
+    for page in pages.values():
+        page.locator("#speak").click()
+    sources = set()
+    for name, page in pages.items():
+        expect(page.locator("#status")).to_contain_text("Take 1 is ready")
+        expect(page.locator("#takes h3")).to_have_count(1)
+        expect(page.locator("#takes")).to_contain_text(f"It is {name}.")
+        assert page.locator("#takes audio").evaluate(LOUDEST) > 0.01
+        sources.add(page.locator("#takes audio").get_attribute("src"))
+        assert max(sound["peak"] for sound in page.evaluate("window.sounds.map(({peak}) => ({peak}))")) > 0.01
+    assert len(sources) == 2
+
+
+def test_who_consents_is_remembered_in_one_browser_only(open_page, app):
+    page = open_page(app.address)
+    who = page.locator("#who input, #who textarea").first
+    who.fill("Ann Author")
+    who.press("Tab")
+    page.wait_for_function("localStorage.getItem('encore-who')", timeout=PATIENCE_MS)
+    page.reload()
+    expect(who).to_have_value("Ann Author")
+    expect(open_page(app.address).locator("#who input, #who textarea").first).to_have_value("")
+
+
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 400), ("dark", 1280), ("light", 400)])
 def test_every_tab_can_be_read(open_page, app, screenshots, theme, width):
     page = open_page(app.address, theme=theme, width=width)
     expect(page.locator("#speak")).to_be_enabled()
     for tab in TABS:
         open_tab(page, tab)
+        assert page.evaluate(UNNAMED_CONTROLS) == []
         picture(page, screenshots / f"{tab.lower()}-{theme}-{width}.png", width)
 
 
