@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
 
 from backend.audio.canonical import CANONICAL_HZ, read_part, resample
 from backend.audio.decoding import decode_recording
@@ -22,7 +21,8 @@ from backend.dataset.records import DecodedRecording
 from backend.dataset.stage_counts import StageCounts
 from backend.dataset.stage_workers import SOURCE_SCHEMA, decode, source_row
 from backend.dataset.work_order import SourceRecording, WorkOrder
-from backend.transcription.transcript import Transcript, Word, join_words
+from backend.transcription.transcript import Word
+from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak
 from tests.golden import GOLDEN_CHECKPOINT
 
@@ -47,38 +47,12 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
         wav = speak(folder / f"{index}.wav", sentence)
         samples = np.trim_zeros(decode_recording(wav, sample_rate=CANONICAL_HZ).samples)
         seconds = len(samples) / CANONICAL_HZ
-        at = position
-        for text in sentence.split():
-            end = at + seconds * len(text) / sum(map(len, sentence.split()))
-            words.append(Word(text=text, start_seconds=at, end_seconds=end, probability=0.9))
-            at = end
+        words += words_between(sentence, position, position + seconds)
         spans.append((position, position + seconds))
         pieces += [samples, np.zeros(round(PAUSE_SECONDS * CANONICAL_HZ), np.float32)]
         position += seconds + PAUSE_SECONDS
     write_wav(folder / "long.wav", np.concatenate(pieces), CANONICAL_HZ)
     return Spoken(folder / "long.wav", tuple(words), tuple(spans))
-
-
-@dataclass
-class RecordedTranscriber:
-    """Answers with the words that are known; tells a piece by its length and the order of asking."""
-
-    words: tuple[Word, ...]
-    identity: str = "recorded"
-    piece_seconds: float = 8.0
-    name: str = "recorded"
-    asked: list[float] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
-
-    def load(self, device: str) -> RecordedTranscriber:
-        return self
-
-    def transcribe(self, samples_16k: NDArray[np.float32], language: str | None = None) -> Transcript:
-        start = self.starts[len(self.asked)]
-        seconds = len(samples_16k) / 16_000
-        self.asked.append(seconds)
-        whole = Transcript(text=join_words(self.words), language="en", words=self.words)
-        return whole.excerpt(start, start + seconds)
 
 
 @pytest.fixture(scope="module")
