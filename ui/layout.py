@@ -23,6 +23,8 @@ from ui.workbench import Workbench
 _logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+IDLE_POLL_SECONDS = 4.0
+"""Another page may load a model at any time, but hardly ever does; each look costs some milliseconds."""
 
 HEADER = (
     "<h1>Encore</h1><p>Clone a voice from a short recording and hear it say anything. "
@@ -68,7 +70,7 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
         speech = _build_tabs(bench)
         asked = model_bar.connect_loading(studio, settings, bar)
         timer = gr.Timer(POLL_SECONDS)
-        _keep_up_to_date([page.load, timer.tick, *(event.then for event in asked)], studio, bar, speech)
+        _keep_up_to_date([page.load, timer.tick, *(event.then for event in asked)], studio, bar, speech, timer)
     return cast("gr.Blocks", page)
 
 
@@ -91,11 +93,15 @@ def _build_tabs(bench: Workbench) -> voice.SpeechPart:
 
 
 def _keep_up_to_date(
-    events: Sequence[Callable[..., Any]], studio: Studio, bar: model_bar.ModelBar, speech: voice.SpeechPart
+    events: Sequence[Callable[..., Any]],
+    studio: Studio,
+    bar: model_bar.ModelBar,
+    speech: voice.SpeechPart,
+    timer: gr.Timer,
 ) -> None:
     """Ask at these events what has changed: loading goes on without the page, or was started by another one."""
     shown = gr.State(model_bar.NOTHING_SHOWN)
-    outputs: list[Any] = [shown, *bar.outputs, bar.chooser, *speech.waiting]
+    outputs: list[Any] = [shown, timer, *bar.outputs, bar.chooser, *speech.waiting]
 
     def refresh(before: model_bar.Shown) -> Any:
         now = model_bar.what_to_show(studio)
@@ -105,7 +111,8 @@ def _keep_up_to_date(
         # Only for another model: otherwise what the person has set would be reset while a download proceeds.
         voices = voice.model_updates(studio.loaded) if has_other_model else [gr.skip()] * len(speech.waiting)
         chooser = gr.update(open=studio.loaded is None) if has_other_model else gr.skip()
-        return [now, *model_bar.bar_updates(studio), chooser, *voices]
+        pace = gr.Timer(POLL_SECONDS if model_bar.is_loading(studio) else IDLE_POLL_SECONDS)
+        return [now, pace, *model_bar.bar_updates(studio), chooser, *voices]
 
     for event in events:
         event(refresh, shown, outputs, queue=False, show_progress="hidden", api_visibility="private")

@@ -85,19 +85,23 @@ def what_to_show(studio: Studio) -> Shown:
     return (f"{loaded.name} {id(loaded)}" if loaded is not None else "", repr(studio.loading))
 
 
+def is_loading(studio: Studio) -> bool:
+    """Whether a model is on its way."""
+    return studio.loading is not None and studio.loading.is_running
+
+
 def bar_updates(studio: Studio) -> list[Any]:
     """Updates for `ModelBar.outputs`."""
-    loaded, loading = studio.loaded, studio.loading
-    is_loading = loading is not None and loading.is_running
+    loaded, loading, is_busy = studio.loaded, studio.loading, is_loading(studio)
     return [
-        _status(loaded, is_loading),
-        gr.update(interactive=not is_loading),
-        gr.update(visible=is_loading and loading is not None and loading.progress is not None),
+        _status(loaded, is_busy),
+        gr.update(interactive=not is_busy),
+        gr.update(visible=is_busy and loading is not None and loading.progress is not None),
         render.loading_line(loading),
     ]
 
 
-def _status(loaded: LoadedModel | None, is_loading: bool) -> str:
+def _status(loaded: LoadedModel | None, is_busy: bool) -> str:
     if loaded is None:
-        return render.no_model_line(is_loading)
+        return render.no_model_line(is_busy)
     return render.model_line(loaded.name, loaded.model.precision, loaded.model.device.type)

@@ -19,7 +19,8 @@ from ui.speaking import NotReady
 from ui.tabs.run_reading import ReadingPart, build_reading
 from ui.workbench import Workbench
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
+"""Steps take about as long, and each look costs the machine that trains some milliseconds."""
 
 Values = list[Any]
 """For Gradio: one for each output."""
