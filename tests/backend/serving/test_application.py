@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -18,6 +19,7 @@ import pytest
 from backend.store.database import Database
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
+from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 
@@ -48,9 +50,11 @@ def recording(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def voices(home, recording):
+def voices(home, recording, tmp_path_factory):
     registry = Voices(Database(home), home)
     registry.create_zero_shot("Anna", recording, consent=CONSENT, model="tiny")
+    folder = fine_tuned_checkpoint(tmp_path_factory.mktemp("run") / "custom_voice", scale=1.5)
+    registry.add_fine_tuned("Tuned", {"custom_voice": folder}, consent=CONSENT, model="tiny")
     return registry
 
 
@@ -106,13 +110,23 @@ def spoken(client, **fields) -> bytes:
     return response.content
 
 
-def engine_process() -> int | None:
-    """The process of the one replica that speaks, among those that this test's Ray has started."""
+ENGINE, CONTROLLER = "ServeReplica:encore:SpeechEngine", "ServeController"
+
+
+def process_of(actor: str) -> int | None:
+    """The process of the one replica that speaks, or of Serve's controller, among those of this test's Ray."""
     for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if process.status() != psutil.STATUS_ZOMBIE and "ServeReplica:encore:SpeechEngine" in process.cmdline()[0]:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, IndexError):
+            if process.status() != psutil.STATUS_ZOMBIE and actor in process.cmdline()[0]:
                 return process.pid
     return None
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.2)
 
 
 def test_it_speaks_whole_takes_and_streams_alike(client):
@@ -138,6 +152,22 @@ def test_a_new_voice_speaks_without_a_restart(client, voices, recording):
     assert len(spoken(client, voice="Carla")) > 1000
     both = client.post("/v1/compare", json={"voices": ["Berta", "Carla"], "input": "Hi."})
     assert both.status_code == 200, both.text
+
+
+def test_a_fine_tuned_voice_and_a_zero_shot_one_are_compared(client, voices):
+    both = client.post(
+        "/v1/compare", json={"voices": ["Anna", "Tuned"], "input": "Hi.", "seed": 1, "response_format": "pcm"}
+    )
+    assert both.status_code == 200, both.text
+    zero_shot, tuned = (base64.b64decode(take["audio"]) for take in both.json()["takes"])
+    assert is_same_sound(zero_shot, spoken(client))
+    assert is_same_sound(tuned, spoken(client, voice="Tuned"))
+    assert not is_same_sound(tuned, zero_shot)
+    tuned_id = voices.get("Tuned").id
+    assert f'engine="{tuned_id}"' in client.get("/metrics").text
+    assert client.delete("/v1/audio/voices/Tuned").status_code == 200
+    # Its weights go, too, once the replica has looked.
+    wait_until(lambda: f'engine="{tuned_id}"' not in (now := client.get("/metrics").text) and 'engine="base"' in now)
 
 
 def test_errors_arrive_as_they_are(client):
@@ -169,7 +199,7 @@ def test_more_than_can_be_served_is_told_to_come_back(client):
 
 
 def test_a_replica_that_is_killed_is_replaced(client):
-    process = engine_process()
+    process = process_of(ENGINE)
     assert process is not None
 
     def listen_to_the_end():
@@ -187,4 +217,22 @@ def test_a_replica_that_is_killed_is_replaced(client):
     while (response := client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})).status_code == 503:
         assert time.monotonic() < deadline, response.text
     assert response.status_code == 200, response.text
-    assert engine_process() not in (None, process)
+    assert process_of(ENGINE) not in (None, process)
+
+
+def test_a_controller_that_is_killed_comes_back_and_nobody_notices(client):
+    controller, engine = process_of(CONTROLLER), process_of(ENGINE)
+    assert controller is not None
+    # Whoever listens meanwhile hears it to the end.
+    with client.stream("POST", "/v1/audio/speech", json={**ask(), "model": str(GOLDEN_CHECKPOINT)}) as response:
+        assert response.status_code == 200
+        chunks = response.iter_raw()
+        heard = next(chunks)
+        os.kill(controller, signal.SIGKILL)
+        heard += b"".join(chunks)
+    assert is_same_sound(spoken(client), heard)
+    wait_until(lambda: process_of(CONTROLLER) not in (None, controller))
+    wait_until(lambda: client.get("/healthz").status_code == 200)
+    assert client.get("/healthz").json()["num_replicas"] == 1
+    assert process_of(ENGINE) == engine
+    assert is_same_sound(spoken(client), heard)
