@@ -1,9 +1,8 @@
 """The architecture as written in a checkpoint's `config.json`, as frozen dataclasses.
 
-Field names are those of the public Qwen3-TTS files, and so are the defaults where the published
-files leave a field out (the 0.6B and 1.7B files give only two of the speaker encoder's fields, for
-example). Fields without a default here must be in the file: guessing a size would only move the
-error to the weights.
+Field names are those of the public Qwen3-TTS files, and so are the defaults where the published files leave a field
+out (the 0.6B and 1.7B files give only two of the speaker encoder's fields, for example). Fields without a default here
+must be in the file: guessing a size would only move the error to the weights.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from training.model.errors import ConfigError
 from training.model.json_fields import (
     FromJson,
     as_declared,
-    is_count,
     require_mapping,
     require_object,
     require_token_id,
+    with_head_dim,
 )
 
 
@@ -182,8 +181,8 @@ class SpeechTokenizerConfig:
             name: as_declared(raw[name], "int", name) for name in _TOKENIZER_SCALARS if raw.get(name) is not None
         }
         return cls(
-            encoder=CodecEncoderConfig.from_json(_with_head_dim(raw.get("encoder_config", {})), where="encoder_config"),
-            decoder=CodecDecoderConfig.from_json(_with_head_dim(raw.get("decoder_config", {})), where="decoder_config"),
+            encoder=CodecEncoderConfig.from_json(with_head_dim(raw.get("encoder_config", {})), where="encoder_config"),
+            decoder=CodecDecoderConfig.from_json(with_head_dim(raw.get("decoder_config", {})), where="decoder_config"),
             raw=dict(raw),
             **scalars,
         )
@@ -235,8 +234,8 @@ class ModelConfig:
         tokenizer_type = raw.get("tokenizer_type", "qwen3_tts_tokenizer_12hz")
         if tokenizer_type != "qwen3_tts_tokenizer_12hz":
             raise ConfigError(f"config.json: speech tokenizer {tokenizer_type!r} is not supported, only the 12 Hz one.")
-        talker_raw = _with_head_dim(require_object(raw, "talker_config"))
-        predictor_raw = _with_head_dim(require_object(talker_raw, "code_predictor_config"))
+        talker_raw = with_head_dim(require_object(raw, "talker_config"))
+        predictor_raw = with_head_dim(require_object(talker_raw, "code_predictor_config"))
         _refuse_unknown_positions(talker_raw, "talker_config")
         _refuse_unknown_positions(predictor_raw, "talker_config.code_predictor_config")
         talker = TalkerConfig.from_json(talker_raw, where="talker_config")
@@ -284,15 +283,6 @@ def _require_ids_in_table(ids: Mapping[str, int], size: int, table: str) -> None
     for name, value in ids.items():
         if not 0 <= value < size:
             raise ConfigError(f"config.json: {name} is {value}, beyond the {size} rows of the {table} embedding.")
-
-
-def _with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fill in the head size as width / heads where the file leaves it out, as the reference does."""
-    if not isinstance(raw, Mapping) or raw.get("head_dim") is not None:
-        return raw
-    if not all(is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):
-        return raw
-    return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
 
 
 def _refuse_unknown_positions(raw: Mapping[str, Any], where: str) -> None:

@@ -75,3 +75,12 @@ def require_token_id(raw: Mapping[str, Any], name: str) -> int:
     if not is_count(raw.get(name)):
         raise ConfigError(f"config.json: {name} is missing or not a token id.")
     return int(raw[name])
+
+
+def with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fill in the head size as width / heads where the file leaves it out, as the reference does."""
+    if not isinstance(raw, Mapping) or raw.get("head_dim") is not None:
+        return raw
+    if not all(is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):
+        return raw
+    return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
