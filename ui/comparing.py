@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +86,22 @@ def hear(paths: Shown) -> dict[Letter, HeardTake]:
     return heard
 
 
-def choose_sides(keys: list[str], chosen: tuple[str | None, ...]) -> list[str | None]:
-    """What stays chosen, and the first two there are where nothing is: one voice in two ways, mostly."""
+def choose_sides(sides: Sequence[Side], chosen: Sequence[str | None]) -> list[str | None]:
+    """What stays chosen; where nothing is, the newest voice, and against a fine-tune the same voice without it."""
+    keys = [side.key for side in sides]
     values = [key if key in keys else None for key in chosen]
-    free = [key for key in keys if key not in values]
+    free = [key for key in _proposals(sides) if key not in values]
     return [value or (free.pop(0) if free and index < 2 else None) for index, value in enumerate(values)]
+
+
+def _proposals(sides: Sequence[Side]) -> list[str]:
+    """Keys, the ones to begin with first."""
+    if not sides:
+        return []
+    newest, *others = sides
+    same = [side for side in others if (side.source, side.id) == (newest.source, newest.id)]
+    zero_shot = [side for side in same if side.way in ("in-context", "x-vector")]
+    return list(dict.fromkeys(side.key for side in (newest, *zero_shot, *same, *others)))
 
 
 def proposed_name(comparison: Comparison) -> str:

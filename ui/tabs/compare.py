@@ -126,7 +126,7 @@ def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
         sides = bench.studio.comparing.list_sides()
         # Until somebody chooses, the newest voice is proposed: mostly the one that has just been made.
         chosen = (first, second, third) if by_person else (None, None, third)
-        values = choose_sides([side.key for side in sides], chosen)
+        values = choose_sides(sides, chosen)
         choices = [(side.label, side.key) for side in sides]
         loaded = bench.studio.loaded
         names = loaded.model.config.languages if loaded is not None else ()
