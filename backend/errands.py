@@ -33,6 +33,7 @@ class ErrandState:
     Attributes:
         what: it does, as part of a sentence.
         num_done: of `num_total`, in whatever it counts; a total of 0 means that there is nothing to count.
+        ended_at: on the same clock as `started_at`; None while it is under way.
         problem: why it has no result, in words for the person; empty after success.
         result: what it found; None while it is under way.
     """
@@ -42,8 +43,14 @@ class ErrandState:
     num_done: int = 0
     num_total: int = 0
     started_at: float = field(default_factory=time.monotonic)
+    ended_at: float | None = None
     problem: str = ""
     result: object = None
+
+    @property
+    def seconds_since_end(self) -> float | None:
+        """How long ago it ended; None while it is under way."""
+        return time.monotonic() - self.ended_at if self.ended_at is not None else None
 
     @property
     def seconds_left(self) -> float | None:
@@ -153,4 +160,6 @@ def _run(errand: Errand, work: Callable[[Errand], object]) -> None:
         # The edge of the thread: whoever watches must see it end, whatever happened.
         _logger.exception("%s failed", errand.state.what)
     finally:
-        errand.state = replace(errand.state, is_running=False, problem=problem, result=result)
+        errand.state = replace(
+            errand.state, is_running=False, ended_at=time.monotonic(), problem=problem, result=result
+        )

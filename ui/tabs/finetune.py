@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,9 @@ from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench
 
 POLL_SECONDS = 0.7
+SETTLED_SECONDS = 10.0
+"""Answers to a look and to a change may overtake each other; whoever stopped looking at the first end might miss the
+plan for what was typed since."""
 
 ABOUT = (
     '<p class="note">A fine-tune changes the model itself to speak like one person. It goes on when this page is '
@@ -42,6 +46,7 @@ class PlanPart:
     advanced: tuple[Any, ...]
     start: gr.Button
     status: gr.HTML
+    seen: gr.State
     timer: gr.Timer
 
     @property
@@ -52,7 +57,7 @@ class PlanPart:
     @property
     def planned(self) -> list[Any]:
         """What `_planned` gives values for."""
-        return [self.plan, self.memory, self.start, self.timer]
+        return [self.seen, self.plan, self.memory, self.start, self.timer]
 
 
 def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
@@ -112,6 +117,7 @@ def _build() -> PlanPart:
         advanced=_build_advanced(),
         start=start,
         status=status,
+        seen=gr.State(""),
         timer=gr.Timer(POLL_SECONDS, active=False),
     )
 
@@ -154,8 +160,8 @@ def _connect_planning(bench: Workbench, planner: Planner, part: PlanPart) -> Non
         planner.plan(session, read_wish(*fields))
         return _planned(planner, session)
 
-    def tick(request: gr.Request) -> list[Any]:
-        return _planned(planner, str(request.session_hash))
+    def tick(request: gr.Request, seen: str) -> list[Any]:
+        return _planned(planner, str(request.session_hash), seen)
 
     for component in part.wish:
         component.change(
@@ -170,7 +176,7 @@ def _connect_planning(bench: Workbench, planner: Planner, part: PlanPart) -> Non
         )
     part.timer.tick(
         tick,
-        None,
+        part.seen,
         part.planned,
         queue=False,
         show_progress="hidden",
@@ -255,20 +261,19 @@ def _starting(planner: Planner, session: str) -> tuple[str, Any, object]:
     return render_dataset.errand_line(state), gr.update(interactive=not is_running), state.result if state else None
 
 
-def _planned(planner: Planner, session: str) -> list[Any]:
-    """Values for `PlanPart.planned`."""
+def _planned(planner: Planner, session: str, seen: str = "") -> list[Any]:
+    """Values for `PlanPart.planned`; what the page has `seen` already is left as it is."""
     state = planner.errands.state(f"plan {session}")
-    is_running = state is not None and state.is_running
+    since_end = state.seconds_since_end if state is not None else math.inf
+    timer = gr.Timer(active=since_end is None or since_end < SETTLED_SECONDS)
+    html = render_finetune.plan_html(state)
+    if html == seen:
+        return [*[gr.skip()] * 4, timer]
     result = state.result if state is not None else None
     memory: Any = gr.skip()
     words = "Fine-tune"
     if isinstance(result, Estimate):
         memory = render_finetune.memory_html(result)
         words = f"Fine-tune ({result.preset})"
-    can_start = not is_running and not (isinstance(result, Estimate) and result.problems)
-    return [
-        render_finetune.plan_html(state),
-        memory,
-        gr.update(value=words, interactive=can_start),
-        gr.Timer(active=is_running),
-    ]
+    can_start = since_end is not None and not (isinstance(result, Estimate) and result.problems)
+    return [html, html, memory, gr.update(value=words, interactive=can_start), timer]
