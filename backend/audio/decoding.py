@@ -8,6 +8,7 @@ whatever happens. A crash or a decompression bomb costs that process, and the pe
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -257,4 +258,7 @@ def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> Recording
         case "no_memory":
             return DecoderFailed(name, cause=f"it needs more than {limits.memory_bytes / 1e6:g} MB of memory")
         case "no_space":
-            return DecoderFailed(name, cause="the disk for temporary files is full")
+            error = DecoderFailed(name, cause="the disk for temporary files is full")
+            # For whoever has to tell this from what is wrong with the recording.
+            error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return error

@@ -6,6 +6,7 @@ was, and building again does nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from backend.dataset.build_table import BuildTable
 from backend.dataset.clip_encoder import ClipEncoder
 from backend.dataset.dataset_files import write_dataset
 from backend.dataset.dataset_table import DatasetTable
-from backend.dataset.errors import BuildCancelled, NothingToBuild
+from backend.dataset.errors import BuildCancelled, DiskFull, NothingToBuild
 from backend.dataset.job import BuildJob
 from backend.dataset.listeners import ChosenTranscriber, find_transcriber, language_code
 from backend.dataset.one_process import run_in_one_process
@@ -26,11 +27,13 @@ from backend.dataset.ray_session import ray_session
 from backend.dataset.records import EncoderFacts
 from backend.dataset.sources import FoundRecording, open_sources
 from backend.dataset.stage_counts import SharedCounts, StageCounts
+from backend.dataset.stage_workers import DISK_FULL
 from backend.dataset.views import BuildState
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.dataset.workplace import Workplace
 from backend.errors import EncoreError
 from backend.store.database import Database
+from backend.store.errors import StoreError
 from training.model.errors import DownloadCancelled
 from training.model.hub import DownloadProgress, resolve_model
 
@@ -51,11 +54,11 @@ def run_build(job: BuildJob, database: Database, home: Path, *, is_begun: bool =
         builds.begin(job.name)
     try:
         Build(job, database, home).run()
-    except BuildCancelled as error:
-        builds.finish(job.name, BuildState.CANCELLED, str(error))
-        raise
     except EncoreError as error:
-        builds.finish(job.name, BuildState.FAILED, str(error))
+        state = BuildState.CANCELLED if isinstance(error, BuildCancelled) else BuildState.FAILED
+        # Where not even this can be written, the next look finds a build that ended without a word.
+        with contextlib.suppress(StoreError):
+            builds.finish(job.name, state, str(error))
         raise
     except KeyboardInterrupt:
         builds.finish(job.name, BuildState.CANCELLED, "Interrupted from the keyboard. Build again to go on.")
@@ -98,6 +101,8 @@ class Build:
                 counts=StageCounts(),
             )
             problems = self._do_what_is_missing([found.source for found in recordings if found.source], order)
+            if DISK_FULL in problems.values():
+                raise DiskFull(DISK_FULL)
             self._pulse.stop_if_cancelled()
             self._table.save_encoder(job.name, encoder)
             clips = assemble(recordings, order, self._table, problems)

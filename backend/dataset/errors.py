@@ -25,6 +25,10 @@ class BuildCancelled(DatasetRefused):
     """A person stopped the build; what it had finished is kept and used next time."""
 
 
+class DiskFull(DatasetRefused):
+    """There is no room for what a build makes; what it had finished is kept and used next time."""
+
+
 class NothingToBuild(DatasetRefused):
     """No recording, or no clip of any recording, can be trained on."""
 

@@ -34,7 +34,7 @@ class TranscribePieces:
         if stage.find(row["audio_id"], span) is not None:
             order.counts.add("transcribe", name, "reused")
             return row
-        problem = problem_of(lambda: stage.run(row["audio_id"], span, self._loaded()), "transcribe")
+        problem = problem_of(lambda: stage.run(row["audio_id"], span, self._loaded()), "transcribe", order.counts)
         seconds = span.end_seconds - span.start_seconds
         order.counts.add("transcribe", name, "failed" if problem else "worked", seconds)
         return row | {"problem": problem}
@@ -77,7 +77,8 @@ class TokenizeClips:
 
     def _problem_with(self, rows: list[Row]) -> str:
         clip_ids = list(dict.fromkeys(row["clip_id"] for row in rows))
-        return problem_of(lambda: self._order.tokenize_stage.run(clip_ids, self._loaded()), "tokenize")
+        order = self._order
+        return problem_of(lambda: order.tokenize_stage.run(clip_ids, self._loaded()), "tokenize", order.counts)
 
     def _loaded(self) -> ClipEncoder:
         if self._encoder is None:

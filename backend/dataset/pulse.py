@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from types import TracebackType
 from typing import Self
@@ -9,6 +10,7 @@ from typing import Self
 from backend.dataset.build_table import BuildTable
 from backend.dataset.errors import BuildCancelled
 from backend.dataset.stage_counts import Counts
+from backend.store.errors import StoreError
 
 _BEAT_SECONDS = 0.5
 
@@ -55,10 +57,12 @@ class Pulse:
         """Report now."""
         with self._lock:
             found = self._counts.all() if self._counts is not None else []
-            if self._builds.beat(self._name, found):
-                self._cancelled.set()
-                if self._counts is not None:
-                    self._counts.cancel()
+            # On a full disk nothing can be written for a while; the build itself says so when it has to.
+            with contextlib.suppress(StoreError):
+                if self._builds.beat(self._name, found):
+                    self._cancelled.set()
+                    if self._counts is not None:
+                        self._counts.cancel()
 
     def stop_if_cancelled(self) -> None:
         """Raise BuildCancelled if somebody wants the build to stop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -13,12 +14,15 @@ import pyarrow as pa
 
 from backend.dataset.records import Span
 from backend.dataset.stage_cache import Stage
+from backend.dataset.stage_counts import Counts
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.errors import EncoreError
 
 _logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]  # Any: columns of text and numbers
+
+DISK_FULL = "The disk is full. Free some space and build again to go on; what was finished is kept."
 
 # One column of JSON: with columns of their own, blocks without any text would differ in type from those with one.
 SOURCE_SCHEMA = pa.schema([("recording", pa.string())])
@@ -68,7 +72,7 @@ def _decode_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
     if decoded is not None:
         counts.add("decode", recording_id, "reused")
     else:
-        problem = problem_of(lambda: stage.run(recording_id, Path(recording.path), recording.name), "decode")
+        problem = problem_of(lambda: stage.run(recording_id, Path(recording.path), recording.name), "decode", counts)
         decoded = stage.find(recording_id)
         if decoded is None or decoded.problem:
             counts.add("decode", recording_id, "failed")
@@ -90,7 +94,7 @@ def _cut_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
         counts.add("cut", recording_id, "reused")
     else:
         heard = order.heard(decoded)
-        problem = problem_of(lambda: order.cut_stage.run(decoded, heard, recording.given_text), "cut")
+        problem = problem_of(lambda: order.cut_stage.run(decoded, heard, recording.given_text), "cut", counts)
         result = order.cut(recording)
         if result is None:
             counts.add("cut", recording_id, "failed")
@@ -114,14 +118,26 @@ def _piece_row(recording_id: str, audio_id: str = "", span: Span | None = None, 
     return {"recording_id": recording_id, "audio_id": audio_id, "problem": problem, **span.model_dump()}
 
 
-def problem_of(work: Callable[[], object], stage: Stage) -> str:
-    """Do it, and tell what went wrong; empty if nothing did."""
+def problem_of(work: Callable[[], object], stage: Stage, counts: Counts) -> str:
+    """Do it, and tell what went wrong; empty if nothing did. A full disk stops all the others as well."""
     try:
         work()
-    except EncoreError as error:
-        return str(error)
     except Exception as error:
         # The edge of a row: one bad file must not take the others with it.
+        if _is_disk_full(error):
+            counts.cancel()
+            return DISK_FULL
+        if isinstance(error, EncoreError):
+            return str(error)
         _logger.exception("stage %s failed", stage)
         return f"A fault in Encore ({type(error).__name__}) kept it from being processed. The log has the details."
     return ""
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Whether there was no room for a file, whatever was made of that since."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 
-def run_on_small_disk(folder: Path, program: str) -> str:
-    """Run a Python program whose argument is a file system of 64 KiB, mounted for it alone, and return its stderr.
+def run_on_small_disk(folder: Path, program: str, size: str = "64k") -> str:
+    """Run a Python program whose argument is a file system of `size`, mounted for it alone, and return its stderr.
 
     Skips the test where ordinary users may not mount anything.
     """
     folder.mkdir()
     unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
-    mount = 'mount -t tmpfs -o size=64k tmpfs "$1"'
+    mount = f'mount -t tmpfs -o size={size} tmpfs "$1"'
     try:
         subprocess.run([*unshare, mount, "sh", str(folder)], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):

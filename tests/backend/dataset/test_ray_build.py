@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backend.dataset.datasets import Datasets
@@ -122,6 +124,41 @@ def test_a_killed_build_is_seen_and_goes_on_where_it_was(
     assert len(view.clips) == len(SENTENCES)
     assert datasets.progress("ann").stage("decode").num_reused > 0
     assert not list((home / "artifacts" / "incoming").glob("*.safetensors"))
+
+
+def kill_an_actor_of(driver: psutil.Process, name: str) -> None:
+    """End a worker of this machine's Ray as the system would, as soon as there is one of that name."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline and driver.is_running():
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if name in " ".join(process.cmdline()):
+                    process.kill()
+                    return
+        time.sleep(0.01)
+    pytest.fail(f"there was never a worker called {name}")
+
+
+def test_a_killed_worker_loses_nothing(
+    ray_address: str,
+    built_home: Path,
+    tmp_path: Path,
+    recordings: Path,
+    job: Callable[..., BuildJob],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The build lives in a process of its own, on the Ray that is already running at this address."""
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    home = tmp_path / "home"
+    datasets = Datasets(Database(home), home)
+    datasets.start_build(job(recordings, num_actors=1))
+    driver = psutil.Process(datasets.progress("ann").process_id)
+    kill_an_actor_of(driver, "TokenizeClips")
+    ended = wait_for(datasets, "ann", lambda progress: not progress.is_running)
+    assert ended.state is BuildState.DONE, ended.problem
+    tokenize = ended.stage("tokenize")
+    assert (tokenize.num_done, tokenize.num_total, tokenize.num_failed) == (len(SENTENCES), len(SENTENCES), 0)
+    assert datasets.show("ann").digest == Datasets(Database(built_home), built_home).show("ann").digest
 
 
 def test_a_build_in_its_own_process_can_be_cancelled(
