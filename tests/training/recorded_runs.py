@@ -16,7 +16,9 @@ from training.export import read_weights
 from training.job import FineTuneJob
 from training.worker import run_worker
 
-NUM_STEPS, HALF = 6, 3
+NUM_STEPS = 20
+# Enough to stop in the middle of, and to see a choice at work.
+FEW_STEPS, HALF = 6, 3
 FRAME_COUNTS = (9, 16, 23, 30, 12, 18, 25, 31, 14, 20, 11, 27, 10, 22)
 
 
@@ -45,7 +47,7 @@ class Runs:
 
     def weights(self, name: str) -> dict[str, torch.Tensor]:
         newest = list_checkpoints(self.folder / name)[-1]
-        assert newest.progress.step == NUM_STEPS
+        assert newest.progress.step == newest.progress.num_steps
         return dict(read_weights(newest, torch.zeros(1)).talker)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
-from tests.training.recorded_runs import FRAME_COUNTS, HALF, Runs, assert_same_learning
+from tests.training.recorded_runs import FEW_STEPS, FRAME_COUNTS, HALF, Runs, assert_same_learning
 from training.memory_plan import worker_memory
 from training.model.checkpoint.reading import read_config
 
@@ -19,36 +19,54 @@ def runs(tmp_path_factory) -> Runs:
     runs = Runs(tmp_path_factory.mktemp("strategies"))
     runs.results.mkdir()
     write_dataset(runs.folder / "dataset", make_rows(FRAME_COUNTS, num_held_out=2))
+
+    def few(name, strategy="ddp", num_workers=1, **changes):
+        return runs.job(name, strategy, num_workers, **{"num_steps": FEW_STEPS, **changes})
+
     runs.here("single", runs.job("single", "ddp", 1))
-    runs.here("fraction-1", runs.job("fraction-1", "ddp", 1, code_predictor_fraction=0.25))
-    runs.here("recompute", runs.job("recompute", "ddp", 1, activation_checkpointing=True))
+    whole = {"micro_batches": 1, "micro_batch_rows": 100_000}
+    runs.here("one-batch", runs.job("one-batch", "ddp", 1, **whole))
+    runs.here("accumulated", runs.job("accumulated", "ddp", 1, micro_batches=100, micro_batch_rows=120))
+    runs.here("few", few("few"))
+    runs.here("fraction-1", few("fraction-1", code_predictor_fraction=0.25))
+    runs.here("recompute", few("recompute", activation_checkpointing=True))
     two = [task(name, runs.job(name, name, 2)) for name in ("ddp", "fsdp2", "fsdp2-no-reshard")]
-    two.append(task("fraction-2", runs.job("fraction-2", "ddp", 2, code_predictor_fraction=0.25)))
+    two.append(task("fraction-2", few("fraction-2", "ddp", 2, code_predictor_fraction=0.25)))
     for strategy in ("ddp", "fsdp2"):
         name = f"{strategy}-stopped"
-        job = runs.job(name, strategy, 2)
+        job = few(name, strategy, 2)
         # The same run once more takes it up again.
         two += [task(f"{name}-1", job, stop_after=HALF), task(f"{name}-2", job)]
-    half = runs.job("half", "fsdp2", 2)
-    two.append(task("half", half, stop_after=HALF))
+    two.append(task("half", few("half", "fsdp2", 2), stop_after=HALF))
+    three = [task("half-to-3", few("half-to-3", "fsdp2", 3))]
     four = [
         task("fsdp2-hybrid", runs.job("fsdp2-hybrid", "fsdp2-hybrid", 4)),
-        task("half-to-4", runs.job("half-to-4", "fsdp2", 4)),
+        task("half-to-4", few("half-to-4", "fsdp2", 4)),
     ]
-    copies = [(runs.folder / "half", runs.folder / copy) for copy in ("half-to-1", "half-to-4")]
-    run_stages(runs.folder / "workers", [stage(2, two), stage(4, four, copies)], runs.results)
-    runs.here("half-to-1", runs.job("half-to-1", "ddp", 1))
+    # What optimizers hold is seen at the second step.
+    four += [task(f"{name}-4", runs.job(f"{name}-4", name, 4, num_steps=2)) for name in ("ddp", "fsdp2-no-reshard")]
+    copies = [(runs.folder / "half", runs.folder / f"half-to-{number}") for number in (1, 3, 4)]
+    run_stages(runs.folder / "workers", [stage(2, two), stage(3, three, copies), stage(4, four)], runs.results)
+    runs.here("half-to-1", few("half-to-1"))
     return runs
 
 
-@pytest.mark.parametrize("name", ["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "recompute"])
+@pytest.mark.parametrize("name", ["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid"])
 def test_all_strategies_learn_the_same(runs, name):
     assert_same_learning(runs, name, "single")
 
 
+def test_activations_computed_twice_are_the_same(runs):
+    assert_same_learning(runs, "recompute", "few")
+
+
 def test_a_fraction_of_the_frames_is_the_same_fraction_for_all(runs):
     assert_same_learning(runs, "fraction-2", "fraction-1")
-    assert runs.reports("fraction-1")[0]["code_predictor_loss"] != runs.reports("single")[0]["code_predictor_loss"]
+    assert runs.reports("fraction-1")[0]["code_predictor_loss"] != runs.reports("few")[0]["code_predictor_loss"]
+
+
+def test_accumulated_gradients_are_those_of_one_batch(runs):
+    assert_same_learning(runs, "accumulated", "one-batch")
 
 
 def test_weights_have_moved(runs):
@@ -66,14 +84,14 @@ def read_weights_of_base() -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", ["ddp-stopped", "fsdp2-stopped"])
 def test_a_stopped_run_goes_on_as_if_never_stopped(runs, name):
-    assert [report["step"] for report in runs.reports(f"{name}-1")] == [1, 2, 3]
+    assert [report["step"] for report in runs.reports(f"{name}-1")] == list(range(1, HALF + 1))
     shutil.copy(runs.results / f"{name}-2.json", runs.results / f"{name}.json")
-    assert_same_learning(runs, name, "single", first_step=HALF)
+    assert_same_learning(runs, name, "few", first_step=HALF)
 
 
-@pytest.mark.parametrize("name", ["half-to-1", "half-to-4"])
+@pytest.mark.parametrize("name", ["half-to-1", "half-to-3", "half-to-4"])
 def test_another_number_of_workers_and_another_strategy_go_on_too(runs, name):
-    assert_same_learning(runs, name, "single", first_step=HALF)
+    assert_same_learning(runs, name, "few", first_step=HALF)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +102,10 @@ def test_another_number_of_workers_and_another_strategy_go_on_too(runs, name):
         ("fsdp2", "fsdp2", 2),
         ("fsdp2-no-reshard", "fsdp2-no-reshard", 2),
         ("fsdp2-hybrid", "fsdp2-hybrid", 4),
+        ("half-to-3", "fsdp2", 3),
         ("half-to-4", "fsdp2", 4),
+        ("ddp-4", "ddp", 4),
+        ("fsdp2-no-reshard-4", "fsdp2-no-reshard", 4),
     ],
 )
 def test_memory_is_as_planned(runs, name, strategy, num_workers):

@@ -7,7 +7,7 @@ import torch
 
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
-from tests.training.recorded_runs import FRAME_COUNTS, HALF, Runs, assert_same_learning
+from tests.training.recorded_runs import FEW_STEPS, FRAME_COUNTS, HALF, Runs, assert_same_learning
 from training.export import EXPORTS_FOLDER
 from training.memory_plan import worker_memory
 from training.model.checkpoint.reading import read_config
@@ -27,14 +27,18 @@ def runs(tmp_path_factory) -> Runs:
     options = {"zero_optimization": {"reduce_bucket_size": 20_000}}
     changes = {"zero1": {}, "zero2": {"deepspeed": options}, "zero3": {"export_at_end": True}}
     two = [task(name, runs.job(name, name, 2, **changes[name])) for name in STAGES]
-    stopped = runs.job("stopped", "zero2", 2)
+    runs.here("few", runs.job("few", "ddp", 1, num_steps=FEW_STEPS))
+    stopped = runs.job("stopped", "zero2", 2, num_steps=FEW_STEPS)
     two += [task("stopped-1", stopped, stop_after=HALF)]
     again = [task("stopped", stopped)]
-    one = [task("half-to-1", runs.job("half-to-1", "zero2", 1))]
+    one = [task("half-to-1", runs.job("half-to-1", "zero2", 1, num_steps=FEW_STEPS))]
     copy = [(runs.folder / "stopped", runs.folder / "half-to-1")]
+    # What optimizers hold is seen at the second step.
+    one += [task(f"{name}-1", runs.job(f"{name}-1", name, 1, num_steps=2)) for name in STAGES]
+    four = [task(f"{name}-4", runs.job(f"{name}-4", name, 4, num_steps=2)) for name in STAGES]
     run_stages(
         runs.folder / "workers",
-        [stage(2, two), stage(1, one, copy), stage(2, again)],
+        [stage(2, two), stage(1, one, copy), stage(2, again), stage(4, four)],
         runs.results,
         with_deepspeed=True,
     )
@@ -47,17 +51,19 @@ def test_all_stages_learn_the_same(runs, name):
 
 
 def test_a_stopped_run_goes_on_as_if_never_stopped(runs):
-    assert_same_learning(runs, "stopped", "single", first_step=HALF)
+    assert_same_learning(runs, "stopped", "few", first_step=HALF)
 
 
 def test_another_number_of_workers_goes_on_too(runs):
-    assert_same_learning(runs, "half-to-1", "single", first_step=HALF)
+    assert_same_learning(runs, "half-to-1", "few", first_step=HALF)
 
 
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
 @pytest.mark.parametrize("name", STAGES)
-def test_memory_is_as_planned(runs, name):
-    planned = worker_memory(read_config(GOLDEN_CHECKPOINT), name, 2, compute_bytes=4).state.total
-    assert runs.reports(name)[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
+def test_memory_is_as_planned(runs, name, num_workers):
+    planned = worker_memory(read_config(GOLDEN_CHECKPOINT), name, num_workers, compute_bytes=4).state.total
+    reports = runs.reports(name if num_workers == 2 else f"{name}-{num_workers}")
+    assert reports[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
 
 
 def test_gathered_weights_are_exported(runs):
