@@ -139,12 +139,25 @@ def test_nothing_is_prepared_of_nothing(page, client):
         client.predict("", [], "empty", "auto", "none", WITHOUT_RAY, api_name="/prepare_dataset")
 
 
+def plan(client, words, *fields):
+    """Fill in, and wait for a plan that says this."""
+    first = str(client.predict(*fields, api_name="/plan"))
+    return first if re.search(words, first) else str(follow(client, "/follow_plan", words))
+
+
 def test_a_plan_tells_what_it_takes_and_what_is_wrong(client, dataset):
     client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
-    client.predict(dataset, "", "ddp", "1", "cpu", "", "6", "", False, api_name="/plan")
-    assert "Memory" not in str(follow(client, "/follow_plan", r"6 steps"))[:20]
-    client.predict(dataset, "", "ddp", "1", "cpu", "much", "", "", False, api_name="/plan")
-    assert "learning_rate" in str(follow(client, "/follow_plan", "cannot be fine-tuned yet"))
+    assert "Each worker holds about" in plan(client, "6 steps", dataset, "", "ddp", "1", "cpu", "", "6", "", False)
+    wrong = plan(client, "cannot be fine-tuned yet", dataset, "", "ddp", "1", "cpu", "much", "", "", False)
+    assert "learning_rate" in wrong
+
+
+def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
+    """A look that began before the typing must not end the looking."""
+    client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
+    plan(client, "6 steps", dataset, "", "ddp", "1", "cpu", "", "6", "", False)
+    timer = client.predict(api_name="/follow_plan")[-1]
+    assert timer["active"] is True
 
 
 def test_without_consent_nothing_starts(page, client, dataset):
