@@ -81,10 +81,13 @@ class Planner:
         self.errands.start(f"start {session}", "Checking everything, and starting", work)
 
     def _model(self) -> str:
-        loaded = self._bench.studio.loaded
-        if loaded is None:
-            raise NotReady("No model is loaded yet. Load one at the top of the page.")
-        return loaded.name
+        """The one that speaks, or is about to: a plan needs its files, not its voice. Raises NotReady."""
+        loaded, loading = self._bench.studio.loaded, self._bench.studio.loading
+        if loaded is not None:
+            return loaded.name
+        if loading is not None and loading.is_running and loading.progress is None:
+            return loading.name
+        raise NotReady("No model is loaded yet. Load one at the top of the page.")
 
 
 def read_consent(statement: str | None, who: str, source: Source | None) -> Consent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +71,7 @@ def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
     connect_watch(runs, watch)
     connect_reading(bench, watch.reading, watch.chosen)
     planner = Planner(bench)
-    _connect_planning(bench, planner, part)
+    _connect_planning(planner, part)
     _connect_opening(bench, tab, planner, part, voice)
     _connect_starting(planner, part, watch, runs, voice)
     for event in (bench.page.load, tab.select):
@@ -154,18 +155,26 @@ def read_wish(dataset: str | None, preset: str | None, *advanced: Any) -> Wish:
     )
 
 
-def _connect_planning(bench: Workbench, planner: Planner, part: PlanPart) -> None:
+def _planning(planner: Planner) -> Callable[..., list[Any]]:
+    """A handler that begins to plan what is filled in."""
+
     def plan(request: gr.Request, *fields: Any) -> list[Any]:
         session = str(request.session_hash)
         planner.plan(session, read_wish(*fields))
         return _planned(planner, session)
+
+    return shows_errors(plan)
+
+
+def _connect_planning(planner: Planner, part: PlanPart) -> None:
+    plan = _planning(planner)
 
     def tick(request: gr.Request, seen: str) -> list[Any]:
         return _planned(planner, str(request.session_hash), seen)
 
     for component in part.wish:
         component.change(
-            shows_errors(plan),
+            plan,
             part.wish,
             part.planned,
             queue=False,
@@ -205,13 +214,17 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
             render.NOTHING if names else render.says("", "There is no dataset yet. Prepare one on the Dataset tab."),
         ]
 
-    tab.select(
+    opened = tab.select(
         shows_errors(refresh),
         [part.dataset, part.voice, part.statement, part.who, voice.statement, voice.who, voice.name],
         [part.dataset, part.voice, part.statement, part.who, part.status],
         show_progress="hidden",
         api_name="open_finetune",
         api_visibility="undocumented",
+    )
+    # Another model may have been loaded since, or the dataset been edited.
+    opened.success(
+        _planning(planner), part.wish, part.planned, queue=False, show_progress="hidden", api_visibility="private"
     )
 
 
