@@ -49,7 +49,10 @@ class SpeechFields(_Request):
         max_length=LONGEST_INSTRUCTION,
         description="How to say it; refused by models that clone voices.",
     )
-    response_format: AudioFormat = "mp3"
+    response_format: AudioFormat = Field(
+        default="mp3",
+        description="pcm is 16-bit mono at the rate of the model: 24 kHz for the public ones, 16 kHz for mini.",
+    )
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     stream_format: Literal["audio", "sse"] = "audio"
     stream: bool = Field(
