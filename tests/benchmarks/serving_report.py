@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.benchmarks.report import Spread, ratios
 
@@ -80,6 +81,57 @@ def serving_table(
                 )
             )
     return "\n".join(lines)
+
+
+def open_loop_table(loads: Mapping[int, tuple[float, Sequence[Mapping[str, Any]]]]) -> str:
+    """One line per number of streams, from the seconds that the load lasted and what each listener heard."""
+    heads = [
+        "streams offered",
+        "listeners",
+        "turned away",
+        "throughput, s/s",
+        "first audio p50, ms",
+        "first audio p95, ms",
+        "underruns per take",
+        "longest pause, s",
+    ]
+    lines = [_line(heads), _line(["---"] * len(heads))]
+    for streams, (wall_seconds, heard) in loads.items():
+        served = [one for one in heard if one["sound_seconds"]]
+        first = [1e3 * one["first_audio_seconds"] for one in served]
+        lines.append(
+            _line(
+                [
+                    str(streams),
+                    str(len(heard)),
+                    str(len(heard) - len(served)),
+                    f"{sum(one['sound_seconds'] for one in served) / wall_seconds:.2f}",
+                    f"{percentile(first, 0.5):.0f}",
+                    f"{percentile(first, 0.95):.0f}",
+                    f"{sum(one['num_underruns'] for one in served) / len(served):.2f}",
+                    f"{max(one['longest_pause_seconds'] for one in served):.2f}",
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
+def crowd_lines(
+    crowd: Sequence[Mapping[str, Any]], wall_seconds: float, served: int, asked: int, memory: Sequence[int]
+) -> list[str]:
+    """Sentences about a crowd beyond the bounds, and about memory before it, after it and along many requests."""
+    refused = [one for one in crowd if one["status"] == 429]
+    heard = [one for one in crowd if one["sound_seconds"]]
+    last_refused = max((one["ended_at"] for one in refused), default=0.0)
+    grown = ", ".join(f"{size / 2**20:.0f}" for size in memory)
+    return [
+        f"{len(crowd)} requests at once: {len(heard)} heard their sentence within {wall_seconds:.1f} s, {len(refused)} "
+        f"were answered with 429, the last of them after {last_refused:.1f} s, and "
+        f"{len(crowd) - len(heard) - len(refused)} otherwise.",
+        "",
+        f"{served} of {asked} further requests were served. Memory of the server in MiB before the crowd, after it, "
+        f"and after each quarter of the {asked}: {grown}.",
+    ]
 
 
 def _first_audio(rounds: Sequence[Load], share: float) -> str:
