@@ -133,7 +133,7 @@ def _connect_choosing(
         return [
             gr.update(choices=[("A new one", NEW), *((one, one) for one in names)], value=value),
             _sources(references, source, files),
-            name or proposed_name(source, names),
+            gr.skip() if name else proposed_name(source, names),
             gr.update(choices=[("Automatic", "auto"), *((one.title(), one) for one in languages)]),
             *_follow(bench, value, None)[0],
             *shelf.open(value),

@@ -208,9 +208,10 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
         chosen = dataset if dataset in names else (names[0] if names else None)
         return [
             gr.update(choices=names, value=chosen),
-            name or given_name or (chosen or ""),
-            statement or given_statement,
-            who or given_who,
+            # What is filled in already, or is being filled in right now, stays.
+            gr.skip() if name else (given_name or chosen or gr.skip()),
+            gr.skip() if statement else (given_statement or gr.skip()),
+            gr.skip() if who else (given_who or gr.skip()),
             render.NOTHING if names else render.says("", "There is no dataset yet. Prepare one on the Dataset tab."),
         ]
 
