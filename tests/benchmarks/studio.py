@@ -11,6 +11,7 @@ import argparse
 import datetime
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -72,9 +73,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
         for number in range(options.starts + 1):
             measure_start(browser, Path(folder, f"start-{number}"), options.model, measured, counts=number > 0)
+            print("start", number, measured.usable[-1:], file=sys.stderr, flush=True)
         with start_app(Path(folder, "home"), model=options.model) as app:
             page = open_page(browser, app.address)
             measure_first_sound(page, options.takes, measured)
+            print("first sound", measured.first_sound, file=sys.stderr, flush=True)
             measure_watching(browser, page, app, options, measured)
     report = write_report(options, machine, measured)
     print(report)
@@ -140,6 +143,7 @@ def measure_watching(
         measured.watched.append(core_share(process, options.watch_seconds))
         page.context.close()
         measured.alone.append(core_share(process, options.watch_seconds))
+        print("watched, alone", measured.watched[-1], measured.alone[-1], file=sys.stderr, flush=True)
         page = open_page(browser, app.address)
         page.get_by_role("tab", name="Fine-tune", exact=True).click()
         expect(page.locator("#run-status")).to_contain_text("Training")
