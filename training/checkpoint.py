@@ -1,6 +1,6 @@
 """The checkpoints of a run: each a folder of its own, whole or absent.
 
-OUTPUT/checkpoints/step-00000120/progress.json   how far the run had come
+OUTPUT/checkpoints/step-00000120/progress.json   how far the run had come, and which files belong to it
                                  job.json        the job it was doing
                                  state/          weights and optimizer, in the strategy's own format
 OUTPUT/checkpoints/best.json                     which one sounds best, as whoever listened has found
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from torch.distributed.checkpoint.api import CheckpointException
 
 from training.errors import ResumeError, TrainingError
 from training.job import JOB_FILE, FineTuneJob
@@ -45,6 +46,8 @@ class Progress(BaseModel):
     """That wrote it; ZeRO's files must be converted for another number."""
     talker_loss: float
     code_predictor_loss: float
+    file_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """Size of every file of the checkpoint: one that lost some of its bytes is not gone on from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +68,25 @@ class Checkpoint:
 
 
 def list_checkpoints(output: Path) -> list[Checkpoint]:
-    """The complete checkpoints of a run, oldest first."""
+    """The complete checkpoints of a run, oldest first; a damaged one is as good as none."""
+    return _sort_out(output)[0]
+
+
+def damaged_checkpoints(output: Path) -> list[str]:
+    """Names of those that a fault of the disk or of the machine has spoilt; the run writes them anew."""
+    return _sort_out(output)[1]
+
+
+def _sort_out(output: Path) -> tuple[list[Checkpoint], list[str]]:
     folder = output / CHECKPOINTS_FOLDER
-    if not folder.is_dir():
-        return []
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.removeprefix(_PREFIX).isdigit())
-    return [read_checkpoint(folder / name) for name in names]
+    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    complete, damaged = [], []
+    for name in sorted(name for name in names if name.removeprefix(_PREFIX).isdigit()):
+        try:
+            complete.append(read_checkpoint(folder / name))
+        except ResumeError:
+            damaged.append(name)
+    return complete, damaged
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -81,11 +97,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     try:
         raw = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
-        return Checkpoint(folder=folder, progress=Progress.model_validate(raw))
-    except (OSError, ValueError, ValidationError) as error:
-        raise ResumeError(
-            f"The checkpoint {folder} is damaged. Delete that folder, and the run goes on from the one before it."
-        ) from error
+        progress = Progress.model_validate(raw)
+        spoilt = [name for name, size in progress.file_bytes.items() if (folder / name).stat().st_size != size]
+    except (OSError, ValueError) as error:
+        raise ResumeError(f"The checkpoint {folder} is damaged. Go back to an earlier one.") from error
+    if spoilt:
+        raise ResumeError(f"The checkpoint {folder} is damaged: {spoilt[0]} is cut off. Go back to an earlier one.")
+    return Checkpoint(folder=folder, progress=progress)
 
 
 def mark_best(output: Path, step: int) -> None:
@@ -137,10 +155,14 @@ class CheckpointKeeper:
         """Begin a checkpoint; training may go on as soon as this returns."""
         assert self._pending is None
         folder = self._folder / f"{_PREFIX}{progress.step:08d}{_INCOMPLETE}"
+        failure = None
         if self._workers.is_first:
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-        self._workers.wait()
+            try:
+                folder.mkdir()
+            except OSError as error:
+                failure = error
+        self._agree(progress, folder, failure)
         self._pending = folder, progress, self._learner.start_save(folder / STATE_FOLDER)
 
     def finish(self) -> Path:
@@ -153,24 +175,33 @@ class CheckpointKeeper:
         folder, progress, pending = self._pending
         self._pending = None
         final = folder.with_name(folder.name.removesuffix(_INCOMPLETE))
-        failure = None
+        failure: BaseException | None = None
         try:
             self._learner.finish_save(pending)
             if self._workers.is_first:
                 self._complete(folder, final, progress)
-        except Exception as error:  # noqa: BLE001 - DCP wraps the disk's errors in its own, and all workers must agree
+        # DCP wraps the disk's errors in one of its own that is no Exception; and all workers must agree.
+        except (Exception, CheckpointException) as error:  # noqa: BLE001 - see above
             failure = error
-        if self._workers.total([float(failure is not None)])[0]:
-            shutil.rmtree(folder, ignore_errors=True)
-            reason = failure or "another worker could not write its part"
-            raise TrainingError(
-                f"The checkpoint at step {progress.step} could not be written to {self._folder}: {reason}. "
-                "Free some space there and resume the run."
-            ) from failure
+        self._agree(progress, folder, failure)
         return final
+
+    def _agree(self, progress: Progress, folder: Path, failure: BaseException | None) -> None:
+        """Give a checkpoint up together when any worker met a failure."""
+        if not self._workers.total([float(failure is not None)])[0]:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        reason = _reason(failure) if failure is not None else "another worker could not write its part"
+        raise TrainingError(
+            f"The checkpoint at step {progress.step} could not be written to {self._folder}: {reason}. "
+            "Free some space there and resume the run."
+        ) from failure
 
     def _complete(self, folder: Path, final: Path, progress: Progress) -> None:
         self._job.write(folder / JOB_FILE)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+        progress = progress.model_copy(update={"file_bytes": sizes})
         (folder / PROGRESS_FILE).write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
         _sync_tree(folder)
         # Only a run that went back to an earlier checkpoint comes to the same step again.
@@ -207,6 +238,15 @@ def find_resumable(job: FineTuneJob) -> Checkpoint | None:
             f"{job.strategy}. Resume with a strategy of the same family."
         )
     return newest
+
+
+def _reason(failure: BaseException) -> str:
+    """What went wrong, on one line: DCP's own error is a page of every worker's stack."""
+    if isinstance(failure, CheckpointException):
+        failure = next((error for error, _ in failure.failures.values()), failure)
+    if isinstance(failure, OSError) and failure.strerror:
+        return failure.strerror
+    return (str(failure).strip().splitlines() or [type(failure).__name__])[-1].rstrip(".")
 
 
 def _sync_tree(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,7 +69,7 @@ class TorchrunContext:
         """See `WorkerContext.report`."""
         if self.rank:
             return
-        line = {**metrics, **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})}
+        line = {**metrics, "at": time.time(), **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})}
         with self._log.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
         print(

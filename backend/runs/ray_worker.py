@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ class RayContext:
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
         """Every step goes into the run's folder, where a crash of Ray loses none; Ray hears of checkpoints."""
         if self._lines is not None:
-            self._lines.write({**metrics, **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})})
+            saved = {"checkpoint": checkpoint_folder.name} if checkpoint_folder else {}
+            self._lines.write({**metrics, "at": time.time(), **saved})
         if checkpoint_folder is not None:
             # A barrier over all workers, so not at every step. The checkpoint itself is ours: complete or absent,
             # while Ray's list of checkpoints is spoilt by a crash during its writing.

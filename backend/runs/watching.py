@@ -8,10 +8,10 @@ from typing import Any
 from backend.runs.control import LineReader
 from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
-from training.checkpoint import list_checkpoints
+from training.checkpoint import damaged_checkpoints, list_checkpoints
 
 _LONGEST_CAUSE = 160
-_NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers")
+_NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")
 
 
 class Watcher:
@@ -62,6 +62,8 @@ class Watcher:
 def register_checkpoints(rows: RunRows, run_id: str, folder: RunFolder) -> int:
     """Put down the checkpoints on disk, and tell how many steps the newest one holds; 0 without any."""
     found = list_checkpoints(folder.path)
+    for name in damaged_checkpoints(folder.path):
+        rows.add_event(run_id, f"The checkpoint {name} is damaged and is left out; an earlier one takes its place.")
     for checkpoint in found:
         rows.add_checkpoint(run_id, checkpoint.folder.name, checkpoint.progress.step)
     return found[-1].progress.step if found else 0
