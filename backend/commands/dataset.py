@@ -48,6 +48,9 @@ def _add_build(verbs: argparse._SubParsersAction[argparse.ArgumentParser], setti
     )
     build.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
     build.add_argument("--workers", type=int, metavar="N", help="model copies at work in Ray; 0 works without Ray")
+    build.add_argument(
+        "--keep-originals", action="store_true", help="keep the files as they are, too; otherwise only what they become"
+    )
     build.add_argument("--longest-hours", type=float, default=2.0, help="per recording (default: %(default)s)")
     build.add_argument("--largest-megabytes", type=float, default=500.0, help="per recording (default: %(default)s)")
     build.set_defaults(run=lambda arguments: run_build(settings, arguments))
@@ -68,6 +71,7 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
         transcripts=arguments.transcripts,
         num_actors=arguments.workers,
         device=arguments.device,
+        keeps_originals=arguments.keep_originals,
         longest_hours=arguments.longest_hours,
         largest_megabytes=arguments.largest_megabytes,
     )

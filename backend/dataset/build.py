@@ -25,7 +25,7 @@ from backend.dataset.passes import count_as_reused, is_listened_to, is_tokenized
 from backend.dataset.pulse import Pulse
 from backend.dataset.ray_session import ray_session
 from backend.dataset.records import EncoderFacts
-from backend.dataset.sources import FoundRecording, open_sources
+from backend.dataset.sources import FoundRecording, keep_originals, open_sources
 from backend.dataset.stage_counts import SharedCounts, StageCounts
 from backend.dataset.stage_workers import DISK_FULL
 from backend.dataset.views import BuildState
@@ -89,6 +89,8 @@ class Build:
                 raise NothingToBuild(
                     "No recording was found. Name audio files, folders that hold some, or zip archives of them."
                 )
+            if job.keeps_originals:
+                keep_originals([found.source for found in recordings if found.source], workplace)
             encoder, chosen = self._find_models()
             self._check_texts(recordings, chosen)
             order = WorkOrder(

@@ -172,6 +172,7 @@ def new_job(
     gates: GateSettings | None = None,
     num_actors: int | None = None,
     device: str = "auto",
+    keeps_originals: bool = False,
     longest_hours: float = 2.0,
     largest_megabytes: float = 500.0,
 ) -> BuildJob:
@@ -192,6 +193,7 @@ def new_job(
             gates=gates or GateSettings(),
             num_actors=num_actors,
             device=device,
+            keeps_originals=keeps_originals,
             longest_hours=longest_hours,
             largest_megabytes=largest_megabytes,
         )

@@ -32,6 +32,9 @@ class BuildJob(BaseModel):
         default=None, description="model copies at work in Ray; None suits the machine, 0 works in this process alone"
     )
     device: str = "auto"
+    keeps_originals: bool = Field(
+        default=False, description="whether files as they were given are kept beside what was made of them"
+    )
     longest_hours: PositiveFloat = 2.0
     largest_megabytes: PositiveFloat = 500.0
 

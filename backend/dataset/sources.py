@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,18 @@ def open_sources(job: BuildJob, workplace: Workplace) -> Iterator[list[FoundReco
             text = recording.transcript.text if recording.transcript else None
             found.append(_identify(recording.path, recording.name, text, name_by_id))
         yield found + [FoundRecording(name=problem.name, problem=problem.reason) for problem in intake.problems]
+
+
+def keep_originals(sources: Sequence[SourceRecording], workplace: Workplace) -> None:
+    """Keep the files as they were given, named by their content, with the endings of their names.
+
+    Raises:
+        ArtifactError: there is no room for them.
+    """
+    for source in sources:
+        path = Path(source.path)
+        if not workplace.artifacts.path(source.recording_id, path.suffix).is_file():
+            workplace.artifacts.keep_copy(path, path.suffix)
 
 
 def _identify(path: Path, name: str, given_text: str | None, name_by_id: dict[str, str]) -> FoundRecording:

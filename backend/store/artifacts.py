@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,6 +52,19 @@ class Artifacts:
         except OSError as error:
             raise _not_stored(file.name, error) from error
         return digest
+
+    def keep_copy(self, file: Path, suffix: str) -> str:
+        """Keep a copy of a file, however large, and tell its hash.
+
+        Raises:
+            ArtifactError: the disk is full, or a file cannot be read or written.
+        """
+        with self.incoming(suffix) as copy:
+            try:
+                shutil.copyfile(file, copy)
+            except OSError as error:
+                raise _not_stored(file.name, error) from error
+            return self.adopt(copy, suffix)
 
     @contextmanager
     def incoming(self, suffix: str) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import wave
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,30 @@ def test_two_at_once_are_refused(datasets: Datasets, home: Path, recordings: Pat
             with pytest.raises(DatasetBusy, match="just now"):
                 change()
     assert datasets.show("ann").state is BuildState.DONE
+
+
+def test_two_builds_of_the_same_recordings_share_what_they_make(
+    tmp_path: Path, built_home: Path, recordings: Path, job: Callable[..., BuildJob]
+):
+    home = tmp_path / "home"
+    Database(home)
+    with ThreadPoolExecutor(2) as pool:
+        views = list(pool.map(lambda name: Datasets(Database(home), home).build(job(recordings, name)), ("ann", "bob")))
+    wanted = Datasets(Database(built_home), built_home).show("ann")
+    assert [view.digest for view in views] == [wanted.digest] * 2
+    assert [clip.clip_id for clip in views[0].clips] == [clip.clip_id for clip in views[1].clips]
+    assert not [path for path in home.rglob("*") if path.name.endswith(".partial") or path.parent.name == "incoming"]
+
+
+def test_originals_are_kept_where_asked(tmp_path: Path, job: Callable[..., BuildJob]):
+    folder = speak_folder(tmp_path / "rec", SENTENCES[:3])
+    home = tmp_path / "home"
+    given = {file.read_bytes() for file in folder.glob("*.wav")}
+    datasets = Datasets(Database(home), home)
+    datasets.build(job(folder))
+    assert not given & {file.read_bytes() for file in (home / "artifacts").glob("??/*.wav")}
+    datasets.build(job(folder, keeps_originals=True))
+    assert given <= {file.read_bytes() for file in (home / "artifacts").glob("??/*.wav")}
 
 
 def test_export_is_what_other_tools_read(datasets: Datasets, tmp_path: Path):
