@@ -35,10 +35,10 @@ class Machine(BaseModel):
         import torch  # noqa: PLC0415 - see above
 
         address = os.environ.get("RAY_ADDRESS") or None
+        # macOS has no such call.
+        own_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return cls(
-            num_cpus=num_cpus or len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1,
+            num_cpus=num_cpus or own_cpus,
             num_gpus=torch.cuda.device_count(),
             address=None if address == "local" else address,
         )

@@ -21,10 +21,13 @@ from typing import Any
 
 import torch
 
+from backend.runs.preflight import fingerprint_of
+from tests.benchmarks.finetune_launchers import compare_launchers
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, run_stages, stage, task, write_dataset
+from training.data.code_rows import read_card, write_card
 from training.memory_plan import memory_table, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
@@ -93,7 +96,8 @@ def main() -> None:
     cases = list(make_cases(options))
     with tempfile.TemporaryDirectory(prefix="encore-finetune-") as folder:
         measure(Path(folder), options, config, cases)
-    report = write_report(options, config, cases)
+        launchers = [] if options.without_ray else measure_launchers(Path(folder), options)
+    report = "\n".join([*write_report(options, config, cases), "", *launchers, "", *plan_of_large_model()])
     print(report)
     if options.output is not None:
         options.output.write_text(report + "\n", encoding="utf-8")
@@ -105,8 +109,10 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=Path(GOLDEN_CHECKPOINT), help="a base checkpoint's folder")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=14, help="per job and round")
+    parser.add_argument("--launcher-steps", type=int, default=40, help="per round under Ray Train and torchrun")
     parser.add_argument("--micro-batch-rows", type=int, default=512)
     parser.add_argument("--without-deepspeed", action="store_true")
+    parser.add_argument("--without-ray", action="store_true", help="do not compare Ray Train with torchrun")
     parser.add_argument("--output", type=Path)
     return parser.parse_args()
 
@@ -147,6 +153,22 @@ def measure(folder: Path, options: argparse.Namespace, config: ModelConfig, case
             case.rounds.append(json.loads((results / f"{number}-{index}.json").read_text())["reports"])
 
 
+def measure_launchers(folder: Path, options: argparse.Namespace) -> list[str]:
+    """The same job by both launchers, on the dataset of the strategies."""
+    card = read_card(folder / "dataset")
+    write_card(folder / "dataset", card.model_copy(update={"tokenizer_fingerprint": fingerprint_of(options.model)}))
+    fields = {
+        "strategy": "ddp",
+        "num_workers": 2,
+        "num_steps": options.launcher_steps,
+        "micro_batch_rows": options.micro_batch_rows,
+        "checkpoint_every": options.launcher_steps,
+        "precision": "fp32",
+        "device": "cpu",
+    }
+    return compare_launchers(folder, folder / "dataset", options.model, fields, options.rounds)
+
+
 def make_benchmark_job(folder: Path, options: argparse.Namespace, name: str, case: Case) -> Any:
     """One case's job, in a folder of its own."""
     fields = {
@@ -163,8 +185,8 @@ def make_benchmark_job(folder: Path, options: argparse.Namespace, name: str, cas
     return make_job(folder, **{**fields, **case.changes})
 
 
-def write_report(options: argparse.Namespace, config: ModelConfig, cases: list[Case]) -> str:
-    """The measurements as Markdown, with the plan for the large model beside them."""
+def write_report(options: argparse.Namespace, config: ModelConfig, cases: list[Case]) -> list[str]:
+    """The measurements as lines of Markdown."""
     lines = [
         f"# Fine-tuning, {datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
         "",
@@ -186,9 +208,13 @@ def write_report(options: argparse.Namespace, config: ModelConfig, cases: list[C
             f"| {case.name} | {case.num_workers} | {case.milliseconds().show(0)} | {case.clips_per_second():.1f} | "
             f"{case.stall().show(0)} | {case.state_bytes() / 2**20:.2f} | {planned / 2**20:.2f} |"
         )
+    return lines
+
+
+def plan_of_large_model() -> list[str]:
+    """What every strategy would take on machines that are not here."""
     large = ModelConfig.from_json(json.loads(CONTRACT.read_text(encoding="utf-8"))["config"])
-    lines += ["", "## Planned memory of the 1.7B shapes, bf16 arithmetic, 1024 rows", "", memory_table(large)]
-    return "\n".join(lines)
+    return ["## Planned memory of the 1.7B shapes, bf16 arithmetic, 1024 rows", "", memory_table(large)]
 
 
 if __name__ == "__main__":
