@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import datetime
 import logging
-import resource
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ray
@@ -34,9 +34,18 @@ from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.dataset.workplace import Workplace
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.process_tree import PeakMemory, cpu_seconds
 from tests.benchmarks.report import Spread
 
 VOICES = ("slt", "rms", "awb", "kal")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a build took; processor time is that of all its processes."""
+
+    wall_seconds: float
+    cpu_seconds: float
 
 
 class TimedCounts(StageCounts):
@@ -61,6 +70,8 @@ def main() -> None:
     """Measure, print the report and write it to a file if asked to."""
     options = parse_options()
     logging.getLogger("ray").setLevel(logging.WARNING)
+    # Ray's workers step back behind everything else on the machine, which a single process does not.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     machine = describe_machine("cpu")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -69,17 +80,24 @@ def main() -> None:
             "bench", [folder / "recordings"], model=options.model, whisper=options.whisper, num_actors=options.actors
         )
         alone: list[TimedCounts] = []
-        walls: dict[str, list[float]] = {"one process": [], "Ray Data": []}
+        taken: dict[str, list[Taken]] = {"one process": [], "Ray Data": []}
+        memory: list[tuple[int, float]] = []
         began = time.perf_counter()
         with ray_session():
             start_seconds = time.perf_counter() - began
             for number in range(options.rounds):
                 counts = TimedCounts()
-                walls["one process"].append(measure(job, folder / f"alone-{number}", counts, run_in_one_process))
+                taken["one process"].append(measure(job, folder / f"alone-{number}", counts, run_in_one_process))
                 alone.append(counts)
-                walls["Ray Data"].append(measure(job, folder / f"ray-{number}", SharedCounts(), run_passes))
+                taken["Ray Data"].append(measure(job, folder / f"ray-{number}", SharedCounts(), run_passes))
+            for times in (1, options.times_as_many) if options.times_as_many else ():
+                make_recordings(folder / f"times-{times}", times * options.recordings, options.sentences)
+                many = job.model_copy(update={"recordings": (str(folder / f"times-{times}"),)})
+                with PeakMemory() as peak:
+                    measure(many, folder / f"memory-{times}", SharedCounts(), run_passes)
+                memory.append((times * options.recordings, peak.peak_mib))
             cores = ray.cluster_resources().get("CPU", 0)
-    report = write_report(options, machine, alone, walls, start_seconds, cores)
+    report = write_report(options, machine, alone, taken, memory, start_seconds, cores)
     print(report)
     if options.output is not None:
         options.output.write_text(report + "\n", encoding="utf-8")
@@ -96,6 +114,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=4, help="per recording")
     parser.add_argument("--actors", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--times-as-many", type=int, default=4, help="recordings, to see memory grow; 0 does not look")
     parser.add_argument("--output", type=Path, help="write the report here as well")
     return parser.parse_args()
 
@@ -114,8 +133,8 @@ def measure(
     home: Path,
     counts: StageCounts | SharedCounts,
     run: Callable[[Sequence[SourceRecording], WorkOrder], dict[str, str]],
-) -> float:
-    """Seconds that all stages take, from an empty home."""
+) -> Taken:
+    """What all stages take, from an empty home."""
     encoder = encoder_facts(job.model, job.device)
     with open_sources(job, Workplace(home)) as recordings:
         order = WorkOrder(
@@ -128,19 +147,20 @@ def measure(
             counts=counts,
         )
         sources = [found.source for found in recordings if found.source is not None]
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), cpu_seconds()
         problems = run(sources, replace(order))
-        seconds = time.perf_counter() - began
+        taken = Taken(wall_seconds=time.perf_counter() - began, cpu_seconds=cpu_seconds() - began_cpu)
     assert not problems, problems
     shutil.rmtree(home)
-    return seconds
+    return taken
 
 
 def write_report(
     options: argparse.Namespace,
     machine: list[str],
     alone: list[TimedCounts],
-    walls: dict[str, list[float]],
+    taken: dict[str, list[Taken]],
+    memory: list[tuple[int, float]],
     start_seconds: float,
     cores: float,
 ) -> str:
@@ -161,17 +181,28 @@ def write_report(
         paces = [audio[stage] / counts.seconds[stage] for counts in alone if audio[stage] and counts.seconds[stage]]
         if paces:
             lines.append(f"| {stage}, one process | {Spread.of(paces).show(1)} |")
-    for name, seconds in walls.items():
-        lines.append(f"| **all stages, {name}** | {Spread.of([audio['decode'] / wall for wall in seconds]).show(1)} |")
-    gains = [one / many for one, many in zip(walls["one process"], walls["Ray Data"], strict=True)]
-    best = min(walls["one process"]) / min(walls["Ray Data"])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    for name, rounds in taken.items():
+        paces = [audio["decode"] / each.wall_seconds for each in rounds]
+        lines.append(f"| **all stages, {name}** | {Spread.of(paces).show(1)} |")
+    one, many = taken["one process"], taken["Ray Data"]
+    gains = [alone.wall_seconds / shared.wall_seconds for alone, shared in zip(one, many, strict=True)]
+    best = min(each.wall_seconds for each in one) / min(each.wall_seconds for each in many)
+    work = [shared.cpu_seconds / alone.cpu_seconds for alone, shared in zip(one, many, strict=True)]
+    busy = {name: [each.cpu_seconds / each.wall_seconds for each in rounds] for name, rounds in taken.items()}
     lines += [
         f"| **times as fast with Ray Data** | {Spread.of(gains).show(2)} |",
         f"| times as fast with Ray Data, best round against best round | {best:.2f} |",
-        "",
-        f"Peak memory of this process, which also did the work of one process: {peak:.0f} MiB.",
+        f"| cores at work, one process | {Spread.of(busy['one process']).show(2)} |",
+        f"| cores at work, Ray Data | {Spread.of(busy['Ray Data']).show(2)} |",
+        f"| processor time of Ray Data : one process | {Spread.of(work).show(2)} |",
     ]
+    if memory:
+        lines += [
+            "",
+            "| recordings | most memory of driver and workers, MiB |",
+            "|---|---|",
+            *(f"| {num_recordings} | {mib:.0f} |" for num_recordings, mib in memory),
+        ]
     return "\n".join(lines)
 
 
