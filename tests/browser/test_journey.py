@@ -1,0 +1,228 @@
+"""From an upload to an exported voice: the real app, real Ray, the embedded model, and an app that is killed."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from backend.audio.writing import write_wav
+from backend.errors import EncoreError
+from backend.settings import Settings
+from backend.studio import Studio
+from backend.voices.cloning import read_reference
+from backend.voices.samples import get_sample
+from tests.browser.test_studio_tabs import LOUDEST, open_tab
+from tests.ui.app_process import AppProcess, start_app
+from tests.ui.recordings import write_broken
+
+pytestmark = [pytest.mark.browser, pytest.mark.ray]
+
+PATIENCE_MS = 480_000
+"""On a busy machine Ray alone takes minutes to start."""
+
+expect.set_options(timeout=PATIENCE_MS)
+
+NUM_SENTENCES = 6
+NUM_STEPS = 24
+CORRECTED = "My father kept it for thirty years, and his brother before him."
+
+
+class Program:
+    """The app of one home, which may be killed and started again."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._stack = ExitStack()
+        self._app: AppProcess | None = None
+
+    def start(self) -> str:
+        """Start it; returns its address."""
+        self._app = self._stack.enter_context(start_app(self.home, model="mini"))
+        return self._app.address
+
+    def kill(self) -> None:
+        """As a crash or a pulled plug does: nothing is tidied up."""
+        assert self._app is not None
+        self._app.process.kill()
+        self._app.process.wait()
+
+    def end(self) -> None:
+        """Leave no process behind, whatever the test came to."""
+        self._stack.close()
+        runs = Studio(Settings(home=self.home)).runs
+        for run in runs.list():
+            if run.state.is_active:
+                try:
+                    runs.cancel(run.id)
+                except EncoreError:
+                    continue
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    program = Program(tmp_path / "home")
+    yield program
+    program.end()
+
+
+def write_recordings(folder: Path) -> tuple[list[Path], list[Path]]:
+    """A sentence a file, as people record them, and what each says."""
+    sample = get_sample("owen")
+    recording = read_reference(sample.path)
+    folder.mkdir()
+    sounds, texts = [], []
+    for number, sentence in enumerate(sample.sentences[:NUM_SENTENCES], 1):
+        first, last = (
+            round(seconds * recording.sample_rate)
+            for seconds in (sentence.start_seconds - 0.15, sentence.end_seconds + 0.15)
+        )
+        sounds.append(folder / f"sentence-{number}.wav")
+        texts.append(folder / f"sentence-{number}.txt")
+        write_wav(sounds[-1], recording.samples[first:last], recording.sample_rate)
+        texts[-1].write_text(sentence.text + "\n", encoding="utf-8")
+    return sounds, texts
+
+
+def upload_and_hear(page: Page, sounds: list[Path], broken: Path) -> None:
+    """Recordings of which one is broken, and the voice of the others."""
+    page.locator("#upload input[type=file]").set_input_files([broken, *sounds])
+    expect(page.locator("#verdict")).to_contain_text("broken.wav is not a kind of audio file")
+    expect(page.locator("#verdict audio")).to_have_count(len(sounds))
+    page.locator("#consent input").first.check()
+    page.locator("#who input, #who textarea").first.fill("Owen Keeper")
+    page.locator("#text textarea").fill("Hello, it is me.")
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
+    assert max(sound["peak"] for sound in page.evaluate("window.sounds.map(({peak}) => ({peak}))")) > 0.01
+    audio = page.locator("#takes audio")
+    assert audio.evaluate(LOUDEST) > 0.01
+    audio.evaluate("audio => audio.play()")
+    page.wait_for_function("document.querySelector('#takes audio').currentTime > 0.05", timeout=PATIENCE_MS)
+
+
+def prepare_and_correct(page: Page, texts: list[Path]) -> None:
+    """A dataset of the same recordings, in one process: Ray would take longer to start than that to work."""
+    open_tab(page, "Dataset")
+    expect(page.locator("#dataset-sources")).to_contain_text("sentence-1.wav")
+    page.locator("#dataset-files input[type=file]").set_input_files(texts)
+    expect(page.locator("#dataset-sources")).to_contain_text(str(len(texts)))
+    page.locator("#dataset-name input, #dataset-name textarea").first.fill("owen")
+    page.get_by_text("Who writes down what is said").click()
+    page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
+    page.locator("#prepare").click()
+    expect(page.locator("#prepare-progress")).to_contain_text("Ready.")
+    expect(page.locator("#totals")).to_contain_text("min accepted of")
+    page.get_by_role("button", name="Work on clip 2", exact=True).click()
+    page.locator("#clip-text textarea").fill(CORRECTED)
+    page.locator("#save-text").click()
+    expect(page.locator("#clips")).to_contain_text(CORRECTED)
+    page.locator("#apply").click()
+    expect(page.locator("#apply")).to_be_hidden()
+
+
+def start_training(page: Page) -> None:
+    """The button, and as an advanced option a run so short that one can wait for it."""
+    open_tab(page, "Fine-tune")
+    expect(page.locator("#plan")).to_contain_text("steps, about")
+    page.locator("#tune-voice input, #tune-voice textarea").first.fill("Owen tuned")
+    page.locator("#tune-advanced > button").click()
+    page.locator("#num-steps input, #num-steps textarea").first.fill(str(NUM_STEPS))
+    expect(page.locator("#plan")).to_contain_text(f"{NUM_STEPS} steps, about")
+    page.locator("#start-run").click()
+    expect(page.locator("#run-status")).to_contain_text("Owen tuned")
+
+
+def step_of(page: Page) -> int:
+    """How far the run is, as the page says."""
+    return int(re.search(r"Step (\d+) of", page.locator("#run-status").inner_text())[1])
+
+
+def await_step_after(page: Page, step: int) -> None:
+    page.wait_for_function(
+        "(step) => +(document.querySelector('#run-status').innerText.match(/Step (\\d+) of/) ?? [0, 0])[1] > step",
+        arg=step,
+        timeout=PATIENCE_MS,
+    )
+
+
+def loss_curve(page: Page) -> str:
+    return page.locator("#losses svg").first.inner_html()
+
+
+def cancel_and_resume(page: Page) -> int:
+    """Losses that move, a reload in the middle, a cancel, and on from there; returns where that was."""
+    await_step_after(page, 1)
+    expect(page.locator("#losses svg").first).to_be_visible()
+    step, curve = step_of(page), loss_curve(page)
+    # A very fast machine may be done with all steps by now.
+    await_step_after(page, min(step, NUM_STEPS - 1))
+    assert step == NUM_STEPS or loss_curve(page) != curve
+    page.reload()
+    page.locator("#speak").wait_for()
+    open_tab(page, "Fine-tune")
+    expect(page.locator("#run-status")).to_contain_text("Owen tuned")
+    assert step_of(page) >= step
+    page.locator("#cancel-run").click()
+    expect(page.locator("#run-status")).to_contain_text("Cancelled")
+    step = step_of(page)
+    page.locator("#resume-run").click()
+    expect(page.locator("#cancel-run")).to_be_visible()
+    return step
+
+
+def compare_and_keep(page: Page) -> None:
+    """The fine-tuned voice against itself without the fine-tune, which is what the tab proposes."""
+    open_tab(page, "Compare")
+    expect(page.locator("#side-1 input")).to_have_value("Owen tuned: fine-tuned")
+    expect(page.locator("#side-2 input")).to_have_value(re.compile("zero-shot"))
+    page.locator("#compare-text textarea").fill("Hello there.")
+    page.locator("#compare").click()
+    expect(page.locator("#compare-status")).to_contain_text("Listen to all of them")
+    players = page.locator("#compare-takes audio")
+    expect(players).to_have_count(2)
+    assert all(players.nth(number).evaluate(LOUDEST) > 0.01 for number in range(2))
+    expect(page.locator("#compare-takes")).not_to_contain_text("Owen tuned")
+    page.locator("#vote-A").click()
+    expect(page.locator("#vote-result")).to_contain_text("Your vote: A, ")
+    page.locator("#keep-name input, #keep-name textarea").first.fill("The one")
+    page.locator("#keep").click()
+    expect(page.locator("#kept")).to_contain_text("in the library")
+
+
+def export_voice(page: Page) -> bytes:
+    """Fetch the newest voice of the library as a file."""
+    open_tab(page, "Library")
+    expect(page.locator("#voices")).to_contain_text("Owen tuned")
+    page.locator("#export").click()
+    with page.expect_download(timeout=PATIENCE_MS) as download:
+        page.locator("#library-status a").click(timeout=PATIENCE_MS)
+    return download.value.path().read_bytes()
+
+
+def test_from_an_upload_to_an_exported_voice(program, open_page, tmp_path):
+    sounds, texts = write_recordings(tmp_path / "recordings")
+    page = open_page(program.start())
+    upload_and_hear(page, sounds, write_broken(tmp_path / "broken.wav"))
+    prepare_and_correct(page, texts)
+    start_training(page)
+    step = cancel_and_resume(page)
+    page.close()
+    program.kill()
+    page = open_page(program.start())
+    open_tab(page, "Fine-tune")
+    expect(page.locator("#run-status")).to_contain_text("Owen tuned")
+    assert step_of(page) >= step, "the run went on without the app"
+    expect(page.locator("#run-status")).to_contain_text("Done")
+    expect(page.locator("#checkpoint-scores")).to_contain_text("best")
+    assert page.locator("#checkpoint-takes details[open] audio").first.evaluate(LOUDEST) > 0.01
+    expect(page.locator("#run-events")).not_to_contain_text("process was gone")
+    compare_and_keep(page)
+    with zipfile.ZipFile(io.BytesIO(export_voice(page))) as file:
+        assert file.testzip() is None
