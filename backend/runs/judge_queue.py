@@ -12,8 +12,9 @@ from backend.runs.choosing import choose
 from backend.runs.judge_task import judge_checkpoint
 from backend.runs.judging_plan import JudgingPlan
 from backend.runs.launch import LaunchPlan
-from backend.runs.records import BASE, CheckpointRecord, RunRows
+from backend.runs.records import BASE, CheckpointRecord
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.scores import JudgedTake, summarize
 from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
 

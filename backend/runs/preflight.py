@@ -17,8 +17,8 @@ from backend.runs.cluster import Machine
 from backend.runs.errors import RunNotPossible
 from backend.runs.judging_plan import JudgingPlan, plan_judging
 from backend.runs.launch import LaunchOptions, LaunchPlan
-from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.store.database import Database
 from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import VoiceNameTaken, VoiceUnknown

@@ -12,9 +12,10 @@ from backend.errors import EncoreError
 from backend.runs.choosing import Choice, choose
 from backend.runs.judging_plan import JudgingPlan
 from backend.runs.launch import LaunchPlan
-from backend.runs.records import CheckpointRecord, RunRecord, RunRows
+from backend.runs.records import CheckpointRecord, RunRecord
 from backend.runs.report import write_report
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent

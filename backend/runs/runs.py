@@ -13,9 +13,10 @@ from backend.runs.control import Control
 from backend.runs.errors import RunError, RunStateError
 from backend.runs.preflight import Prepared, prepare
 from backend.runs.processes import end_session, is_alive, start_supervisor
-from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord, RunRows
+from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.report import write_report
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent

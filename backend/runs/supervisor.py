@@ -21,8 +21,8 @@ from backend.runs.judge_queue import JudgeQueue
 from backend.runs.launch import LaunchPlan
 from backend.runs.processes import birth_of, is_alive
 from backend.runs.promotion import conclude
-from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.states import RunState
 from backend.runs.watching import Watcher, register_checkpoints
 from backend.store.database import Database
@@ -38,6 +38,10 @@ _STATE_AFTER: dict[StopReason, tuple[RunState, str]] = {
     "pause": (RunState.PAUSED, "Paused. Resuming goes on from the last checkpoint."),
     "interrupt": (RunState.INTERRUPTED, "Interrupted: its process was asked to end. Resuming goes on from there."),
 }
+_TOO_MANY_FAILURES = (
+    "The workers failed more often than the run allows. Its log says why; "
+    "correct that and resume: it goes on from the last checkpoint."
+)
 _logger = logging.getLogger(__name__)
 
 
@@ -47,6 +51,10 @@ class _Stopped(Exception):
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class _DriverLost(Exception):
+    """The actor that holds Ray Train is gone, and the workers with it."""
 
 
 class Supervisor:
@@ -79,19 +87,16 @@ class Supervisor:
             _leave_ray()
 
     def _work(self) -> None:
-        last_step = register_checkpoints(self._rows, self._run_id, self._folder)
-        self._rows.forget_steps_after(self._run_id, last_step)
-        watcher = Watcher(self._rows, self._run_id, self._folder, self._attempt)
-        self._rows.forget_steps_after(self._run_id, last_step)
+        watcher = self._watch()
         self._folder.problem.unlink(missing_ok=True)
         connect(self._launch.machine)
         self._stop_if_wanted()
         fewest = self._launch.fewest_workers
         check_size(fewest, fewest if self._launch.use_gpu else 0)
         judges = JudgeQueue(self._rows, self._run_id, self._folder, self._launch)
-        is_complete = last_step >= self._rows.get(self._run_id).num_steps
-        if not is_complete:
-            self._train(watcher, judges)
+        run = self._rows.get(self._run_id)
+        if run.step < run.num_steps:
+            self._train_to_the_end(watcher, judges)
         else:
             self._rows.move(self._run_id, RunState.RUNNING, "All steps are done.")
         self._rows.move(self._run_id, RunState.JUDGING, "Listening to the checkpoints.")
@@ -109,9 +114,34 @@ class Supervisor:
             self._stop_if_wanted()
             self._beat()
             time.sleep(POLL_SECONDS)
-        self._attempt = self._rows.get(self._run_id).attempt
-        control = Control.read(self._folder.control)
-        control.model_copy(update={"attempt": self._attempt}).write(self._folder.control)
+        self._begin_attempt(self._rows.get(self._run_id).attempt)
+
+    def _begin_attempt(self, attempt: int) -> None:
+        """Let workers of earlier attempts know that they are not needed any more."""
+        self._attempt = attempt
+        Control.read(self._folder.control).model_copy(update={"attempt": attempt}).write(self._folder.control)
+
+    def _watch(self) -> Watcher:
+        """Take in what earlier attempts wrote; what they trained after the last checkpoint is trained again."""
+        last_step = register_checkpoints(self._rows, self._run_id, self._folder)
+        watcher = Watcher(self._rows, self._run_id, self._folder, self._attempt)
+        self._rows.forget_steps_after(self._run_id, last_step)
+        return watcher
+
+    def _train_to_the_end(self, watcher: Watcher, judges: JudgeQueue) -> None:
+        """Train; a driver that is lost is replaced, as often as workers may be lost."""
+        for failures_left in range(self._launch.max_failures, -1, -1):
+            try:
+                self._train(watcher, judges)
+                return
+            except _DriverLost as lost:
+                if not failures_left:
+                    raise EncoreError(_TOO_MANY_FAILURES) from lost
+                told = "The driver of the training was lost; training goes on from the last checkpoint."
+                self._rows.add_event(self._run_id, told)
+                self._begin_attempt(self._attempt + 1)
+                self._rows.change(self._run_id, attempt=self._attempt)
+                watcher = self._watch()
 
     def _train(self, watcher: Watcher, judges: JudgeQueue) -> None:
         import ray  # noqa: PLC0415 - takes a second, and a run that waits does not need it
@@ -126,7 +156,8 @@ class Supervisor:
             str(self._folder.path),
             self._attempt,
         )
-        is_running, stop_by = False, float("inf")
+        is_running = self._rows.get(self._run_id).state is RunState.RUNNING
+        stop_by = float("inf")
         try:
             while not ray.wait([fit], timeout=POLL_SECONDS)[0]:
                 if watcher.look() and not is_running:
@@ -168,10 +199,9 @@ class Supervisor:
                 raise EncoreError(self._folder.problem.read_text(encoding="utf-8")) from error
             self._stop_if_wanted()
             _logger.exception("training ended")
-            raise EncoreError(
-                "The workers failed more often than the run allows. Its log says why; "
-                "correct that and resume: it goes on from the last checkpoint."
-            ) from error
+            if isinstance(error, ray.exceptions.RayActorError):
+                raise _DriverLost from error
+            raise EncoreError(_TOO_MANY_FAILURES) from error
 
     def _stop_if_wanted(self) -> None:
         if (reason := Control.read(self._folder.control).stop) is not None:

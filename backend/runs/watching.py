@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from backend.runs.control import LineReader
-from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from training.checkpoint import damaged_checkpoints, list_checkpoints
 
 _LONGEST_CAUSE = 160

@@ -11,7 +11,7 @@ from app import main
 from backend.commands.finetune import add_training_options, training_options
 from backend.commands.pipeline import dataset_name
 from backend.commands.run_progress import describe_progress, describe_seconds
-from backend.runs.records import RunRows
+from backend.runs.run_rows import RunRows
 from backend.runs.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database

@@ -9,8 +9,9 @@ import pytest
 
 from backend.comparisons.sides import Side, list_sides
 from backend.runs.judging_plan import JudgedSentence, JudgingPlan
-from backend.runs.records import BASE, RunRecord, RunRows
+from backend.runs.records import BASE, RunRecord
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.states import RunState
 from backend.settings import Settings
 from backend.studio import Studio

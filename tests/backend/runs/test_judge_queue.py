@@ -10,8 +10,9 @@ from backend.runs.cluster import Machine
 from backend.runs.judge_queue import MOST_WAITING, JudgeQueue
 from backend.runs.judging_plan import plan_judging
 from backend.runs.launch import LaunchPlan
-from backend.runs.records import BASE, RunRows
+from backend.runs.records import BASE
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.store.database import Database
 from tests.backend.runs.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT

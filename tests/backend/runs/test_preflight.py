@@ -12,7 +12,7 @@ import pytest
 from backend.errors import EncoreError
 from backend.runs.cluster import explain_no_ray
 from backend.runs.preflight import Prepared
-from backend.runs.records import RunRows
+from backend.runs.run_rows import RunRows
 from backend.runs.runs import Runs
 from backend.store.database import Database
 from backend.voices.consent import Consent

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,12 +23,15 @@ from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
 from training.checkpoint import list_checkpoints
+from training.job import FineTuneJob
 from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.ray
 
 MORE_STEPS_THAN_THERE_IS_TIME_FOR = 1500
 CHECKPOINT_EVERY = 4
+REPOSITORY = Path(__file__).parents[3]
+SAME_EVERYWHERE = ("talker_loss", "code_predictor_loss", "gradient_norm", "learning_rate")
 DEADLINE_SECONDS = 400.0
 """For each phase; on a quiet machine none takes longer than half a minute."""
 
@@ -54,11 +60,11 @@ def session_of(leader: int) -> list[psutil.Process]:
     return [process for process in psutil.process_iter() if belongs(process)]
 
 
-def workers_of(leader: int) -> list[psutil.Process]:
+def processes_of(leader: int, name: str) -> list[psutil.Process]:
     found = []
     for process in session_of(leader):
         try:
-            if "RayTrainWorker" in " ".join(process.cmdline()):
+            if name in " ".join(process.cmdline()):
                 found.append(process)
         except psutil.Error:
             continue
@@ -82,11 +88,20 @@ def newest_checkpoint(runs: Runs, run_id: str) -> int:
 
 def lose_a_worker(runs: Runs, run_id: str) -> None:
     run = wait_until(runs, run_id, lambda run: newest_checkpoint(runs, run_id) > 0)
-    workers_of(run.process_id)[0].send_signal(signal.SIGKILL)
+    processes_of(run.process_id, "RayTrainWorker")[0].send_signal(signal.SIGKILL)
     wait_until(runs, run_id, lambda run: any("lost" in event.sentence for event in runs.events(run_id)))
     wait_until(runs, run_id, lambda run: any("goes on" in event.sentence[:20] for event in runs.events(run_id)))
     step = runs.get(run_id).step
     wait_until(runs, run_id, lambda run: run.step > step)
+
+
+def lose_the_driver(runs: Runs, run_id: str) -> None:
+    (driver,) = processes_of(runs.get(run_id).process_id, "ray::Driver")
+    driver.kill()
+    wait_until(runs, run_id, lambda run: run.attempt == 2)
+    assert any("driver of the training was lost" in event.sentence for event in runs.events(run_id))
+    kept = newest_checkpoint(runs, run_id)
+    wait_until(runs, run_id, lambda run: run.step > kept)
 
 
 def lose_the_supervisor(runs: Runs, run_id: str) -> None:
@@ -98,7 +113,7 @@ def lose_the_supervisor(runs: Runs, run_id: str) -> None:
     assert runs.reconcile() == [run_id]
     assert session_of(leader) == []
     resumed = wait_until(runs, run_id, lambda run: run.state is RunState.RUNNING)
-    assert resumed.attempt == 2
+    assert resumed.attempt == 3
     first_again = wait_until(runs, run_id, lambda run: run.step > kept)
     assert first_again.process_id != leader
 
@@ -114,25 +129,36 @@ def cancel(runs: Runs, run_id: str) -> None:
     assert kept >= cancelled.step - CHECKPOINT_EVERY - 1
 
 
+def options_of(num_steps: int) -> dict[str, int]:
+    return {"num_steps": num_steps, "checkpoint_every": CHECKPOINT_EVERY, "num_held_out": 1, "num_standard": 0}
+
+
 def start(runs: Runs, num_steps: int) -> str:
-    prepared = runs.prepare(
-        "mine",
-        "Ann",
-        str(GOLDEN_CHECKPOINT),
-        "quick",
-        consent=Consent.give("Ann"),
-        num_workers=2,
-        num_steps=num_steps,
-        checkpoint_every=CHECKPOINT_EVERY,
-        num_held_out=1,
-        num_standard=0,
+    consent, options = Consent.give("Ann"), options_of(num_steps)
+    return runs.start(
+        runs.prepare("mine", "Ann", str(GOLDEN_CHECKPOINT), "quick", consent=consent, num_workers=2, **options)
     )
-    return runs.start(prepared)
 
 
-def test_a_run_survives_a_lost_worker_and_a_lost_supervisor_and_obeys_a_cancel(runs: Runs, dataset: Path) -> None:
-    run_id = start(runs, num_steps=MORE_STEPS_THAN_THERE_IS_TIME_FOR)
+def start_from_an_app_that_is_killed(runs: Runs, home: Path, num_steps: int) -> str:
+    command = [sys.executable, "app.py", "finetune", "mine", "--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT)]
+    command += ["--preset", "quick", "--workers", "2", "--consent", "own-voice", "--consent-by", "Ann"]
+    for name, value in options_of(num_steps).items():
+        command += ["--set", f"{name}={value}"]
+    with subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | {"ENCORE_HOME": str(home)}) as app:
+        give_up = time.monotonic() + DEADLINE_SECONDS
+        while not any(run.state is not RunState.QUEUED for run in runs.list()):
+            assert app.poll() is None, "the command ended"
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        app.kill()
+    return runs.list()[0].id
+
+
+def test_a_run_survives_whatever_is_killed_and_obeys_a_cancel(runs: Runs, dataset: Path, home: Path) -> None:
+    run_id = start_from_an_app_that_is_killed(runs, home, MORE_STEPS_THAN_THERE_IS_TIME_FOR)
     lose_a_worker(runs, run_id)
+    lose_the_driver(runs, run_id)
     lose_the_supervisor(runs, run_id)
     cancel(runs, run_id)
     steps = [record.step for record in runs.metrics(run_id)]
@@ -141,11 +167,29 @@ def test_a_run_survives_a_lost_worker_and_a_lost_supervisor_and_obeys_a_cancel(r
     assert runs.get(run_id).state.can_resume
 
 
-def test_a_run_ends_as_a_voice_that_was_listened_to(runs: Runs, dataset: Path, home: Path) -> None:
+def losses_under_torchrun(job: FineTuneJob, folder: Path) -> list[list[float]]:
+    """What the same job reports where no Ray is."""
+    again = job.model_copy(update={"output": folder / "torchrun"})
+    again.write(folder / "again.json")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.num_workers}"]
+    command += ["-m", "training.worker", str(folder / "again.json")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in (again.output / "log.jsonl").read_text().splitlines()]
+    return [[line[name] for name in SAME_EVERYWHERE] for line in lines]
+
+
+def test_a_run_ends_as_a_voice_that_was_listened_to(runs: Runs, dataset: Path, home: Path, tmp_path: Path) -> None:
     run_id = start(runs, num_steps=2 * CHECKPOINT_EVERY)
     done = wait_until(runs, run_id, lambda run: not run.state.is_active)
     assert done.state is RunState.DONE
     assert [record.step for record in runs.metrics(run_id)] == list(range(1, 2 * CHECKPOINT_EVERY + 1))
+    told = [[record.measures[name] for name in SAME_EVERYWHERE] for record in runs.metrics(run_id)]
+    alone = losses_under_torchrun(FineTuneJob.read(runs.folder(run_id) / "job.json"), tmp_path)
+    assert [pytest.approx(step, rel=1e-6) for step in told] == alone
     judged = {point.name: point for point in runs.checkpoints(run_id) if point.scores is not None}
     assert judged.keys() == {"base", "step-00000004", "step-00000008"}
     for take in judged[done.best_checkpoint].takes:

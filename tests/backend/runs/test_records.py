@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from backend.runs.errors import RunNotFound, RunStateError
-from backend.runs.records import BASE, RunRecord, RunRows
+from backend.runs.records import BASE, RunRecord
+from backend.runs.run_rows import RunRows
 from backend.runs.scores import summarize
 from backend.runs.states import RunState
 from backend.store.database import Database

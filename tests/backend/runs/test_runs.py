@@ -8,8 +8,8 @@ import pytest
 
 from backend.runs.control import Control
 from backend.runs.errors import RunError, RunNotFound, RunStateError
-from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.runs import Runs
 from backend.runs.states import RunState
 from backend.store.database import Database

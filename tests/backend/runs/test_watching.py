@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from backend.runs.control import LineWriter
-from backend.runs.records import RunRows
 from backend.runs.run_folder import RunFolder
+from backend.runs.run_rows import RunRows
 from backend.runs.watching import Watcher, describe_fault
 from backend.store.database import Database
 from tests.backend.runs.test_records import record
