@@ -74,15 +74,23 @@ def empty_app(tmp_path: Path) -> Iterator[AppProcess]:
         yield started
 
 
+LEAVING = ("signal is aborted", "Connection errored out")
+"""What a page says of requests that were under way when it was reloaded or its app was killed."""
+
+
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[OpenPage]:
     """Open an address as a new visitor. Errors in the console and requests to other machines fail the test."""
     problems: list[str] = []
     contexts = []
 
+    def note(problem: str) -> None:
+        if not any(words in problem for words in LEAVING):
+            problems.append(problem)
+
     def note_console(message: ConsoleMessage) -> None:
         if message.type == "error":
-            problems.append(message.text)
+            note(message.text)
 
     def note_request(request: Request) -> None:
         if not request.url.startswith(("http://127.0.0.1", "data:", "blob:")):
@@ -94,7 +102,7 @@ def open_page(chromium: Browser) -> Iterator[OpenPage]:
         context.add_init_script(RECORD_SOUND)
         page = context.new_page()
         page.on("console", note_console)
-        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("pageerror", lambda error: note(str(error)))
         page.on("request", note_request)
         page.goto(address)
         page.locator("#speak").wait_for()

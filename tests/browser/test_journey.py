@@ -30,7 +30,7 @@ PATIENCE_MS = 480_000
 expect.set_options(timeout=PATIENCE_MS)
 
 NUM_SENTENCES = 6
-NUM_STEPS = 24
+NUM_STEPS = 60
 CORRECTED = "My father kept it for thirty years, and his brother before him."
 
 

@@ -114,6 +114,7 @@ def test_two_browsers_at_once_hear_their_own_takes(open_page, app):
 
 def test_who_consents_is_remembered_in_one_browser_only(open_page, app):
     page = open_page(app.address)
+    expect(page.locator("#speak")).to_be_enabled()
     who = page.locator("#who input, #who textarea").first
     who.fill("Ann Author")
     who.press("Tab")

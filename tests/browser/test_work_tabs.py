@@ -11,7 +11,7 @@ from tests.browser.test_studio_tabs import open_tab, picture
 
 pytestmark = pytest.mark.browser
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = 300_000
 expect.set_options(timeout=PATIENCE_MS)
 
 WIDTHS = [("light", 1280), ("dark", 400), ("dark", 1280), ("light", 400)]

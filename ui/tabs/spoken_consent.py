@@ -105,7 +105,8 @@ def remember_who(bench: Workbench, who: gr.Textbox) -> None:
     """Keep the name in the person's own browser. The key hides nothing there; without it each start has another."""
     remembered = gr.BrowserState("", storage_key="encore-who", secret="encore")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    bench.page.load(lambda name: name or "", remembered, who, **quiet)
+    # What was typed while the page was still being set up is newer than what is remembered.
+    bench.page.load(lambda name, typed: typed or name or "", [remembered, who], who, **quiet)
     who.blur(lambda name: name, who, remembered, **quiet)
 
 
