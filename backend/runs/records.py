@@ -30,19 +30,19 @@ class RunRecord(BaseModel):
     """One plain sentence: what happens now, or why it ended."""
     created_at: float
     """Seconds since 1970, as all times here."""
-    started_at: float | None
-    ended_at: float | None
-    heartbeat_at: float | None
-    process_id: int | None
-    process_started_at: float | None
-    attempt: int
+    started_at: float | None = None
+    ended_at: float | None = None
+    heartbeat_at: float | None = None
+    process_id: int | None = None
+    process_started_at: float | None = None
+    attempt: int = 0
     """How often it was started: 1, and 1 more for each resume."""
-    step: int
+    step: int = 0
     num_steps: int
-    best_checkpoint: str | None
-    verdict: str
+    best_checkpoint: str | None = None
+    verdict: str = ""
     """What judging found, in plain words; empty until then."""
-    export_folder: str | None
+    export_folder: str | None = None
     consent: str | None
     """Who agreed to the cloning, as JSON."""
     job: str

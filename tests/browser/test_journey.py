@@ -6,14 +6,14 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from backend.audio.writing import write_wav
-from backend.errors import EncoreError
+from backend.runs.errors import RunStateError
 from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.cloning import read_reference
@@ -59,10 +59,8 @@ class Program:
         runs = Studio(Settings(home=self.home)).runs
         for run in runs.list():
             if run.state.is_active:
-                try:
+                with suppress(RunStateError):  # it has just ended
                     runs.cancel(run.id)
-                except EncoreError:
-                    continue
 
 
 @pytest.fixture

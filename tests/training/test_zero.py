@@ -64,8 +64,8 @@ def test_memory_is_as_planned(runs, name, num_workers):
     config = read_config(GOLDEN_CHECKPOINT)
     planned = worker_memory(config, name, num_workers, compute_bytes=4).state.total
     reports = runs.reports(name if num_workers == 2 else f"{name}-{num_workers}")
-    # Stage 2 cuts gradients between parts, and a tensor that lies in two of them is held whole by both: among four
-    # workers one of this small network's is more than a twentieth of all.
+    # Stage 2 among four workers holds 7.9 % more than planned of this small network, less than its largest tensor. Not
+    # looked into further; supposedly gradients that lie in two parts are held whole by both.
     largest = max(rows * width for rows, width in network_tensors(config).trained)
     uncut = 4 * largest if (name, num_workers) == ("zero2", 4) else 0
     assert reports[-1]["state_bytes"] == pytest.approx(planned, abs=max(0.05 * planned, uncut))
