@@ -1,7 +1,7 @@
 """Draws the talker's batches from the coded corpus: a step's batch depends on the seed and the step alone.
 
 Utterances go through in a shuffled order that is another one in every pass, sorted by length within a pool of
-batches, so that little of a batch is padding. A batch is either all single utterances or all in-context pairs.
+batches, so that little of a batch is padding. A batch is either all single utterances or all continue a reference.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from training.model.prompt import AUTO_LANGUAGE, PromptHead, in_context_prompt, 
 from training.pretrain.corpus import FULL_SCALE
 from training.pretrain.engines import SAMPLE_RATE_HZ
 from training.pretrain.frame_codes import CodedCorpus
+from training.pretrain.references import Reference, ReferenceShelf
 from training.pretrain.talker_guidance import Span, spans_of
 from training.pretrain.talker_job import LANGUAGE, TalkerJob
 from training.pretrain.text_tokenizer import special_token_ids
@@ -32,8 +33,8 @@ _PROMPT_ROWS = 12
 # The speaker encoder hears so much of another utterance.
 _REFERENCE_SECONDS = (1.5, 3.5)
 _GAIN_DB = (-12.0, 6.0)
-# In-context references are whole utterances; longer ones would leave no room for others in the batch.
-_LONGEST_REFERENCE_FRAMES = 80
+# The references of a batch are about equally long, so that little of it is padding: so many seconds or near it.
+_WANTED_REFERENCE_FRAMES = (12, 125)
 
 
 class TalkerBatch(NamedTuple):
@@ -48,8 +49,8 @@ class TalkerBatch(NamedTuple):
 class BatchSource:
     """An endless stream of batches that can be entered at any step."""
 
-    def __init__(self, coded: CodedCorpus, job: TalkerJob, config: ModelConfig) -> None:
-        self._coded, self._job, self._config = coded, job, config
+    def __init__(self, coded: CodedCorpus, shelf: ReferenceShelf, job: TalkerJob, config: ModelConfig) -> None:
+        self._coded, self._shelf, self._job, self._config = coded, shelf, job, config
         special = special_token_ids()
         self._role_ids = (special["<|im_start|>"], special["assistant"], _ROLE_NEWLINE)
         self._num_frames = coded.num_frames
@@ -60,8 +61,7 @@ class BatchSource:
             for speaker, numbers in corpus.by_speaker().items()
         }
         self._single = self._partition(self._lengths())
-        # A pair is about as long as two utterances of its kind.
-        self._paired = self._partition(2 * self._lengths())
+        self._paired = self._partition(self._lengths() + shelf.mean_rows)
 
     @property
     def num_utterances(self) -> int:
@@ -99,17 +99,19 @@ class BatchSource:
         return self.examples(batches[order[place]].tolist(), random, is_paired=is_paired)
 
     def examples(self, numbers: Sequence[int], random: np.random.Generator, *, is_paired: bool) -> TalkerBatch:
-        """A batch of these utterances, each with a reference of its own speaker."""
-        chosen, references, spans = [], [], []
+        """A batch of these utterances, each by who is heard in another one; `is_paired`: continuing a reference."""
+        chosen, heard, spans = [], [], []
         seconds = float(random.uniform(*_REFERENCE_SECONDS))
+        wanted_frames = int(random.integers(*_WANTED_REFERENCE_FRAMES))
         for number in numbers:
-            reference = self._another(number, random)
-            example, of_example = self._example(number, reference, random, is_paired=is_paired)
+            speaker = self._coded.corpus.entries[number].speaker
+            reference = self._shelf.draw(speaker, number, wanted_frames) if is_paired else None
+            example, of_example = self._example(number, reference, random)
             chosen.append(example)
             spans.append(of_example)
-            references.append(self._heard(reference, seconds, random))
+            heard.append(self._heard(self._another(number, random), seconds, random))
         mel = log_mel(
-            torch.from_numpy(np.stack(references)),
+            torch.from_numpy(np.stack(heard)),
             self._config.speaker_encoder.sample_rate,
             self._config.speaker_encoder.mel_dim,
         )
@@ -122,20 +124,20 @@ class BatchSource:
         return int(random.choice(others)) if len(others) else number
 
     def _example(
-        self, number: int, reference: int, random: np.random.Generator, *, is_paired: bool
+        self, number: int, reference: Reference | None, random: np.random.Generator
     ) -> tuple[TrainingExample, list[Span]]:
         explicit = random.random() < self._job.explicit_language_share
         head = PromptHead(role_ids=self._role_ids, language=LANGUAGE if explicit else AUTO_LANGUAGE)
-        reference_codes = self._coded.codes(reference)
         before = (0, 0)
-        if is_paired and len(reference_codes) <= _LONGEST_REFERENCE_FRAMES:
-            before = (len(reference_codes), len(self._text_ids[reference]))
+        if reference is not None:
+            reference_text_ids = list(reference.text.encode())
+            before = (len(reference.codes), len(reference_text_ids))
             prompt = in_context_prompt(
                 self._config,
                 head,
                 self._text_ids[number],
-                reference_text_ids=self._text_ids[reference],
-                reference_codes_FQ=reference_codes,
+                reference_text_ids=reference_text_ids,
+                reference_codes_FQ=reference.codes,
             )
         else:
             prompt = x_vector_prompt(self._config, head, self._text_ids[number])

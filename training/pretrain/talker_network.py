@@ -37,7 +37,7 @@ class TalkerNetwork(nn.Module):
     def forward(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
         """Both losses of a batch, each utterance spoken by whom the reference is of."""
         speakers = self.speaker_encoder(batch.reference_mel)
-        losses: SpeechLosses = self.loss(replace(batch.examples, speaker_BD=speakers), random)
+        losses: SpeechLosses = self.loss(replace(batch.examples, speaker_ND=speakers), random)
         return losses
 
     def checkpoint_state(self) -> dict[str, Tensor]:

@@ -10,9 +10,13 @@ import torch
 
 from training.loss import SpeechLosses
 from training.model.checkpoint.reading import CONFIG_FILE
+from training.model.config import ModelConfig
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.model.voice_model import supports_bf16
 from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
+from training.pretrain.frame_codes import CodedCorpus
+from training.pretrain.references import ReferenceShelf, make_references, open_references, read_tokenizer
 from training.pretrain.run_start import note_start
 from training.pretrain.talker_batches import BatchSource, TalkerBatch
 from training.pretrain.talker_guidance import AttentionGuide, neighbourhoods
@@ -51,9 +55,12 @@ class TalkerTraining(TrainingRun):
             self.network = TalkerNetwork(job)
         config = self.network.config
         coded = frame_codes.open_codes(corpus, tokenizer_run, TRAIN)
-        self._source = BatchSource(coded, job, config)
+        tokenizer = read_tokenizer(tokenizer_run)
+        per_speaker = job.references_per_speaker
+        shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
+        self._source = BatchSource(coded, shelf, job, config)
         self._validation = {
-            part: _validation_batches(BatchSource(frame_codes.open_codes(corpus, tokenizer_run, part), job, config))
+            part: _validation_batches(frame_codes.open_codes(corpus, tokenizer_run, part), tokenizer, job, config)
             for part in _VALIDATED_PARTS
         }
         self._guide = AttentionGuide(self.network.talker)
@@ -117,9 +124,15 @@ class TalkerTraining(TrainingRun):
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
 
 
-def _validation_batches(source: BatchSource) -> dict[str, TalkerBatch]:
+def _validation_batches(
+    coded: CodedCorpus, tokenizer: SpeechTokenizer, job: TalkerJob, config: ModelConfig
+) -> dict[str, TalkerBatch]:
     """The same utterances in both layouts, with the same references in every run."""
-    numbers = range(min(_NUM_VALIDATED, source.num_utterances))
+    numbers = range(min(_NUM_VALIDATED, len(coded)))
+    speakers = {coded.corpus.entries[number].speaker for number in numbers}
+    by_speaker = {name: own for name, own in coded.corpus.by_speaker().items() if name in speakers}
+    shelf = ReferenceShelf(coded.corpus, make_references(coded.corpus, by_speaker, tokenizer, per_speaker=2, seed=0))
+    source = BatchSource(coded, shelf, job, config)
     return {
         "x-vector": source.examples(numbers, np.random.default_rng(0), is_paired=False),
         "in-context": source.examples(numbers, np.random.default_rng(0), is_paired=True),

@@ -16,8 +16,9 @@ from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 from training.pretrain import __main__ as command_line
 from training.pretrain import frame_codes
-from training.pretrain.corpus import PARTS, TRAIN
+from training.pretrain.corpus import PARTS, TRAIN, open_corpus
 from training.pretrain.errors import PretrainError
+from training.pretrain.references import ReferenceShelf, make_references, open_references, read_tokenizer
 from training.pretrain.talker_batches import BatchSource
 from training.pretrain.talker_export import export_checkpoint
 from training.pretrain.talker_job import TalkerJob, TalkerSize
@@ -84,7 +85,9 @@ def finished(corpus: Path, tokenizer: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def source(corpus: Path, tokenizer: Path) -> BatchSource:
-    return BatchSource(frame_codes.open_codes(corpus, tokenizer, TRAIN), JOB, JOB.size.config())
+    coded = frame_codes.open_codes(corpus, tokenizer, TRAIN)
+    references = make_references(coded.corpus, coded.corpus.by_speaker(), read_tokenizer(tokenizer), 4, seed=1)
+    return BatchSource(coded, ReferenceShelf(coded.corpus, references), JOB, JOB.size.config())
 
 
 def test_both_losses_fall(finished: Path):
@@ -140,13 +143,33 @@ def test_batches_fit_and_hold_every_utterance_once_in_a_pass(source: BatchSource
         assert sorted(numbers) == list(range(source.num_utterances))
         for batch in batches:
             drawn = source.examples(batch.tolist(), np.random.default_rng(0), is_paired=is_paired)
-            assert drawn.examples.labels_BT.numel() <= JOB.max_positions or len(batch) == 1
+            # References of a pair may be longer than the mean that is reckoned with.
+            most = 2 * JOB.max_positions if is_paired else JOB.max_positions
+            assert drawn.examples.labels_BT.numel() <= most or len(batch) == 1
 
 
 def test_a_step_draws_the_same_batch_whenever_it_is_done(source: BatchSource):
     one, other = source.batch(3), source.batch(3)
     assert torch.equal(one.examples.labels_BT, other.examples.labels_BT)
     assert torch.equal(one.reference_mel, other.reference_mel)
+
+
+def test_references_are_kept_with_the_run_and_never_contain_what_continues_them(
+    corpus: Path, tokenizer: Path, tmp_path: Path
+):
+    speech, encoder = open_corpus(corpus), read_tokenizer(tokenizer)
+    made = open_references(speech, encoder, tmp_path, per_speaker=6, seed=3, report=lambda line: None)
+    # Read back, not made again: the encoder is gone.
+    kept = open_references(speech, None, tmp_path, per_speaker=6, seed=3, report=lambda line: None)
+    for number in range(len(speech)):
+        one, other = (shelf.draw("tone", number, wanted_frames=30) for shelf in (made, kept))
+        assert number not in one.members
+        assert one.members == other.members
+        assert torch.equal(one.codes, other.codes)
+        assert one.text == " ".join(speech.entries[member].text for member in one.members)
+    shortest, longest = (kept.draw("tone", 0, wanted_frames=wanted) for wanted in (0, 1000))
+    assert len(shortest.codes) < len(longest.codes)
+    assert len(longest.members) > 1
 
 
 def test_the_answer_is_the_utterance_and_its_end(source: BatchSource):
