@@ -38,14 +38,15 @@ def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentPar
             importlib.import_module(f"backend.commands.{name}").add_parser(commands, settings)
         else:
             commands.add_parser(name, help=summary)
-    studio = commands.add_parser("studio", help="start the studio (the same as no command)")
-    for studio_parser in (parser, studio):
-        studio_parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")
-        studio_parser.add_argument("--port", type=int, default=settings.port, help="port (default: %(default)s)")
-        studio_parser.add_argument(
-            "--auth", metavar="USER:PASSWORD", help="ask for these; ENCORE_AUTH hides them better"
-        )
-        studio_parser.set_defaults(run=lambda arguments: start_studio(settings, arguments))
+    # What stands before the word "studio" counts as much as what stands after it.
+    studio = commands.add_parser("studio", help="start the studio (default)", argument_default=argparse.SUPPRESS)
+    for one in (parser, studio):
+        one.add_argument("--host", help=f"address to listen on (default: {settings.host})")
+        one.add_argument("--port", type=int, help=f"port (default: {settings.port})")
+        one.add_argument("--auth", metavar="USER:PASSWORD", help="ask for these; ENCORE_AUTH hides them better")
+        one.add_argument("--share", action="store_true", help="also make a link that works from anywhere")
+    given = {"host": settings.host, "port": settings.port, "share": settings.share}
+    parser.set_defaults(run=lambda arguments: start_studio(settings, arguments), **given)
     return parser
 
 
@@ -54,8 +55,8 @@ def start_studio(settings: Settings, arguments: argparse.Namespace) -> int:
     # Imported here: Gradio takes seconds to load, and no other command needs it.
     from ui.layout import serve  # noqa: PLC0415 - see above
 
-    given = {"host": arguments.host, "port": arguments.port}
     auth = settings.auth if arguments.auth is None else SecretStr(arguments.auth)
+    given = {"host": arguments.host, "port": arguments.port, "share": arguments.share}
     return serve(settings.model_copy(update={**given, "auth": auth}))
 
 

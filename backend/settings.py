@@ -28,10 +28,12 @@ class Settings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=7860, ge=1, le=65535)
     auth: SecretStr | None = Field(default=None, description="user:password that the page asks for")
+    share: bool = Field(default=False, description="also make a link to the page that works from anywhere")
     api_keys: SecretStr | None = Field(
         default=None, description="keys that the speech API accepts, separated by commas; without any only this machine"
     )
     home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
+    most_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
     @classmethod
@@ -91,6 +93,11 @@ class Settings(BaseModel):
             SettingsError: `auth` has another form, or is missing where other machines can reach the page.
         """
         if self.auth is None:
+            if self.share:
+                raise SettingsError(
+                    "With a share link everybody on the internet could use Encore and hear every voice in it. "
+                    f"Set {PREFIX}AUTH=user:password (or give --auth), or leave out --share."
+                )
             if self.is_exposed:
                 raise SettingsError(
                     f"On {self.host} other machines could use Encore and hear every voice in it. "

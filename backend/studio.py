@@ -25,6 +25,7 @@ from backend.serving.loading import LoadingState, ModelLoading
 from backend.serving.speech import Speech, speak
 from backend.settings import Settings
 from backend.store.database import Database
+from backend.takes.takes import TakeBounds, Takes
 from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
@@ -89,6 +90,13 @@ class Studio:
             clone=self.clone,
             speak=self.speak,
         )
+
+    @cached_property
+    def takes(self) -> Takes:
+        """What was spoken, also before the program was started. Raises StoreError."""
+        takes = Takes(self.database, self.settings.home_folder, TakeBounds(most_takes=self.settings.most_takes))
+        takes.sweep()
+        return takes
 
     @property
     def loaded(self) -> LoadedModel | None:

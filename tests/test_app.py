@@ -12,9 +12,11 @@ import pytest
 import soundfile
 
 import app
+from backend.takes.take import TakeFacts
 from tests.golden import GOLDEN_CHECKPOINT
 
 RATE = 24_000
+CONSENT = ("--consent", "synthetic", "--consent-by", "Ann Author")
 
 
 def tone(seconds, rate=RATE, level=0.3):
@@ -32,7 +34,7 @@ def reference(tmp_path):
 def clone(tmp_path, reference, *more, text="Hm.", model=GOLDEN_CHECKPOINT):
     output = tmp_path / "out.wav"
     arguments = ["--model", model, "--reference", reference, "--text", text, "--output", output, "--seed", "1", *more]
-    return app.main(["clone", *map(str, arguments)]), output
+    return app.main(["clone", *CONSENT, *map(str, arguments)]), output
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,27 @@ def test_clone_writes_a_take_and_says_how_it_went(tmp_path, reference, capsys, m
         assert np.frombuffer(file.readframes(file.getnframes()), dtype=np.int16).std() > 0
     printed = capsys.readouterr().out
     assert all(word in printed for word in ("real-time factor", "first audio after", "finished:"))
+
+
+def test_a_take_tells_how_it_was_made_and_who_agreed(tmp_path, reference):
+    _, output = clone(tmp_path, reference)
+    facts = TakeFacts.model_validate_json((tmp_path / "out.wav.json").read_bytes())
+    assert (facts.made_by, facts.voice, facts.text, facts.seeds) == ("command", reference.name, "Hm.", (1,))
+    assert facts.consent is not None
+    assert (facts.consent.who, facts.consent.statement) == ("Ann Author", "synthetic")
+    with wave.open(str(output)) as file:
+        assert facts.seconds == pytest.approx(file.getnframes() / RATE)
+
+
+@pytest.mark.parametrize("given", [(), ("--consent-by", "Ann"), ("--consent", "synthetic")])
+def test_nothing_is_cloned_without_consent(tmp_path, reference, capsys, given):
+    output = tmp_path / "out.wav"
+    arguments = ["--reference", str(reference), "--text", "Hm.", "--output", str(output), "--model", "nowhere"]
+    assert app.main(["clone", *given, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "consent" in error
+    assert len(error.splitlines()) == 1
+    assert not output.exists()
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path, reference):
@@ -181,6 +204,7 @@ def test_a_bad_output_is_refused_before_any_work(tmp_path, capsys, reference, ou
     status = app.main(
         [
             "clone",
+            *CONSENT,
             "--model",
             "nowhere",
             "--reference",
@@ -235,8 +259,18 @@ def test_app_stays_small():
 
 
 @pytest.mark.parametrize(
-    ("more", "words"), [((), "give --auth"), (("--auth", "ann"), "not of the form user:password")], ids=["none", "half"]
+    ("more", "words"),
+    [
+        (("--host", "0.0.0.0"), "give --auth"),
+        (("--host", "0.0.0.0", "--auth", "ann"), "not of the form user:password"),
+        (("--share",), "leave out --share"),
+        (("studio", "--share"), "leave out --share"),
+        (("--share", "studio"), "leave out --share"),
+    ],
+    ids=["host", "half", "share", "studio-share", "share-studio"],
 )
-def test_the_page_is_not_shown_to_other_machines_without_a_password(capsys, more, words):
-    assert app.main(["--host", "0.0.0.0", *more]) == 2
-    assert words in capsys.readouterr().err
+def test_the_page_is_not_shown_to_others_without_a_password(capsys, more, words):
+    assert app.main([*more]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.splitlines()) == 1

@@ -15,6 +15,7 @@ from backend.settings import Settings
 from backend.studio import Studio
 from ui import model_bar, server
 from ui.served_files import ServedFiles
+from ui.sharing import announce_link
 from ui.stopping import StopFlags
 from ui.tabs import compare, dataset, finetune, library, system, voice
 from ui.temporary import temporary_folder
@@ -48,6 +49,8 @@ def serve(settings: Settings) -> int:
         studio.start_loading(settings.model, precision=settings.precision, device=settings.device)
         address = server.launch(page, settings)
         print(f"Encore is ready: {address}  (Ctrl-C ends it)", flush=True)
+        if settings.share:
+            announce_link(page)
         server.wait_for_end(page)
     return 0
 

@@ -7,13 +7,15 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from backend.audio.formats import FORMAT_TABLE
 from backend.audio.quality import NOISY_RATIO_DB, QUIET_SPEECH_DBFS, Concern, ReferenceReport
 from backend.serving.loading import LoadingState
 from backend.serving.speech import SpeechProgress
+from backend.takes.take import Take
+from backend.voices.consent import Consent
 from training.model.frame_loop import FinishReason
 from training.model.hub import EMBEDDED_MODEL, KNOWN_MODELS
 from training.model.sampling import Sampling
-from ui.takes import SessionTake
 from ui.waveform import waveform_svg
 
 PRECISIONS = {"fp32": "full precision (fp32)", "bf16": "half precision (bf16)", "int8": "8-bit weights (int8)"}
@@ -39,6 +41,8 @@ EMBEDDED_NOTE = (
 )
 
 VERY_QUIET_RATIO_DB = 40.0
+
+NO_TAKES = "What you let it speak is collected here, also when you come back another day."
 
 CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-Base"))
 """The others speak in voices of their own, which this page has no use for."""
@@ -154,7 +158,7 @@ def speaking_line(progress: SpeechProgress) -> str:
     return says("", f"Speaking: {progress.seconds_spoken:.1f} s so far{pieces}{left}.")
 
 
-def spoken_line(take: SessionTake) -> str:
+def spoken_line(take: Take) -> str:
     """That a take is there, and where."""
     tone = "good" if take.finish_reason is FinishReason.EOS else "mixed"
     return says(
@@ -162,31 +166,43 @@ def spoken_line(take: SessionTake) -> str:
     )
 
 
-def take_list(takes: Sequence[SessionTake]) -> str:
-    """All takes of the session, the newest first, each with a player and a download."""
+def take_list(takes: Sequence[tuple[Take, Path]], empty: str = NO_TAKES) -> str:
+    """Takes in the order given, each with the place of its file, a player, a download and a way to delete it."""
     if not takes:
-        return '<p class="note">What you let it speak is collected here until you close the page.</p>'
-    cards = "".join(take_card(take) for take in reversed(takes))
+        return f'<p class="note">{empty}</p>'
+    cards = "".join(take_card(take, place) for take, place in takes)
     return f'<ol class="take-list">{cards}</ol>'
 
 
-def take_card(take: SessionTake) -> str:
-    """One take: its text, its sound, and how it was made."""
-    url = file_url(take.path)
+def take_card(take: Take, place: Path) -> str:
+    """One take: its text, its sound, how it was made, and when."""
+    url = file_url(place)
     title = f"Take {take.number}"
+    suffix = FORMAT_TABLE[take.audio_format].suffix
     how = "Cloned with the transcript" if take.is_in_context else "Cloned from the sound of the voice alone"
     if take.is_fine_tuned:
         how = "Spoken by a fine-tuned voice,"
     return (
         f'<li><h3>{title}</h3><blockquote>{escape(take.text)}</blockquote><div class="player">'
         f'<audio controls preload="metadata" src="{url}" aria-label="{title}, {take.seconds:.1f} seconds"></audio>'
-        f'<a class="download" href="{url}" download="encore-take-{take.number}.wav" '
-        f'aria-label="Download take {take.number} as a WAV file">Download WAV</a></div>'
+        f'<a class="download" href="{url}" download="encore-take-{take.number}{suffix}" '
+        f'aria-label="Download take {take.number}">Download {suffix[1:].upper()}</a></div>'
         f'<div class="facts">{take.seconds:.1f} s, {ENDINGS[take.finish_reason]}. First sound after '
         f"{take.seconds_to_first_audio:.1f} s; {pace_in_words(take.real_time_factor)}.</div>"
         f'<div class="facts">{escape(take.voice)}. {how} by {escape(short_name(take.model_name))}. '
-        f"Language: {_language(take.language)}. {_seeds(take.seeds)}{_sampling(take.sampling)}</div></li>"
+        f"Language: {_language(take.language)}. {_seeds(take.seeds)}{_sampling(take.sampling)}</div>"
+        f'<details class="facts"><summary>{take.made_at.astimezone():%Y-%m-%d %H:%M}</summary>'
+        f'{escape(consent_in_words(take.consent))} <button type="button" class="delete-take" data-take="{take.id}" '
+        f'aria-label="Delete take {take.number} for good">Delete this take</button></details></li>'
     )
+
+
+def consent_in_words(consent: Consent | None) -> str:
+    """Who agreed to what, and when."""
+    if consent is None:
+        return ""
+    aloud = " It was also said aloud." if consent.spoken is not None else ""
+    return f"Consent by {consent.who} on {consent.given_at:%Y-%m-%d}: “{consent.wording}”{aloud}"
 
 
 def file_url(path: Path) -> str:

@@ -9,8 +9,7 @@ from html import escape
 from pathlib import Path
 
 from backend.voices.voice import Voice
-from ui.render import file_url, short_name
-from ui.render_source import consent_in_words
+from ui.render import consent_in_words, file_url, short_name
 
 EMPTY = (
     '<p class="note">No voice is saved yet. Add a recording or choose a sample on the Voice tab, give it a name and '

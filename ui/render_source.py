@@ -6,10 +6,9 @@ from html import escape
 from pathlib import Path
 
 from backend.audio.quality import ReferenceReport
-from backend.voices.consent import Consent
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
-from ui.render import file_url, recording_picture, says, size_in_words
+from ui.render import consent_in_words, file_url, recording_picture, says, size_in_words
 
 SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so nobody has to agree."
 
@@ -45,12 +44,6 @@ def download_line(name: str, path: Path, num_bytes: int) -> str:
         f'<a class="download" href="{file_url(path)}" download="{escape(path.name)}">Download {escape(path.name)}</a>'
     )
     return says("good", f"<strong>{escape(name)} is ready:</strong> {link} ({size_in_words(num_bytes)})")
-
-
-def consent_in_words(consent: Consent) -> str:
-    """Who agreed to what, and when."""
-    aloud = " It was also said aloud." if consent.spoken is not None else ""
-    return f"Consent by {consent.who} on {consent.given_at:%Y-%m-%d}: “{consent.wording}”{aloud}"
 
 
 def phrase_card(phrase: str) -> str:

@@ -41,6 +41,12 @@ class ServedFiles:
                 oldest.unlink(missing_ok=True)
         return place
 
+    def forget(self, path: Path) -> None:
+        """Serve a file no more, under whatever address it was brought."""
+        with self._lock:
+            for key in [key for key in self._places if key[0] == path]:
+                self._places.pop(key).unlink(missing_ok=True)
+
 
 def _link_or_copy(source: Path, destination: Path) -> None:
     try:

@@ -9,9 +9,11 @@ from types import FrameType
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from backend.errors import SettingsError
 from backend.settings import Settings
+from ui.door import Door
 from ui.theme import STYLESHEETS, build_theme
 
 LARGEST_UPLOAD_BYTES = 100 * 1024 * 1024
@@ -38,8 +40,10 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "server_name": settings.host,
         "server_port": settings.port,
         "auth": settings.credentials(),
+        "app_kwargs": {"middleware": [Middleware(Door)]},
         "max_file_size": LARGEST_UPLOAD_BYTES,
         "strict_cors": True,
+        # Gradio's own way to a link waits for it, and says in several lines why there is none.
         "share": False,
         "inbrowser": False,
         "run_history": False,

@@ -14,16 +14,18 @@ import gradio as gr
 from backend.errors import EncoreError
 from backend.serving.speech import Speech
 from backend.studio import LoadedModel, Studio
+from backend.takes.take import TakeFacts, facts_of
+from backend.voices.consent import Consent, SpokenProof
+from backend.voices.samples import get_sample
 from training.model.take_request import TakeRequest, VoicePrompt
 from ui import render
+from ui.kept_takes import KeptTakes
 from ui.live_audio import LiveAudio
 from ui.source import Source
 from ui.stopping import StopFlags
-from ui.takes import SessionTake, finish_take
-from ui.temporary import unguessable_path
 
-Outputs = tuple[Any, Any, Any, Any]
-"""Status line, live player, list of takes, the takes themselves; each may be `gr.skip()`."""
+Outputs = tuple[Any, Any, Any]
+"""Status line, live player, list of takes; each may be `gr.skip()`."""
 
 
 class NotReady(EncoreError):
@@ -51,6 +53,8 @@ class SpeakForm:
     source: Source | None
     transcript: str
     statement: str | None
+    who: str
+    proof: SpokenProof | None
     text: str
     way: str | None
     language: str | None
@@ -67,10 +71,18 @@ class SpeakForm:
         steps = {
             "add a recording of the voice that can be used, or choose a sample voice": self.source is None,
             "choose the consent that holds for this recording": needs_consent and not self.statement,
+            "write your name for the consent": needs_consent and not self.who.strip(),
             "write what it should say": not self.text.strip(),
             "write what the recording says, or clone from the sound alone": needs_transcript,
         }
         return [step for step, is_missing in steps.items() if is_missing]
+
+    def consent(self, studio: Studio) -> Consent:
+        """Of whoever's voice it is. Raises EncoreError."""
+        assert self.source is not None
+        if self.source.kind == "voice":
+            return studio.voices.get(self.source.voice_id).consent
+        return read_consent(self.statement, self.who, self.proof, self.source)
 
     def cast(self, studio: Studio, loaded: LoadedModel) -> tuple[LoadedModel, VoicePrompt]:
         """The checkpoint and the prompt that speak. Raises EncoreError."""
@@ -100,42 +112,55 @@ class SpeakForm:
 
 @dataclass(frozen=True, kw_only=True)
 class Speaker:
-    """Speaks forms; takes are stored in `folder`, from which the page may serve files."""
+    """Speaks forms, and keeps the takes."""
 
     studio: Studio
     flags: StopFlags
-    folder: Path
+    kept: KeptTakes
 
-    def speak(self, form: SpeakForm, takes: list[SessionTake], session: str) -> Iterator[Outputs]:
+    def speak(self, form: SpeakForm, browser: str, session: str) -> Iterator[Outputs]:
         """Yield what the page shows while a take is made and when it is done. Raises EncoreError."""
         flag = self.flags.current(session)
         try:
-            yield render.says("", "Listening to the recording …"), gr.skip(), gr.skip(), gr.skip()
+            yield render.says("", "Listening to the recording …"), gr.skip(), gr.skip()
             if steps := form.missing():
                 raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
             assert form.source is not None
+            consent = form.consent(self.studio)
             loaded, prompt = form.cast(self.studio, self._loaded())
             request = form.request(loaded, prompt)
             speech = self.studio.speak(loaded, request, streaming=True, cancelled=flag.is_set)
-            path = unguessable_path(self.folder, f"take-{len(takes) + 1}.wav")
-            yield from self._stream(speech, path)
-            if not speech.num_samples:
-                path.unlink(missing_ok=True)
-                yield render.says("", "Stopped before the first sound."), gr.skip(), gr.skip(), gr.skip()
-                return
-            take = finish_take(len(takes) + 1, form.source.name, loaded, request, speech, path)
-            takes = [*takes, take]
-            yield render.spoken_line(take), gr.skip(), render.take_list(takes), takes
+            with self.studio.takes.incoming() as file:
+                yield from self._stream(speech, file)
+                if not speech.num_samples:
+                    yield render.says("", "Stopped before the first sound."), gr.skip(), gr.skip()
+                    return
+                facts = self._facts(form.source, loaded, request, speech, consent)
+                take = self.studio.takes.add(facts, file, browser)
+            yield render.spoken_line(take), gr.skip(), self.kept.html(browser)
         finally:
             self.flags.end(session, flag)
+
+    def _facts(
+        self, source: Source, loaded: LoadedModel, request: TakeRequest, speech: Speech, consent: Consent
+    ) -> TakeFacts:
+        return facts_of(
+            speech,
+            request,
+            made_by="studio",
+            voice=source.name,
+            model_name=loaded.name,
+            default_sampling=loaded.model.default_sampling,
+            consent=consent,
+        )
 
     def _stream(self, speech: Speech, path: Path) -> Iterator[Outputs]:
         live = LiveAudio(uuid.uuid4().hex, speech.sample_rate)
         # Closed at once when the listener leaves: the model is then free for the next one.
         with closing(self.studio.record(speech, path)) as chunks:
             for chunk in chunks:
-                yield render.speaking_line(speech.progress()), live.add(chunk), gr.skip(), gr.skip()
-        yield gr.skip(), live.complete(), gr.skip(), gr.skip()
+                yield render.speaking_line(speech.progress()), live.add(chunk), gr.skip()
+        yield gr.skip(), live.complete(), gr.skip()
 
     def _loaded(self) -> LoadedModel:
         if self.studio.loaded is None:
@@ -143,7 +168,8 @@ class Speaker:
         return self.studio.loaded
 
 
-def delete_takes(takes: list[SessionTake]) -> None:
-    """Remove the files of a session that is over."""
-    for take in takes:
-        take.path.unlink(missing_ok=True)
+def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source) -> Consent:
+    """The consent that was given on the page. Raises ConsentMissing."""
+    if source.kind == "sample":
+        return get_sample(source.sample).consent()
+    return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself

@@ -1,4 +1,4 @@
-"""`app.py clone`: speak a text in the voice of a recording."""
+"""`app.py clone`: speak a text in the voice of a recording whose speaker has agreed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.writing import WavWriter
+from backend.commands.consent_options import add_consent_options, required_consent_of
 from backend.errors import OutputRefused
 from backend.serving.speech import Speech, check_text
 from backend.settings import Settings
+from backend.store.artifacts import write_whole
 from backend.studio import LoadedModel, Studio
+from backend.takes.take import facts_of
 from training.model.hub import DownloadProgress
 from training.model.take_request import TakeRequest, VoicePrompt
 
@@ -41,7 +44,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     parser.add_argument(
         "--stream", action="store_true", help="decode in small chunks as for a listener, without a second try"
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE.wav", help="WAV file to write")
+    add_consent_options(parser)
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE.wav", help="WAV file to write; FILE.wav.json says how"
+    )
     parser.set_defaults(run=run)
 
 
@@ -59,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     studio = Studio()
     # What can be wrong without a model is found out before one is downloaded.
+    consent = required_consent_of(arguments)
     check_output(output)
     check_text(arguments.text)
     studio.examine(arguments.reference)
@@ -72,6 +79,16 @@ def run(arguments: argparse.Namespace) -> int:
     with WavWriter(output, speech.sample_rate) as writer:
         for chunk in followed(speech, ProgressLine(sys.stderr)):
             writer.write(chunk)
+    facts = facts_of(
+        speech,
+        request,
+        made_by="command",
+        voice=arguments.reference.name,
+        model_name=loaded.name,
+        default_sampling=loaded.model.default_sampling,
+        consent=consent,
+    )
+    write_whole(output.with_name(f"{output.name}.json"), facts.model_dump_json(indent=2).encode())
     print(describe(loaded, voice, speech, output))
     return 0
 

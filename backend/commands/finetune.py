@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+from backend.commands.consent_options import add_consent_options, consent_of
 from backend.commands.run_progress import follow
 from backend.errors import SettingsError
 from backend.runs.records import RunRecord
@@ -14,8 +15,6 @@ from backend.runs.runs import Runs
 from backend.runs.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
-from backend.voices.consent import STATEMENTS, Consent
-from backend.voices.errors import ConsentMissing
 from training.job import STRATEGIES
 from training.presets import PRESETS
 
@@ -55,8 +54,7 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
         metavar="OPTION=VALUE",
         help="any other option of the job, such as learning_rate=1e-5; may be repeated",
     )
-    parser.add_argument("--consent", choices=tuple(STATEMENTS), help="who agreed that the voice is cloned")
-    parser.add_argument("--consent-by", metavar="NAME", help="name of the person who says so")
+    add_consent_options(parser)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -100,19 +98,6 @@ def open_runs(settings: Settings) -> Runs:
     """The runs of this person's home."""
     home = settings.home_folder
     return Runs(Database(home), home)
-
-
-def consent_of(arguments: argparse.Namespace) -> Consent | None:
-    """What the options say; None where they say nothing, and whoever needs it says what is missing.
-
-    Raises:
-        ConsentMissing: they say half of it.
-    """
-    if arguments.consent is None and arguments.consent_by is None:
-        return None
-    if arguments.consent is None:
-        raise ConsentMissing(f"--consent-by needs --consent, one of: {', '.join(STATEMENTS)}.")
-    return Consent.give(arguments.consent_by or "", arguments.consent)
 
 
 def training_options(arguments: argparse.Namespace) -> dict[str, Any]:

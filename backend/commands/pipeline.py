@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from backend.commands.consent_options import consent_of
 from backend.commands.finetune import (
     add_training_options,
     conclude,
-    consent_of,
     training_options,
 )
 from backend.commands.run_progress import follow

@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             host=arguments.host,
             port=arguments.port,
             most_characters=arguments.most_characters,
+            most_takes=settings.most_takes,
             api_keys=keys,
             min_replicas=arguments.num_replicas[0],
             max_replicas=arguments.num_replicas[1],

@@ -40,6 +40,7 @@ KEPT = {
     "uploads": "Recordings as they were given",
     "runs": "Runs with their checkpoints",
     "voices": "Voices",
+    "takes": "Takes",
 }
 
 

@@ -15,6 +15,7 @@ from backend.serving.serve_settings import EngineSettings, ServeSettings
 from backend.serving.service import SpeechService
 from backend.serving.voice_speaker import VoiceSpeaker
 from backend.store.database import Database
+from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
 from training.model.checkpoint.reading import read_config
 from training.model.hub import resolve_model
@@ -54,12 +55,22 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         EncoreError: the registry cannot be opened, or the model is no checkpoint.
     """
     config = read_config(resolve_model(settings.engine.model))
+    database = Database(settings.home)
     desk = Desk(
         service=service,
-        voices=Voices(Database(settings.home), settings.home),
+        voices=Voices(database, settings.home),
+        takes=_open_takes(database, settings),
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         patience_seconds=settings.patience_seconds,
         most_characters=settings.most_characters,
     )
     return create_api(desk, api_keys=settings.keys)
+
+
+def _open_takes(database: Database, settings: ServeSettings) -> Takes | None:
+    if not settings.most_takes:
+        return None
+    takes = Takes(database, settings.home, TakeBounds(most_takes=settings.most_takes))
+    takes.sweep()
+    return takes

@@ -59,6 +59,8 @@ class ServeSettings(BaseModel):
     num_cpus: PositiveFloat = 1.0
     """Of each replica."""
     num_gpus: float = Field(default=0.0, ge=0)
+    most_takes: int = Field(default=500, ge=0)
+    """That are kept of what was spoken; 0 keeps none."""
     most_queued: PositiveInt = 16
     """Requests that may wait for a replica that accepts them; more are answered with 429."""
     retry_after_seconds: PositiveFloat = 2.0

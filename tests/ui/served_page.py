@@ -39,10 +39,16 @@ class ServedPage:
 
 
 def speak_arguments(
-    text: str, *, consent: str | None = "own-voice", transcript: str = "", way: str = "auto", seed: str = "7"
+    text: str,
+    *,
+    consent: str | None = "own-voice",
+    who: str = "Ann Author",
+    transcript: str = "",
+    way: str = "auto",
+    seed: str = "7",
 ) -> tuple[Any, ...]:
     """What the event behind the Speak button takes, in its order."""
-    return (transcript, consent, text, way, "auto", seed, *SAMPLING)
+    return (transcript, consent, who, text, way, "auto", seed, *SAMPLING)
 
 
 def examine(client: Client, *paths: Path) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from gradio_client.exceptions import AppError
 
+from backend.settings import Settings
+from backend.studio import Studio
 from tests.backend.audio.sounds import FORMATS, encode
 from tests.backend.serving.conftest import wait_until
 from tests.golden import GOLDEN_CHECKPOINT
@@ -137,6 +139,7 @@ def test_takes_are_collected_and_a_seed_repeats_one(page, client):
     ("arguments", "words"),
     [
         (speak_arguments("Hello.", consent=None), "choose the consent"),
+        (speak_arguments("Hello.", who=" "), "write your name for the consent"),
         (speak_arguments(" \n "), "write what it should say"),
         (speak_arguments("Hello.", way="in-context"), "write what the recording says"),
         (speak_arguments("Hello.", seed="-1"), "no seed"),
@@ -146,6 +149,17 @@ def test_takes_are_collected_and_a_seed_repeats_one(page, client):
 def test_what_is_missing_or_wrong_is_said(client, arguments, words):
     with pytest.raises(AppError, match=words):
         client.predict(*arguments, api_name="/speak")
+
+
+def test_a_take_outlives_the_page_with_its_settings_and_consent(page, client):
+    client.predict(*speak_arguments("Keep me.", seed="11"), api_name="/speak")
+    # What the next start of the program opens.
+    again = Studio(Settings(home=page.folder / "home")).takes
+    take = next(take for take in again.list() if take.text == "Keep me.")
+    assert (take.made_by, take.seeds, take.owner) == ("studio", (11,), f"visit {client.session_hash}")
+    assert (take.consent.who, take.consent.statement) == ("Ann Author", "own-voice")
+    rate, samples = read_wav(take.path.read_bytes())
+    assert len(samples) / rate == pytest.approx(take.seconds)
 
 
 def test_stop_ends_a_take_and_keeps_what_was_heard(page, client):
@@ -164,8 +178,9 @@ def test_a_listener_who_leaves_frees_the_model(page, client):
     """As a closed tab does it: the connection ends in the middle, and nobody says goodbye."""
     endpoint = next(index for index, fn in enumerate(client.config["dependencies"]) if fn["api_name"] == "speak")
     kept_by_the_session = [None, None]
+    transcript, consent, who, *rest = speak_arguments(ENDLESS_TEXT)
     body = {
-        "data": [*kept_by_the_session, *speak_arguments(ENDLESS_TEXT)],
+        "data": [*kept_by_the_session, transcript, consent, who, None, *rest],
         "fn_index": endpoint,
         "session_hash": client.session_hash,
     }
@@ -176,7 +191,8 @@ def test_a_listener_who_leaves_frees_the_model(page, client):
             has_begun = any("Speaking: " in line for line in events.iter_lines())
     assert has_begun
     assert is_free(page)
-    assert not list(page.folder.rglob("*.partial")), "half a file stayed behind"
+    incoming = page.folder / "home" / "takes" / "incoming"
+    wait_until(lambda: not list(incoming.iterdir()))
 
 
 def test_two_sessions_take_turns(page, client, tmp_path):

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from backend.audio.quality import Concern, ReferenceReport
 from backend.serving.loading import LoadingState
 from backend.serving.speech import SpeechProgress
+from backend.takes.take import Take
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
 from training.model.frame_loop import FinishReason
 from training.model.hub import KNOWN_MODELS, DownloadProgress
 from training.model.sampling import Sampling
 from ui import render, render_library, render_source
-from ui.takes import SessionTake
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
 
@@ -29,8 +29,13 @@ REPORT = ReferenceReport(
     seconds=8.43, speech_dbfs=-18.2, noise_dbfs=-62.4, clipped_share=0.0, envelope=(0.1, 0.5), concerns=()
 )
 
-TAKE = SessionTake(
+TAKE = Take(
+    id="a" * 32,
+    owner="browser",
     number=3,
+    made_at=datetime(2026, 1, 2, 12, tzinfo=UTC),
+    num_bytes=1000,
+    made_by="studio",
     voice="voice.wav",
     text="Hello.",
     model_name="mini",
@@ -43,8 +48,14 @@ TAKE = SessionTake(
     real_time_factor=0.5,
     seconds_to_first_audio=0.31,
     finish_reason=FinishReason.EOS,
-    path=Path("/tmp/takes/take-3.wav"),
+    consent=Consent.give("Ann Author"),
+    path=Path("/home/takes/a.wav"),
 )
+PLACE = Path("/tmp/takes/take-3.wav")
+
+
+def take(**changes):
+    return TAKE.model_copy(update=changes)
 
 
 VOICE = Voice(
@@ -111,7 +122,20 @@ def progress(done, total=2_000_000_000, file="model.safetensors"):
         render_source.phrase_card(HOSTILE),
         render_library.voice_list([VOICE], {}, {}),
         render_library.api_lines(VOICE, "http://127.0.0.1:8000", HOSTILE),
-        render.take_list([replace(TAKE, text=HOSTILE, voice=HOSTILE, model_name=HOSTILE, language=HOSTILE)]),
+        render.take_list(
+            [
+                (
+                    take(
+                        text=HOSTILE,
+                        voice=HOSTILE,
+                        model_name=HOSTILE,
+                        language=HOSTILE,
+                        consent=Consent.give(HOSTILE, wording=HOSTILE),
+                    ),
+                    PLACE,
+                )
+            ]
+        ),
     ],
 )
 def test_nothing_foreign_becomes_markup(html):
@@ -189,25 +213,26 @@ def test_a_noisy_background_is_called_so():
 
 
 def test_a_take_says_how_it_was_made_in_words():
-    text = Page(render.take_card(TAKE)).text
+    text = Page(render.take_card(TAKE, PLACE)).text
     for fact in (
         "4.2 s, ended by itself.",
         "First sound after 0.3 s",
         "0.50 s of work for each second of speech, faster than listening",
         "voice.wav. Cloned with the transcript by mini",
         "Seed 7: the same text and seed give the same take.",
+        "Consent by Ann Author on",
     ):
         assert fact in text
 
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_every_way_to_end_has_words(reason):
-    assert render.ENDINGS[reason] in render.take_card(replace(TAKE, finish_reason=reason))
-    assert render.ENDINGS[reason] in render.spoken_line(replace(TAKE, finish_reason=reason))
+    assert render.ENDINGS[reason] in render.take_card(take(finish_reason=reason), PLACE)
+    assert render.ENDINGS[reason] in render.spoken_line(take(finish_reason=reason))
 
 
 def test_settings_of_a_take_are_shown_where_they_differ():
-    other = render.take_card(replace(TAKE, seeds=(1, 2), sampling=Sampling(temperature=0.5), is_in_context=False))
+    other = render.take_card(take(seeds=(1, 2), sampling=Sampling(temperature=0.5), is_in_context=False), PLACE)
     assert "Seeds 1, 2, one for each part. Temperature 0.5, top-k 50, top-p 1, repetition penalty 1.05." in other
     assert "from the sound of the voice alone" in other
 
@@ -216,8 +241,8 @@ def test_a_slow_take_is_called_slow():
     assert "slower than listening" in render.pace_in_words(1.3)
 
 
-def test_takes_are_listed_newest_first_each_with_player_and_download():
-    takes = [replace(TAKE, number=number, path=Path(f"/t/{number}.wav")) for number in (1, 2)]
+def test_takes_are_listed_each_with_player_download_and_delete():
+    takes = [(take(id=str(number), number=number), Path(f"/t/{number}.wav")) for number in (2, 1)]
     page = Page(render.take_list(takes))
     assert re.findall(r"Take (\d)", page.text) == ["2", "1"]
     assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
@@ -226,6 +251,9 @@ def test_takes_are_listed_newest_first_each_with_player_and_download():
     ]
     downloads = [attributes["download"] for tag, attributes in page.tags if tag == "a"]
     assert downloads == ["encore-take-2.wav", "encore-take-1.wav"]
+    assert [attributes["data-take"] for tag, attributes in page.tags if tag == "button"] == ["2", "1"]
+    spoken_as_mp3 = Page(render.take_card(take(audio_format="mp3"), PLACE))
+    assert [attributes["download"] for tag, attributes in spoken_as_mp3.tags if tag == "a"] == ["encore-take-3.mp3"]
     assert Page(render.take_list([])).text
 
 

@@ -22,6 +22,8 @@ def form(**changes):
         "source": RECORDING,
         "transcript": "",
         "statement": "own-voice",
+        "who": "Ann Author",
+        "proof": None,
         "text": "Hello.",
         "way": "auto",
         "language": "auto",
@@ -62,7 +64,8 @@ def test_a_filled_in_form_lacks_nothing():
     ("changes", "words"),
     [
         ({"source": None}, "recording"),
-        ({"statement": None}, "consent"),
+        ({"statement": None}, "choose the consent"),
+        ({"who": " "}, "your name"),
         ({"text": " \n"}, "should say"),
         ({"way": "in-context"}, "what the recording says"),
     ],
@@ -74,7 +77,7 @@ def test_each_missing_part_is_named(changes, words):
 
 @pytest.mark.parametrize("kind", ["sample", "voice"])
 def test_whoever_agreed_before_is_not_asked_again(kind):
-    assert form(source=Source(kind=kind, name="Iris"), statement=None).missing() == []
+    assert form(source=Source(kind=kind, name="Iris"), statement=None, who="").missing() == []
 
 
 def test_errors_of_ours_are_shown_as_they_are_but_never_as_markup():

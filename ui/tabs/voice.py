@@ -13,10 +13,10 @@ from backend.serving.speech import LONGEST_TEXT
 from backend.studio import LoadedModel
 from ui import render
 from ui.errors import stream_shows_errors
+from ui.kept_takes import KeptTakes, build_take_list, connect_take_list
 from ui.live_audio import build_live_player
-from ui.speaking import Outputs, Speaker, SpeakForm, delete_takes
+from ui.speaking import Outputs, Speaker, SpeakForm
 from ui.tabs.voice_source import VoicePart, build_voice_part, connect_voice_part
-from ui.takes import SessionTake
 from ui.workbench import Workbench
 
 STOP_BUTTON_ID = "stop"
@@ -56,11 +56,11 @@ def build_voice_tab(bench: Workbench, tab: gr.Tab) -> tuple[VoicePart, SpeechPar
         with gr.Column(min_width=320):
             speech = _build_speech_part()
             gr.HTML("<h2>Takes</h2>", elem_classes=["step"])
-            take_list = gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id="takes")
-    takes = gr.State([], delete_callback=delete_takes)
+            take_list = build_take_list()
+    browser = connect_take_list(bench, take_list)
     connect_voice_part(bench, voice, tab)
-    speaker = Speaker(studio=bench.studio, flags=bench.flags, folder=bench.folder)
-    _connect_speech(speaker, voice, speech, take_list, takes)
+    speaker = Speaker(studio=bench.studio, flags=bench.flags, kept=KeptTakes(bench))
+    _connect_speech(speaker, voice, speech, take_list, browser)
     return voice, speech
 
 
@@ -132,14 +132,16 @@ def _build_sampling() -> tuple[gr.Slider, gr.Slider, gr.Slider, gr.Slider]:
 
 
 def _connect_speech(
-    speaker: Speaker, voice: VoicePart, speech: SpeechPart, take_list: gr.HTML, takes: gr.State
+    speaker: Speaker, voice: VoicePart, speech: SpeechPart, take_list: gr.HTML, browser: gr.State
 ) -> None:
     def begin(request: gr.Request) -> str:
         speaker.flags.begin(str(request.session_hash))
         return render.says("", "Waiting for its turn …")
 
-    def speak(session_takes: list[SessionTake], request: gr.Request, **fields: Any) -> Iterator[Outputs]:
-        yield from speaker.speak(SpeakForm(**fields), session_takes, str(request.session_hash))
+    def speak(name: str, request: gr.Request, **fields: Any) -> Iterator[Outputs]:
+        visit = str(request.session_hash)
+        # A program that drives the page has no browser; its list ends with the visit.
+        yield from speaker.speak(SpeakForm(**fields), name or f"visit {visit}", visit)
 
     def stop(request: gr.Request) -> None:
         speaker.flags.stop(str(request.session_hash))
@@ -149,8 +151,8 @@ def _connect_speech(
     )
     run = begun.then(
         stream_shows_errors(speak),
-        takes,
-        [speech.status, speech.player, take_list, takes],
+        browser,
+        [speech.status, speech.player, take_list],
         api_name="speak",
         api_visibility="undocumented",
         concurrency_id="model",
@@ -169,6 +171,8 @@ def _form_fields(voice: VoicePart, speech: SpeechPart) -> dict[str, gr.component
         "source": voice.source,
         "transcript": voice.transcript,
         "statement": voice.statement,
+        "who": voice.who,
+        "proof": voice.spoken.proof,
         "text": speech.text,
         "way": speech.way,
         "language": speech.language,

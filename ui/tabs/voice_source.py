@@ -11,11 +11,12 @@ import gradio as gr
 
 from backend.errors import EncoreError, RecordingError
 from backend.voices.consent import STATEMENTS, Consent, SpokenProof
-from backend.voices.samples import get_sample, list_samples
+from backend.voices.samples import list_samples
 from ui import render, render_source
 from ui.choosing import ALL_TOGETHER, Choices, saved_choices
 from ui.errors import shows_errors, stream_shows_errors
 from ui.source import Reference, Source, best_reference, delete_references
+from ui.speaking import read_consent
 from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent, remember_who
 from ui.temporary import unguessable_path
 from ui.workbench import Workbench
@@ -111,13 +112,6 @@ def connect_voice_part(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
     _connect_saving(bench, part)
     connect_spoken_consent(bench, part.spoken, part.source)
     remember_who(bench, part.who)
-
-
-def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source) -> Consent:
-    """The consent that was given on the page. Raises ConsentMissing."""
-    if source.kind == "sample":
-        return get_sample(source.sample).consent()
-    return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself
 
 
 def _connect_recordings(bench: Workbench, part: VoicePart) -> None:

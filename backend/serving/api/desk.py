@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from backend.serving.api.errors import ApiError, RequestTimedOut
+from backend.serving.api.keeping import TakeKeeper
 from backend.serving.api.metrics import ApiMetrics
-from backend.serving.orders import SpeechItem, SpeechOrder
+from backend.serving.orders import AudioChunk, SpeechItem, SpeechOrder, SpeechSummary
 from backend.serving.serve_settings import MOST_CHARACTERS
 from backend.serving.service import SpeechService
+from backend.takes.takes import Takes
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
 
@@ -35,6 +38,7 @@ class Desk:
         patience_seconds: between two chunks of sound.
         most_characters: of one text.
         metrics: counts.
+        takes: where what was spoken is kept; None keeps nothing.
         started_at: when this process began to serve.
     """
 
@@ -46,6 +50,7 @@ class Desk:
     most_characters: int = MOST_CHARACTERS
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    takes: Takes | None = None
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served here. Raises ApiError."""
@@ -85,7 +90,19 @@ class Desk:
         return await asyncio.to_thread(self.voices.get, name)
 
     async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
-        """Pass an order on; time without any sound is bounded. Raises RequestTimedOut."""
+        """Pass an order on, and keep the take; time without any sound is bounded. Raises RequestTimedOut."""
+        keeper = TakeKeeper(self.takes, order, self.model_name)
+        async with aclosing(self._speak_in_time(order)) as items:
+            with closing(keeper):
+                async for item in items:
+                    match item:
+                        case AudioChunk():
+                            keeper.add(item.content)
+                        case SpeechSummary():
+                            await asyncio.to_thread(keeper.finish, item)
+                    yield item
+
+    async def _speak_in_time(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
         items = self.service.speak(order)
         try:
             while True:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 from backend.audio.errors import AudioFormatError
 from backend.errors import EncoreError, PromptError, RecordingError, RecordingTooLarge
 from backend.serving.errors import EngineClosed, ServingError, TooBusy
+from backend.takes.errors import TakeUnknown
 from backend.voices.errors import (
     ConsentMissing,
     ConsentRefused,
@@ -71,6 +72,7 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (ConsentMissing, _Kind(400, "consent_required", "consent")),
     (ConsentRefused, _Kind(403, "consent_refused", "consent")),
     (VoiceUnknown, _Kind(404, "voice_not_found", "voice")),
+    (TakeUnknown, _Kind(404, "take_not_found")),
     (VoiceNameTaken, _Kind(409, "voice_exists", "name")),
     (VoiceNameRefused, _Kind(400, "invalid_name", "name")),
     (VoiceFileRefused, _Kind(400, "invalid_file")),

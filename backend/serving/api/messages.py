@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 from backend.audio.formats import AudioFormat
 from backend.audio.tempo import FASTEST, SLOWEST
 from backend.serving.speech import LONGEST_TEXT
+from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
 from backend.voices.voice import Voice, VoiceKind
 
@@ -128,11 +129,56 @@ class VoiceList(_Answer):
     """Their names alone, as vLLM-Omni lists them."""
 
 
-class Deleted(_Answer):
-    """DELETE /v1/audio/voices/{id}."""
+class TakeView(_Answer):
+    """Something that was spoken and is kept."""
 
     id: str
-    object: Literal["voice"] = "voice"
+    object: Literal["take"] = "take"
+    created_at: int
+    made_by: Literal["studio", "api", "command"]
+    voice: str
+    model: str
+    input: str
+    language: str
+    seeds: list[int]
+    speed: float
+    response_format: AudioFormat
+    seconds: float
+    finish_reason: str
+    bytes: int
+
+    @classmethod
+    def of(cls, take: Take) -> TakeView:
+        """What the API tells about a take."""
+        return cls(
+            id=take.id,
+            created_at=int(take.made_at.timestamp()),
+            made_by=take.made_by,
+            voice=take.voice,
+            model=take.model_name,
+            input=take.text,
+            language=take.language,
+            seeds=list(take.seeds),
+            speed=take.speed,
+            response_format=take.audio_format,
+            seconds=take.seconds,
+            finish_reason=take.finish_reason.value,
+            bytes=take.num_bytes,
+        )
+
+
+class TakeList(_Answer):
+    """GET /v1/audio/takes."""
+
+    object: Literal["list"] = "list"
+    data: list[TakeView]
+
+
+class Deleted(_Answer):
+    """DELETE /v1/audio/voices/{id} and /v1/audio/takes/{id}."""
+
+    id: str
+    object: Literal["voice", "take"] = "voice"
     deleted: Literal[True] = True
 
 

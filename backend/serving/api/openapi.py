@@ -15,7 +15,7 @@ _DESCRIPTIONS = {
     400: "The request cannot be understood or carried out; the message says why.",
     401: "No or no valid API key.",
     403: "Not from here, or without a consent that holds.",
-    404: "There is no such voice or model.",
+    404: "There is no such voice, model or take.",
     409: "The name is taken.",
     413: "Too large.",
     415: "Not a kind of body that is read here.",

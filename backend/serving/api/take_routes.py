@@ -1,0 +1,78 @@
+"""GET and DELETE /v1/audio/takes: what the API spoke and is kept, also of the time before the last start.
+
+What people spoke on the page is in lists of their own and not told here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+from starlette.responses import FileResponse, Response
+
+from backend.audio.formats import FORMAT_TABLE
+from backend.serving.api.desk import AtDesk, Desk
+from backend.serving.api.messages import Deleted, TakeList, TakeView
+from backend.serving.api.openapi import error_responses
+from backend.takes.errors import TakeUnknown
+from backend.takes.take import Take
+
+router = APIRouter(prefix="/v1/audio/takes", tags=["takes"])
+
+API_LIST = ""
+
+_SOUND = {
+    "description": "The file as it was made; raw samples have been given a WAV header.",
+    "content": {
+        entry.media_type: {"schema": {"type": "string", "format": "binary"}}
+        for name, entry in FORMAT_TABLE.items()
+        if name != "pcm"
+    },
+}
+
+
+@router.get("", summary="List the takes", response_model=TakeList, responses=error_responses(401, 403, 500))
+async def list_takes(desk: AtDesk) -> TakeList:
+    """What is kept of what was spoken here, the newest first."""
+    takes = await asyncio.to_thread(desk.takes.list, API_LIST) if desk.takes is not None else ()
+    return TakeList(data=[TakeView.of(take) for take in takes])
+
+
+@router.get(
+    "/{take_id}", summary="Look at a take", response_model=TakeView, responses=error_responses(401, 403, 404, 500)
+)
+async def get_take(take_id: str, desk: AtDesk) -> TakeView:
+    """How one was made."""
+    return TakeView.of(await _find(desk, take_id))
+
+
+@router.get(
+    "/{take_id}/content",
+    summary="Hear a take",
+    response_class=Response,
+    responses={200: _SOUND, **error_responses(401, 403, 404, 500)},
+)
+async def get_content(take_id: str, desk: AtDesk) -> Response:
+    """Its file."""
+    take = await _find(desk, take_id)
+    return FileResponse(take.path, media_type=FORMAT_TABLE[take.audio_format].media_type)
+
+
+@router.delete(
+    "/{take_id}", summary="Delete a take", response_model=Deleted, responses=error_responses(401, 403, 404, 500)
+)
+async def delete_take(take_id: str, desk: AtDesk) -> Deleted:
+    """Remove one and its file."""
+    take = await _find(desk, take_id)
+    assert desk.takes is not None
+    await asyncio.to_thread(desk.takes.delete, take.id)
+    return Deleted(id=take.id, object="take")
+
+
+async def _find(desk: Desk, take_id: str) -> Take:
+    if desk.takes is None:
+        raise TakeUnknown("No takes are kept here. Start without ENCORE_MOST_TAKES=0 to keep them.")
+    take = await asyncio.to_thread(desk.takes.get, take_id)
+    if take.owner != API_LIST:
+        raise TakeUnknown(f"There is no take {take_id[:40]!r} of the API. List those there are.")
+    return take

@@ -1,0 +1,9 @@
+"""What can go wrong with takes that are kept."""
+
+from __future__ import annotations
+
+from training.model.errors import EncoreError
+
+
+class TakeUnknown(EncoreError):
+    """There is no such take, or not any more."""

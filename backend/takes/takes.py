@@ -1,0 +1,194 @@
+"""The takes that are kept: rows in the store, one file each, and the bounds beyond which the oldest go."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from sqlite3 import Connection, Row
+
+from backend.audio.formats import FORMAT_TABLE
+from backend.store.database import Database
+from backend.store.errors import StoreError
+from backend.takes.errors import TakeUnknown
+from backend.takes.take import Take, TakeFacts
+
+TAKES_FOLDER = "takes"
+_INCOMING = "incoming"
+_DAY_SECONDS = 24 * 3600.0
+# A file without a row is being written, or was left by a process that died; the longest take takes hours.
+_ABANDONED_AFTER_SECONDS = _DAY_SECONDS
+_COLUMNS = "id, owner, number, made_at, num_bytes, record"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeBounds:
+    """How much is kept; whatever is reached first counts."""
+
+    most_takes: int = 500
+    most_bytes: int = 2 * 10**9
+    most_days: float = 90.0
+
+
+class Takes:
+    """Keeps, lists and deletes takes; any number of threads and processes may hold one."""
+
+    def __init__(self, database: Database, home: Path, bounds: TakeBounds | None = None) -> None:
+        self._database = database
+        self.folder = home / TAKES_FOLDER
+        self.bounds = bounds or TakeBounds()
+
+    @contextmanager
+    def incoming(self, suffix: str = ".wav") -> Iterator[Path]:
+        """A name to write a take's file under until it is added; what is left there at the end is removed.
+
+        Raises:
+            StoreError: the folder cannot be made.
+        """
+        folder = self.folder / _INCOMING
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_kept(error) from error
+        file = folder / f"{uuid.uuid4().hex}{suffix}"
+        try:
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+
+    def add(self, facts: TakeFacts, file: Path, owner: str = "") -> Take:
+        """Keep a finished file, which is taken over, at the end of a list; what is beyond the bounds goes.
+
+        Raises:
+            StoreError: the disk is full or cannot be written.
+        """
+        take_id = uuid.uuid4().hex
+        path = self._path(take_id, facts)
+        made_at = time.time()
+        try:
+            num_bytes = file.stat().st_size
+            os.replace(file, path)
+        except OSError as error:
+            raise _not_kept(error) from error
+        try:
+            with self._database.transaction() as connection:
+                number = _next_number(connection, owner)
+                row = (take_id, owner, number, made_at, num_bytes, facts.model_dump_json())
+                connection.execute(f"INSERT INTO takes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        self._drop(self._beyond_bounds(but=take_id))
+        return Take(
+            **dict(facts),
+            id=take_id,
+            owner=owner,
+            number=number,
+            made_at=datetime.fromtimestamp(made_at, UTC),
+            num_bytes=num_bytes,
+            path=path,
+        )
+
+    def list(self, owner: str | None = None, most: int | None = None) -> tuple[Take, ...]:
+        """Takes whose sound is there, the newest first: those of one list, or all. Raises StoreError."""
+        where, values = ("", ()) if owner is None else ("WHERE owner = ?", (owner,))
+        limit = "" if most is None else f"LIMIT {int(most)}"
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM takes {where} ORDER BY made_at DESC, number DESC {limit}", values
+            ).fetchall()
+        takes = [self._take(row) for row in rows]
+        return tuple(take for take in takes if take.path.is_file())
+
+    def get(self, take_id: str) -> Take:
+        """One take. Raises TakeUnknown."""
+        with self._database.reading() as connection:
+            row = connection.execute(f"SELECT {_COLUMNS} FROM takes WHERE id = ?", (take_id,)).fetchone()
+        take = self._take(row) if row is not None else None
+        if take is None or not take.path.is_file():
+            raise TakeUnknown(f"There is no take {take_id[:40]!r} any more. List those there are.")
+        return take
+
+    def delete(self, take_id: str, owner: str | None = None) -> Take:
+        """Remove a take and its sound; with `owner` only from that list. Raises TakeUnknown."""
+        take = self.get(take_id)
+        if owner is not None and take.owner != owner:
+            raise TakeUnknown(f"There is no take {take_id[:40]!r} in this list. List those there are.")
+        self._drop([take_id])
+        return take
+
+    def delete_all(self, owner: str | None = None) -> int:
+        """Remove a whole list, or all takes; returns how many there were. Raises StoreError."""
+        takes = self.list(owner)
+        self._drop([take.id for take in takes])
+        return len(takes)
+
+    def sweep(self) -> None:
+        """Remove what is beyond the bounds or too old, and files that belong to no take. Raises StoreError."""
+        self._drop(self._beyond_bounds())
+        with self._database.reading() as connection:
+            known = {row["id"] for row in connection.execute("SELECT id FROM takes")}
+        for file in (*self.folder.glob("*.*"), *(self.folder / _INCOMING).glob("*")):
+            try:
+                is_old = time.time() - file.stat().st_mtime > _ABANDONED_AFTER_SECONDS
+            except FileNotFoundError:
+                continue
+            if is_old and file.is_file() and file.stem not in known:
+                _logger.warning("removing %s, which belongs to no take", file)
+                file.unlink(missing_ok=True)
+
+    def _beyond_bounds(self, but: str = "") -> Sequence[str]:
+        """Ids of takes that must go; never that of the one which has just been made."""
+        oldest = time.time() - self.bounds.most_days * _DAY_SECONDS
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT id, made_at, num_bytes FROM takes ORDER BY made_at DESC").fetchall()
+        gone, num_bytes = [], 0
+        for num_kept, row in enumerate(rows, 1):
+            num_bytes += row["num_bytes"]
+            is_beyond = num_kept > self.bounds.most_takes or num_bytes > self.bounds.most_bytes
+            if row["id"] != but and (is_beyond or row["made_at"] < oldest):
+                gone.append(row["id"])
+        return gone
+
+    def _drop(self, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM takes WHERE id = ?", [(each,) for each in ids])
+        for each in ids:
+            for file in self.folder.glob(f"{each}.*"):
+                file.unlink(missing_ok=True)
+
+    def _take(self, row: Row) -> Take:
+        facts = TakeFacts.model_validate_json(row["record"])
+        return Take(
+            **dict(facts),
+            id=row["id"],
+            owner=row["owner"],
+            number=row["number"],
+            made_at=datetime.fromtimestamp(row["made_at"], UTC),
+            num_bytes=row["num_bytes"],
+            path=self._path(row["id"], facts),
+        )
+
+    def _path(self, take_id: str, facts: TakeFacts) -> Path:
+        return self.folder / f"{take_id}{FORMAT_TABLE[facts.audio_format].suffix}"
+
+
+def _next_number(connection: Connection, owner: str) -> int:
+    row = connection.execute("SELECT MAX(number) AS last FROM takes WHERE owner = ?", (owner,)).fetchone()
+    return int(row["last"] or 0) + 1
+
+
+def _not_kept(error: OSError) -> StoreError:
+    return StoreError(
+        f"The take cannot be kept: {error.strerror or error}. Free some space, or set ENCORE_HOME to another folder."
+    )

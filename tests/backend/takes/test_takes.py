@@ -1,0 +1,128 @@
+"""Takes are kept whole, in lists of their own, within bounds, and are gone when a person deletes them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from backend.store.database import Database
+from backend.store.errors import StoreError
+from backend.takes.errors import TakeUnknown
+from backend.takes.take import TakeFacts
+from backend.takes.takes import TakeBounds, Takes
+from backend.voices.consent import Consent
+from training.model.frame_loop import FinishReason
+from training.model.sampling import Sampling
+
+FACTS = TakeFacts(
+    made_by="studio",
+    voice="Anna",
+    text="Hello.",
+    model_name="mini",
+    is_in_context=True,
+    is_fine_tuned=False,
+    language="auto",
+    sampling=Sampling(temperature=0.5),
+    seeds=(1, 2),
+    seconds=1.5,
+    real_time_factor=0.5,
+    seconds_to_first_audio=0.1,
+    finish_reason=FinishReason.EOS,
+    consent=Consent.give("Ann Author"),
+)
+
+
+def open_takes(home, **bounds):
+    return Takes(Database(home), home, TakeBounds(**bounds))
+
+
+def add(takes, owner="", content=b"sound", **facts):
+    with takes.incoming() as file:
+        file.write_bytes(content)
+        return takes.add(FACTS.model_copy(update=facts), file, owner)
+
+
+def test_a_take_is_the_same_after_a_restart(tmp_path):
+    take = add(open_takes(tmp_path))
+    again = open_takes(tmp_path).get(take.id)
+    assert again == take
+    assert again.path.read_bytes() == b"sound"
+    assert again.num_bytes == 5
+
+
+def test_each_list_counts_for_itself_and_shows_the_newest_first(tmp_path):
+    takes = open_takes(tmp_path)
+    for owner, text in (("one", "a"), ("two", "b"), ("one", "c")):
+        add(takes, owner, text=text)
+    assert [(take.number, take.text) for take in takes.list("one")] == [(2, "c"), (1, "a")]
+    assert [take.number for take in takes.list("two")] == [1]
+    assert [take.text for take in takes.list(most=2)] == ["c", "b"]
+
+
+def test_only_whose_it_is_deletes_a_take_and_then_it_is_gone(tmp_path):
+    takes = open_takes(tmp_path)
+    take = add(takes, "one")
+    with pytest.raises(TakeUnknown):
+        takes.delete(take.id, "two")
+    assert takes.delete(take.id, "one") == take
+    assert not take.path.exists()
+    with pytest.raises(TakeUnknown):
+        takes.get(take.id)
+    add(takes, "one")
+    add(takes, "two")
+    assert takes.delete_all("one") == 1
+    assert takes.delete_all() == 1
+    assert list(takes.folder.glob("*.*")) == []
+
+
+def test_the_oldest_go_first_and_the_newest_stays_whatever_its_size(tmp_path):
+    takes = open_takes(tmp_path, most_takes=2)
+    for text in "abc":
+        add(takes, text=text)
+    assert [take.text for take in takes.list()] == ["c", "b"]
+    assert len(list(takes.folder.glob("*.wav"))) == 2
+    small = open_takes(tmp_path, most_bytes=10)
+    add(small, content=bytes(100), text="large")
+    assert [take.text for take in small.list()] == ["large"]
+    small.sweep()
+    assert small.list() == ()
+
+
+def test_age_ends_a_take_and_a_file_nobody_knows(tmp_path):
+    takes = open_takes(tmp_path)
+    add(takes)
+    stray, fresh = takes.folder / "stray.wav", takes.folder / "incoming" / "fresh.wav"
+    for file in (stray, fresh):
+        file.write_bytes(b"x")
+    long_ago = time.time() - 100 * 24 * 3600
+    os.utime(stray, (long_ago, long_ago))
+    takes.sweep()
+    assert len(takes.list()) == 1
+    assert (stray.exists(), fresh.exists()) == (False, True)
+    with takes._database.transaction() as connection:
+        connection.execute("UPDATE takes SET made_at = ?", (long_ago,))
+    takes.sweep()
+    assert takes.list() == ()
+
+
+def test_what_was_not_added_does_not_stay(tmp_path):
+    takes = open_takes(tmp_path)
+    with takes.incoming() as file:
+        file.write_bytes(b"half")
+    assert not file.exists()
+    assert takes.list() == ()
+
+
+def test_a_take_whose_file_is_gone_is_not_listed(tmp_path):
+    takes = open_takes(tmp_path)
+    add(takes).path.unlink()
+    assert takes.list() == ()
+
+
+def test_where_nothing_can_be_written_it_is_said(tmp_path):
+    takes = open_takes(tmp_path)
+    takes.folder.write_text("in the way")
+    with pytest.raises(StoreError, match="ENCORE_HOME"), takes.incoming():
+        pass

@@ -1,0 +1,5 @@
+// Delete buttons inside rendered takes: tells Gradio which take is meant. They are real buttons, so keys work as well.
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-take]");
+  if (button) trigger("click", { take: button.dataset.take });
+});
