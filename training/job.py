@@ -28,6 +28,8 @@ from training.errors import JobError
 Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", "zero2", "zero3"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 Offload = Literal["none", "cpu", "nvme"]
+Batching = Literal["packed", "bucketed", "shuffled"]
+BATCHINGS: tuple[str, ...] = get_args(Batching)
 
 JOB_FILE = "job.json"
 _VOICE_NAME = re.compile(r"[\w][\w .-]{0,63}")
@@ -92,8 +94,9 @@ class FineTuneJob(BaseModel):
     longest_clip_rows: PositiveInt = 1024
     """Clips that take more rows with their prompt are left out, and counted."""
 
-    bucketed: bool = True
-    """Put clips of similar length into a micro-batch, which leaves less padding; off to measure what that gains."""
+    batching: Batching = "packed"
+    """How clips share a micro-batch. packed: one behind another in a single row, without padding. bucketed: each in a
+    row, beside clips of similar length. shuffled: beside any; to measure what the others gain."""
 
     code_predictor_fraction: Annotated[float, Field(ge=1 / 16, le=1)] = 1.0
     """Share of the frames the code predictor is trained on in each micro-batch."""

@@ -78,13 +78,12 @@ class SpeechLoss(nn.Module):
             batch: on the device of the parameters.
             generator: CPU generator that chooses the code predictor's frames; needed below fraction 1.
         """
-        x_BTD = self.talker.embed_rows(batch.rows, batch.speaker_BD)
-        hidden_BTD = self.talker(x_BTD)
+        hidden_BTD = self._hidden(batch)
         is_label = batch.labels_BT != IGNORED
         logits = self.talker.codec_head(hidden_BTD[is_label]).float()
         talker_loss = F.cross_entropy(logits, batch.labels_BT[is_label])
         codes_NQ = batch.rows.with_first_codebook()[batch.is_answer_BT]
-        # Position p-1 beside frame p. The first position is never a frame, so nothing wraps around.
+        # Position p-1 beside frame p. The first position of an example is never a frame, so nothing wraps around.
         before_ND = hidden_BTD[:, :-1][batch.is_answer_BT[:, 1:]]
         num_frames = codes_NQ.shape[0]
         chosen = self._choose(num_frames, generator)
@@ -100,6 +99,16 @@ class SpeechLoss(nn.Module):
             num_talker_labels=is_label.sum(),
             num_code_labels=torch.tensor(num_code_labels, device=talker_loss.device),
         )
+
+    def _hidden(self, batch: TrainingBatch) -> Tensor:
+        """The talker's states, (B, T, D)."""
+        packing = batch.packing
+        if packing is None:
+            hidden_BTD: Tensor = self.talker(self.talker.embed_rows(batch.rows, batch.speaker_ND))
+        else:
+            x_BTD = self.talker.embed_rows(batch.rows, packing.spread(batch.speaker_ND))
+            hidden_BTD = self.talker(x_BTD, packing.positions, packing)
+        return hidden_BTD
 
     def code_predictor_logits(self, codes_NQ: Tensor, before_ND: Tensor) -> Tensor:
         """Teacher-forced logits (N, Q-1, V) of frames, from the talker's states before them."""

@@ -14,6 +14,7 @@ from training.job import FineTuneJob
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights
+from training.model.length import FRAMES_PER_SECOND
 from training.model.voice_model import choose_precision
 
 _MEASURED_STEPS = 32
@@ -92,7 +93,7 @@ def plan_run(
         steps_per_epoch=batches.steps_per_epoch,
         num_clips=len(training_set.clips),
         num_too_long=training_set.num_too_long,
-        data_minutes=training_set.num_frames / 12.5 / 60,
+        data_minutes=training_set.num_frames / FRAMES_PER_SECOND / 60,
         minutes=seconds_per_step * batches.num_steps / 60,
         memory=worker_memory(
             config,
@@ -132,9 +133,8 @@ def _seconds_per_step(job: FineTuneJob, training_set: TrainingSet, batches: Batc
     for index in range(num_steps):
         mine = batches.step(index).share_of(0, job.num_workers)
         for micro_batch in mine:
-            longest = max(training_set.num_rows(use) for use in micro_batch.uses)
             num_frames = sum(training_set.clips[use.clip].num_frames for use in micro_batch.uses)
-            operations = float(per_row * longest * len(micro_batch.uses))
+            operations = float(per_row * batches.num_rows(micro_batch))
             operations += per_frame * num_frames * job.code_predictor_fraction
             total += operations / speed.operations_per_second + speed.seconds_per_micro_batch
     return total / num_steps

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -57,9 +56,7 @@ class WorkerResult:
         return self.steps_done >= self.num_steps
 
 
-def run_worker(
-    job: FineTuneJob, context: WorkerContext, rows: Iterable[CodeRow | Mapping[str, Any]] | None = None
-) -> WorkerResult:
+def run_worker(job: FineTuneJob, context: WorkerContext, rows: Iterable[CodeRow] | None = None) -> WorkerResult:
     """Do a worker's part of a job, from its newest checkpoint on if there is one.
 
     Args:
@@ -96,7 +93,7 @@ def _train(
     job: FineTuneJob,
     context: WorkerContext,
     workers: Workers,
-    rows: Iterable[CodeRow | Mapping[str, Any]] | None,
+    rows: Iterable[CodeRow] | None,
 ) -> WorkerResult:
     torch.manual_seed(job.seed)
     config, training_set, batches = plan_data(job, rows)
@@ -138,9 +135,7 @@ def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, worke
         raise failure or TrainingError(f"The weights could not be exported to {job.output}; see the first worker.")
 
 
-def plan_data(
-    job: FineTuneJob, rows: Iterable[CodeRow | Mapping[str, Any]] | None = None
-) -> tuple[ModelConfig, TrainingSet, BatchPlan]:
+def plan_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> tuple[ModelConfig, TrainingSet, BatchPlan]:
     """Read what a job trains on and plan its steps.
 
     Raises:
@@ -165,7 +160,7 @@ def plan_data(
         micro_batch_rows=job.micro_batch_rows,
         longest_rows=min(job.longest_clip_rows, config.talker.max_position_embeddings),
         in_context_share=job.in_context_share,
-        bucketed=job.bucketed,
+        batching=job.batching,
     )
     batches = BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)
     return config, training_set, batches

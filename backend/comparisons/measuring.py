@@ -18,12 +18,11 @@ from backend.runs.scores import clipped_share, cosine, text_errors
 from backend.runs.verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, find_verifier
 from backend.serving.loaded_model import LoadedModel
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
-from training.model.length import FIXED_FRAMES, frame_cap
+from training.model.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
 
 CAP_OVER_PACE = 3.0
 """The longest a take may be is about three times the pace of ordinary speech, see `frame_cap`."""
 
-FRAMES_PER_SECOND = 12.5
 LEAST_HEARD_SECONDS = 0.2
 """Shorter sound has neither speaker nor words."""
 

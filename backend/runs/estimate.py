@@ -19,6 +19,7 @@ from training.memory_plan import WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
 from training.model.hub import resolve_model
+from training.model.length import FRAMES_PER_SECOND
 from training.plan import RunPlan, free_bytes, plan_run
 from training.preflight import Machine as Room
 from training.preflight import machine_problems, model_problems, strategy_problems, uses_gpus
@@ -94,7 +95,7 @@ def estimate(
     }
     draft = FineTuneJob.parse({**options, **fixed})
     _, training_set, _ = plan_data(draft)
-    chosen = recommend_preset(training_set.num_frames / 12.5 / 60) if preset is None else _check(preset)
+    chosen = recommend_preset(training_set.num_frames / FRAMES_PER_SECOND / 60) if preset is None else _check(preset)
     job = FineTuneJob.parse({**preset_fields(chosen, training_set), **options, **fixed})
     _, training_set, batches = plan_data(job)
     machine = Machine.here(num_cpus)

@@ -13,12 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.runs.errors import RunError
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, read_card, read_code_rows
-from training.model.length import FIXED_FRAMES, frame_cap
+from training.model.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
 
 STANDARD_SENTENCES = Path(__file__).parents[2] / "assets" / "evaluation" / "sentences.txt"
 """English; other languages are judged by what the person said."""
 
-_FRAMES_PER_SECOND = 12.5
 _MOST_REFERENCE_CLIPS = 8
 # A share of foreign letters above this means that English sentences would test another language.
 _MOST_FOREIGN_LETTERS = 0.1
@@ -119,13 +118,13 @@ def _middle(rows: Sequence[CodeRow]) -> tuple[float, ...]:
 
 def _pace(rows: Sequence[CodeRow]) -> float:
     """Frames this person takes for each frame that a text may take at most."""
-    spoken = sum(row.seconds for row in rows) * _FRAMES_PER_SECOND
+    spoken = sum(row.seconds for row in rows) * FRAMES_PER_SECOND
     allowed = sum(frame_cap(row.text, row.language) - FIXED_FRAMES for row in rows)
     return spoken / max(allowed, 1)
 
 
 def _expected_seconds(text: str, language: str, pace: float) -> float:
-    return (frame_cap(text, language) - FIXED_FRAMES) * pace / _FRAMES_PER_SECOND
+    return (frame_cap(text, language) - FIXED_FRAMES) * pace / FRAMES_PER_SECOND
 
 
 def _standard_sentences(count: int) -> list[str]:

@@ -31,6 +31,7 @@ from training.data.code_rows import read_card, write_card
 from training.memory_plan import memory_table, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
+from training.worker import plan_data
 
 CHECKPOINT_EVERY = 4
 # The first steps of a process allocate, and DDP builds its buckets.
@@ -41,9 +42,10 @@ CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"
 HOW_TO_READ = """\
 Milliseconds per step: from one report to the next, median over the steps without a checkpoint within a round, then
 median over {num_rounds} rounds with the smallest and the largest. Stall: what a step with the start of a checkpoint
-takes on top. State: weights, gradients and optimizer of the fullest worker, measured, and by plan. Every step trains
-on the same {micro_batches} micro-batches of up to {rows} rows, whatever the strategy; fp32 on {threads} thread per
-worker."""
+takes on top. Padding: of the rows that are computed, those that hold nothing. State: weights, gradients and optimizer
+of the fullest worker, measured, and by plan. Every step trains on the same {micro_batches} micro-batches of up to
+{rows} rows, packed unless another way is named, whatever the strategy; fp32 on {threads} thread per worker. Ways to
+share a micro-batch are compared by clips/s: the fewer rows are padding, the more clips a step has."""
 
 
 @dataclass
@@ -53,6 +55,7 @@ class Case:
     name: str
     num_workers: int
     changes: dict[str, Any]
+    padding_share: float = 0.0
     rounds: list[list[dict[str, float]]] = field(default_factory=list)
 
     def intervals(self, reports: list[dict[str, float]], *, with_checkpoint: bool) -> list[float]:
@@ -127,7 +130,8 @@ def make_cases(options: argparse.Namespace) -> Iterator[Case]:
                 yield Case(strategy, num_workers, {"strategy": strategy})
     for fraction in (0.5, 0.25, 0.0625):
         yield Case(f"ddp, code predictor on {fraction:g} of the frames", 1, {"code_predictor_fraction": fraction})
-    yield Case("ddp, not sorted by length", 1, {"bucketed": False})
+    yield Case("ddp, bucketed by length", 1, {"batching": "bucketed"})
+    yield Case("ddp, neither packed nor bucketed", 1, {"batching": "shuffled"})
     yield Case("ddp, activations computed twice", 1, {"activation_checkpointing": True})
 
 
@@ -141,6 +145,8 @@ def measure(folder: Path, options: argparse.Namespace, config: ModelConfig, case
     with_deepspeed = any(case.name.startswith("zero") for case in cases)
     for number in range(options.rounds):
         stages = []
+        for case in cases:
+            case.padding_share = plan_data(make_benchmark_job(folder, options, "padding", case))[2].padding_share()
         for num_workers in (1, 2):
             chosen = [(index, case) for index, case in enumerate(cases) if case.num_workers == num_workers]
             jobs = [
@@ -198,14 +204,15 @@ def write_report(options: argparse.Namespace, config: ModelConfig, cases: list[C
             num_rounds=options.rounds, micro_batches=4, rows=options.micro_batch_rows, threads=torch.get_num_threads()
         ),
         "",
-        "| strategy | workers | ms per step | clips/s | checkpoint stall, ms | state, MiB | planned, MiB |",
-        "|---|---|---|---|---|---|---|",
+        "| strategy | workers | ms per step | clips/s | padding | checkpoint stall, ms | state, MiB | planned, MiB |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for case in cases:
         strategy = case.changes.get("strategy", "ddp")
         planned = worker_memory(config, strategy, case.num_workers, compute_bytes=4).state.total
         lines.append(
             f"| {case.name} | {case.num_workers} | {case.milliseconds().show(0)} | {case.clips_per_second():.1f} | "
+            f"{100 * case.padding_share:.1f} % | "
             f"{case.stall().show(0)} | {case.state_bytes() / 2**20:.2f} | {planned / 2**20:.2f} |"
         )
     return lines

@@ -15,6 +15,7 @@ import torch
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
 from training.job import FineTuneJob
+from training.model.length import FRAMES_PER_SECOND
 
 NUM_CODEBOOKS, NUM_CODES, WIDTH = 16, 64, 48
 REPOSITORY = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def make_rows(
                 clip_id=f"clip-{index:03d}",
                 text=SENTENCES[index % len(SENTENCES)],
                 language="auto",
-                seconds=frames / 12.5,
+                seconds=frames / FRAMES_PER_SECOND,
                 codes=codes.tolist(),
                 speaker_embedding=(torch.randn(width, generator=generator) * 0.1).tolist(),
                 held_out=index >= len(frame_counts) - num_held_out,

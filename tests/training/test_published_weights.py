@@ -48,7 +48,7 @@ def test_the_aligned_losses_are_the_ones_the_weights_know(model, request_of, tak
     loss = SpeechLoss(model.talker)
     with torch.no_grad():
         aligned = loss(batch)
-        hidden = model.talker(model.talker.embed_rows(batch.rows, batch.speaker_BD))
+        hidden = model.talker(model.talker.embed_rows(batch.rows, batch.speaker_ND))
         logits = model.talker.codec_head(hidden).float()
         shifted_labels = batch.labels_BT.roll(-1, dims=1)
         kept = (shifted_labels != IGNORED) & (batch.labels_BT != IGNORED)

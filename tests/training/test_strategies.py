@@ -29,6 +29,7 @@ def runs(tmp_path_factory) -> Runs:
     runs.here("accumulated", runs.job("accumulated", "ddp", 1, micro_batches=100, micro_batch_rows=120))
     runs.here("few", few("few"))
     runs.here("fraction-1", few("fraction-1", code_predictor_fraction=0.25))
+    runs.here("bucketed", runs.job("bucketed", "ddp", 1, **whole, batching="bucketed"))
     runs.here("recompute", few("recompute", activation_checkpointing=True))
     two = [task(name, runs.job(name, name, 2)) for name in ("ddp", "fsdp2", "fsdp2-no-reshard")]
     two.append(task("fraction-2", few("fraction-2", "ddp", 2, code_predictor_fraction=0.25)))
@@ -67,6 +68,10 @@ def test_a_fraction_of_the_frames_is_the_same_fraction_for_all(runs):
 
 def test_accumulated_gradients_are_those_of_one_batch(runs):
     assert_same_learning(runs, "accumulated", "one-batch")
+
+
+def test_clips_packed_into_one_row_teach_what_clips_in_rows_do(runs):
+    assert_same_learning(runs, "bucketed", "one-batch")
 
 
 def test_weights_have_moved(runs):

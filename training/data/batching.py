@@ -1,8 +1,8 @@
 """Which clips go into which step: a function of the seed and of nothing else.
 
-An epoch's clips are shuffled, sorted by length within windows of a few steps' worth, and cut into micro-batches of
-bounded size. A step is a fixed list of micro-batches, and workers only share that list out, so the number of workers
-changes who computes something and never what is computed.
+An epoch's clips are shuffled and put into micro-batches of bounded size: packed into what is left of the last few, or
+sorted by length within windows of a few steps' worth and cut. A step is a fixed list of micro-batches, and workers only
+share that list out, so the number of workers changes who computes something and never what is computed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from itertools import accumulate
 
 import torch
 
-from training.data.example import TrainingBatch, collate
+from training.data.example import TrainingBatch, collate, pack
 from training.data.training_set import ClipUse, TrainingSet
+from training.job import Batching
 
 # Sorting over more makes less padding, and batches of ever the same length next to each other.
 WINDOW_STEPS = 8
+# More leave less room unused, and look further for it.
+MOST_OPEN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +35,14 @@ class BatchShape:
         micro_batch_rows: rows of a micro-batch, padding included. A clip that is longer stands alone.
         longest_rows: what no example may exceed, with a reference in front or not.
         in_context_share: of the examples.
-        bucketed: sort by length within windows; for measuring what that gains.
+        batching: how clips share a micro-batch.
     """
 
     micro_batches: int
     micro_batch_rows: int
     longest_rows: int
     in_context_share: float = 0.0
-    bucketed: bool = True
+    batching: Batching = "packed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +118,26 @@ class BatchPlan:
 
     def collate(self, micro_batch: MicroBatch) -> TrainingBatch:
         """Build a micro-batch's tensors."""
-        return collate([self._training_set.example(use) for use in micro_batch.uses])
+        examples = [self._training_set.example(use) for use in micro_batch.uses]
+        return pack(examples) if self._shape.batching == "packed" else collate(examples)
+
+    def num_rows(self, micro_batch: MicroBatch) -> int:
+        """Rows that are computed for a micro-batch, padding included."""
+        lengths = [self._training_set.num_rows(use) for use in micro_batch.uses]
+        return sum(lengths) if self._shape.batching == "packed" else max(lengths) * len(lengths)
+
+    def padding_share(self) -> float:
+        """Of the rows that are computed in the first epoch, those that hold nothing."""
+        parts = [part for step in self._epochs[0] for part in step.micro_batches]
+        computed = sum(map(self.num_rows, parts))
+        return 1 - sum(self._training_set.num_rows(use) for part in parts for use in part.uses) / computed
 
     def _plan_epoch(self, epoch: int) -> list[StepPlan]:
         draw = random.Random(f"{self._seed}/{epoch}")
         uses = self._choose_layouts(draw)
         draw.shuffle(uses)
         lengths = {use: self._training_set.num_rows(use) for use in uses}
-        batches = self._cut(uses, lengths)
+        batches = self._pack(uses, lengths) if self._shape.batching == "packed" else self._cut(uses, lengths)
         draw.shuffle(batches)
         num_steps = -(-len(batches) // self._shape.micro_batches)
         # Spread evenly: a last step with one micro-batch would weigh as much as a full one.
@@ -142,10 +157,26 @@ class BatchPlan:
             uses.append(use)
         return uses
 
+    def _pack(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[list[ClipUse]]:
+        """Micro-batches whose clips together stay within the budget: each clip goes where it first fits."""
+        budget = self._shape.micro_batch_rows
+        batches: list[list[ClipUse]] = []
+        filled: list[int] = []
+        for use in uses:
+            newest = range(max(0, len(batches) - MOST_OPEN), len(batches))
+            place = next((place for place in newest if filled[place] + lengths[use] <= budget), None)
+            if place is None:
+                place = len(batches)
+                batches.append([])
+                filled.append(0)
+            batches[place].append(use)
+            filled[place] += lengths[use]
+        return batches
+
     def _cut(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[list[ClipUse]]:
         """Micro-batches whose padded size stays within the budget."""
         budget = self._shape.micro_batch_rows
-        ordered = self._sort_in_windows(uses, lengths) if self._shape.bucketed else uses
+        ordered = self._sort_in_windows(uses, lengths) if self._shape.batching == "bucketed" else uses
         batches: list[list[ClipUse]] = []
         longest = 0
         for use in ordered:

@@ -107,8 +107,17 @@ def read_code_rows(path: Path) -> list[CodeRow]:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{path} cannot be read: {error}. Build the dataset again.") from error
+    return rows_of_table(table, str(path))
+
+
+def rows_of_table(table: pa.Table, name: str) -> list[CodeRow]:
+    """The rows of a table, wherever it was read; `name` is what messages call it.
+
+    Raises:
+        DatasetError: it has other columns.
+    """
     if missing := set(SCHEMA.names) - set(table.column_names):
-        raise DatasetError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
+        raise DatasetError(f"{name} has no column {', '.join(sorted(missing))}. Build the dataset again.")
     return [CodeRow(**row) for row in table.select(SCHEMA.names).cast(SCHEMA).to_pylist()]
 
 

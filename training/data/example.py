@@ -1,4 +1,4 @@
-# Shape letters: B batch, T step, F codec frame, Q codebook, D talker width.
+# Shape letters: B batch, T step, N clip, F codec frame, Q codebook, D talker width.
 """Training examples: a prompt with its answer, laid out exactly as generation would see it."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from training.model.config import ModelConfig
+from training.model.packing import Packing
 from training.model.prompt import Prompt
 from training.model.rows import EmbeddingRows, concatenate, frame_rows, pad_and_stack
 
@@ -37,19 +38,21 @@ class TrainingExample:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatch:
-    """Examples of different lengths, padded at the end.
+    """Examples of different lengths: one to a row and padded at the end, or all in one row.
 
     Attributes:
         rows: (B, T) rows; padding holds nothing.
         labels_BT: see `TrainingExample.labels_T`; IGNORED in the padding.
         is_answer_BT: false in the padding.
-        speaker_BD: speaker embedding per example.
+        speaker_ND: speaker embedding per example.
+        packing: where examples that share the only row begin and end; None where each has a row.
     """
 
     rows: EmbeddingRows
     labels_BT: Tensor
     is_answer_BT: Tensor
-    speaker_BD: Tensor
+    speaker_ND: Tensor
+    packing: Packing | None = None
 
     def to(self, device: torch.device | str) -> TrainingBatch:
         """The same batch on another device."""
@@ -58,7 +61,8 @@ class TrainingBatch:
             rows=self.rows.to(device),
             labels_BT=self.labels_BT.to(device),
             is_answer_BT=self.is_answer_BT.to(device),
-            speaker_BD=self.speaker_BD.to(device),
+            speaker_ND=self.speaker_ND.to(device),
+            packing=self.packing.to(device) if self.packing is not None else None,
         )
 
 
@@ -96,5 +100,16 @@ def collate(examples: Sequence[TrainingExample]) -> TrainingBatch:
         rows=pad_and_stack([example.rows for example in examples]),
         labels_BT=labels_BT,
         is_answer_BT=is_answer_BT,
-        speaker_BD=torch.stack([example.speaker_D for example in examples]),
+        speaker_ND=torch.stack([example.speaker_D for example in examples]),
+    )
+
+
+def pack(examples: Sequence[TrainingExample]) -> TrainingBatch:
+    """Put examples one behind another into a single row."""
+    return TrainingBatch(
+        rows=concatenate([example.rows for example in examples]).batched(),
+        labels_BT=torch.cat([example.labels_T for example in examples]).unsqueeze(0),
+        is_answer_BT=torch.cat([example.is_answer_T for example in examples]).unsqueeze(0),
+        speaker_ND=torch.stack([example.speaker_D for example in examples]),
+        packing=Packing(tuple(len(example.rows) for example in examples), torch.device("cpu")),
     )

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -115,7 +115,7 @@ def read_training_set(
     *,
     longest_rows: int,
     speaker: Literal["reference", "mean"] = "reference",
-    rows: Iterable[CodeRow | Mapping[str, Any]] | None = None,
+    rows: Iterable[CodeRow] | None = None,
 ) -> tuple[DatasetCard, TrainingSet]:
     """Read a dataset for training.
 
@@ -125,13 +125,13 @@ def read_training_set(
         text_tokenizer: its text tokenizer.
         longest_rows: clips that take more with their prompt are left out.
         speaker: whose embedding stands for the voice.
-        rows: all of the dataset's rows from elsewhere (a Ray Data shard, say); its Parquet file when None.
+        rows: all of the dataset's rows, from elsewhere and in any order; its Parquet file's when None.
 
     Raises:
         DatasetError: it is missing or damaged, was made for another model, or holds nothing to train on.
     """
     card = read_card(folder)
-    source = read_code_rows(folder / ROWS_FILE) if rows is None else [_as_row(row) for row in rows]
+    source = read_code_rows(folder / ROWS_FILE) if rows is None else rows
     # Rows that come through a pipeline may arrive in any order; the order decides what a seed means.
     ordered = sorted(source, key=lambda row: row.clip_id)
     if card.num_codebooks != config.talker.num_code_groups:
@@ -163,15 +163,6 @@ def read_training_set(
         speaker_D=everything.speaker_D,
         num_too_long=len(trained_on) - len(fitting),
     )
-
-
-def _as_row(row: CodeRow | Mapping[str, Any]) -> CodeRow:
-    if isinstance(row, CodeRow):
-        return row
-    try:
-        return CodeRow(**{name: row[name] for name in CodeRow.__dataclass_fields__})
-    except KeyError as error:
-        raise DatasetError(f"A row of the dataset has no column {error}. Build the dataset again.") from error
 
 
 def _prepare(row: CodeRow, config: ModelConfig, text_tokenizer: TextTokenizer) -> TrainingClip:

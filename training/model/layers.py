@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from training.model.config import TransformerConfig
+from training.model.packing import Packing
 
 
 class RMSNorm(nn.Module):
@@ -70,17 +71,20 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(head_dim, config.rms_norm_eps)
         self.k_norm = RMSNorm(head_dim, config.rms_norm_eps)
 
-    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
-        """Attend over the sequence: causally when `mask` is None, else where the boolean mask is true."""
+    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | Packing | None) -> Tensor:
+        """Attend over the sequence: causally, within clips where `mask` says so, else where the mask is true."""
         batch, steps, _ = x_BTD.shape
         cos, sin = rotary
         heads = (batch, steps, -1, self.head_dim)
         q_BHTE = rotate(self.q_norm(self.q_proj(x_BTD).view(heads)).transpose(1, 2), cos, sin)
         k_BKTE = rotate(self.k_norm(self.k_proj(x_BTD).view(heads)).transpose(1, 2), cos, sin)
         v_BKTE = self.v_proj(x_BTD).view(heads).transpose(1, 2)
-        attended = F.scaled_dot_product_attention(
-            q_BHTE, k_BKTE, v_BKTE, attn_mask=mask, is_causal=mask is None, enable_gqa=True
-        )
+        if isinstance(mask, Packing):
+            attended = mask.attend(q_BHTE, k_BKTE, v_BKTE)
+        else:
+            attended = F.scaled_dot_product_attention(
+                q_BHTE, k_BKTE, v_BKTE, attn_mask=mask, is_causal=mask is None, enable_gqa=True
+            )
         out: Tensor = self.o_proj(attended.transpose(1, 2).reshape(batch, steps, -1))
         return out
 
@@ -111,7 +115,7 @@ class DecoderLayer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | Packing | None) -> Tensor:
         """One layer over a whole sequence, (B, T, D) to (B, T, D)."""
         x_BTD = x_BTD + self.self_attn(self.input_layernorm(x_BTD), rotary, mask)
         out: Tensor = x_BTD + self.mlp(self.post_attention_layernorm(x_BTD))
@@ -128,13 +132,16 @@ class Transformer(nn.Module):
         self.head_dim = config.head_dim
         self.rope_theta = config.rope_theta
 
-    def forward(self, x_BTD: Tensor, positions_BT: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, positions_BT: Tensor | None = None, mask: Tensor | Packing | None = None
+    ) -> Tensor:
         """Run all layers.
 
         Args:
             x_BTD: input embeddings.
             positions_BT: rotary positions; 0..T-1 when None. Packed sequences restart at 0.
-            mask: boolean, broadcastable to (B, 1, T, T), true where a row may look; causal when None.
+            mask: boolean, broadcastable to (B, 1, T, T), true where a row may look; or the clips of a packed row,
+                which look back within themselves; causal when None.
 
         Returns:
             Hidden states (B, T, D) after the final norm.

@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 import unicodedata
 
+FRAMES_PER_SECOND = 12.5
+"""Of the codes, by the public tokenizer, the only kind that `SpeechTokenizerConfig` reads."""
+
 FIXED_FRAMES = 25
 """Two seconds for silence at both ends and for very short texts."""
 

@@ -9,6 +9,7 @@ from transformers.activations import ACT2FN
 from training.model.code_predictor import CodePredictor
 from training.model.config import CodePredictorConfig, TalkerConfig
 from training.model.layers import Transformer
+from training.model.packing import Packing
 from training.model.rows import EmbeddingRows
 
 
@@ -52,7 +53,7 @@ class Talker(nn.Module):
         out: Tensor = self.text_projection(self.model.text_embedding(text_ids))
         return out
 
-    def embed_rows(self, rows: EmbeddingRows, speaker_BD: Tensor | None) -> Tensor:
+    def embed_rows(self, rows: EmbeddingRows, speaker: Tensor | None) -> Tensor:
         """Input embeddings of a laid-out sequence, for prompts and for training alike.
 
         Every position sums what its row holds: a text token, a codec id, the residual codes of a frame, the
@@ -61,7 +62,7 @@ class Talker(nn.Module):
 
         Args:
             rows: ids and masks with a leading batch axis.
-            speaker_BD: speaker embedding per sequence; None when no row asks for one.
+            speaker: speaker embedding per sequence, (B, D), or per position, (B, T, D); None when no row asks for one.
 
         Returns:
             (B, T, D).
@@ -72,11 +73,14 @@ class Talker(nn.Module):
         embedded = embedded + self.model.codec_embedding(rows.codec_ids.clamp(min=0)) * has_codec
         codes = rows.with_first_codebook().clamp(min=0)
         embedded = embedded + self.code_predictor.sum_residual(codes) * rows.is_frame.unsqueeze(-1)
-        if speaker_BD is not None:
-            embedded = embedded + speaker_BD.unsqueeze(1).to(embedded.dtype) * rows.is_speaker.unsqueeze(-1)
+        if speaker is not None:
+            speaker_BTD = speaker.unsqueeze(1) if speaker.dim() == 2 else speaker
+            embedded = embedded + speaker_BTD.to(embedded.dtype) * rows.is_speaker.unsqueeze(-1)
         return embedded
 
-    def forward(self, x_BTD: Tensor, positions_BT: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x_BTD: Tensor, positions_BT: Tensor | None = None, mask: Tensor | Packing | None = None
+    ) -> Tensor:
         """Hidden states (B, T, D) after the final norm; see `Transformer.forward`."""
         out: Tensor = self.model(x_BTD, positions_BT, mask)
         return out

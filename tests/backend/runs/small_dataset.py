@@ -9,12 +9,12 @@ import numpy as np
 from backend.audio.writing import write_wav
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
+from training.model.length import FRAMES_PER_SECOND
 from training.model.speech_tokenizer.fingerprint import tokenizer_fingerprint
 from training.model.voice_model import VoiceModel
 
 NUM_CODEBOOKS = 16
 CODEBOOK_SIZE = 64
-FRAMES_PER_SECOND = 12.5
 
 
 def write_small_dataset(folder: Path, *, num_clips: int = 12, num_held_out: int = 2) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.training.finetuning import make_rows, write_dataset
 from training.data.batching import BatchPlan, BatchShape
 from training.data.example import IGNORED
 from training.data.training_set import ClipUse, read_training_set
+from training.job import BATCHINGS
 
 COUNTS = tuple(5 + (7 * index) % 40 for index in range(37))
 SHAPE = BatchShape(micro_batches=4, micro_batch_rows=150, longest_rows=200, in_context_share=0.3)
@@ -29,8 +31,9 @@ def steps(plan):
     return [plan.step(index) for index in range(plan.num_steps)]
 
 
-def test_every_epoch_has_every_clip_once(training_set):
-    plan = BatchPlan(training_set, SHAPE, seed=1, num_epochs=3)
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_every_epoch_has_every_clip_once(training_set, batching):
+    plan = BatchPlan(training_set, replace(SHAPE, batching=batching), seed=1, num_epochs=3)
     for epoch in range(3):
         used = Counter(
             use.clip for step in steps(plan) if step.epoch == epoch for part in step.micro_batches for use in part.uses
@@ -62,13 +65,15 @@ def test_workers_share_a_step_out_without_changing_it(training_set, world_size):
         assert sorted(counted, key=lambda part: part.seed) == sorted(step.micro_batches, key=lambda part: part.seed)
 
 
-def test_micro_batches_stay_within_their_budget(training_set):
-    plan = BatchPlan(training_set, SHAPE, seed=1, num_epochs=1)
+@pytest.mark.parametrize("batching", BATCHINGS)
+def test_micro_batches_stay_within_their_budget(training_set, batching):
+    plan = BatchPlan(training_set, replace(SHAPE, batching=batching), seed=1, num_epochs=1)
     for step in steps(plan):
         assert 1 <= len(step.micro_batches) <= SHAPE.micro_batches
         for micro_batch in step.micro_batches:
-            longest = max(map(training_set.num_rows, micro_batch.uses))
-            assert longest * len(micro_batch.uses) <= SHAPE.micro_batch_rows or len(micro_batch.uses) == 1
+            num_rows = plan.num_rows(micro_batch)
+            assert num_rows == plan.collate(micro_batch).labels_BT.numel()
+            assert num_rows <= SHAPE.micro_batch_rows or len(micro_batch.uses) == 1
 
 
 def test_what_a_step_is_divided_by_is_what_it_holds(training_set):
@@ -79,14 +84,14 @@ def test_what_a_step_is_divided_by_is_what_it_holds(training_set):
     assert step.num_frames + step.num_clips == sum(int((batch.labels_BT != IGNORED).sum()) for batch in batches)
 
 
-def test_sorting_by_length_leaves_less_padding(training_set):
-    def padded_rows(bucketed):
-        shape = BatchShape(micro_batches=4, micro_batch_rows=150, longest_rows=200, bucketed=bucketed)
-        plan = BatchPlan(training_set, shape, seed=1, num_epochs=1)
-        parts = [part.uses for step in steps(plan) for part in step.micro_batches]
-        return sum(max(map(training_set.num_rows, uses)) * len(uses) for uses in parts)
-
-    assert padded_rows(True) < padded_rows(False)
+def test_sorting_by_length_leaves_less_padding_and_packing_none(training_set):
+    plans = {
+        batching: BatchPlan(training_set, replace(SHAPE, batching=batching), seed=1, num_epochs=1)
+        for batching in BATCHINGS
+    }
+    shares = {batching: plan.padding_share() for batching, plan in plans.items()}
+    assert shares["packed"] == 0 < shares["bucketed"] < shares["shuffled"]
+    assert len(steps(plans["packed"])) <= len(steps(plans["bucketed"])) <= len(steps(plans["shuffled"]))
 
 
 def test_references_are_other_clips_that_fit(training_set):

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.model.length import FIXED_FRAMES, frame_cap
+from tests.golden import GOLDEN_CHECKPOINT
+from training.model.checkpoint.reading import read_speech_tokenizer_config
+from training.model.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
+
+
+def test_the_rate_is_that_of_the_checkpoints():
+    assert read_speech_tokenizer_config(GOLDEN_CHECKPOINT).frame_rate_hz == FRAMES_PER_SECOND
 
 
 @given(text=st.text(max_size=200), more=st.text(max_size=50))
@@ -26,11 +32,11 @@ def test_more_text_never_gets_a_smaller_cap(text, more):
     ],
 )
 def test_slow_speakers_are_not_cut_off(text, language, spoken_seconds):
-    assert frame_cap(text, language) >= 1.5 * spoken_seconds * 12.5
+    assert frame_cap(text, language) >= 1.5 * spoken_seconds * FRAMES_PER_SECOND
 
 
 def test_a_runaway_ends_within_a_few_times_the_speech():
-    assert frame_cap("The quick brown fox jumps over the lazy dog.") < 15 * 12.5
+    assert frame_cap("The quick brown fox jumps over the lazy dog.") < 15 * FRAMES_PER_SECOND
 
 
 def test_the_checkpoints_own_limit_holds():
