@@ -6,7 +6,7 @@ backward pass of `training/model/layers.py` keeps, counted by hand, for the full
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -48,6 +48,12 @@ class Tensors:
     def num_frozen(self) -> int:
         """Elements."""
         return sum(rows * width for rows, width in self.frozen)
+
+    @property
+    def by_decay(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Elements of each trained tensor: those of matrices, and those of gains and biases, which do not decay."""
+        matrices = tuple(rows * width for rows, width in self.trained if width > 1)
+        return matrices, tuple(rows for rows, width in self.trained if width == 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,10 +179,13 @@ def _fsdp2(layout: _Layout, *, reshard: bool = True, hybrid: bool = False) -> tu
 
 def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
     tensors, parts = layout.tensors, layout.num_workers
-    trained, frozen = tensors.num_trained, tensors.num_frozen
-    part = -(-trained // parts)
-    weights = part + -(-frozen // parts) if stage == 3 else trained + frozen
-    gradients = trained if stage == 1 else part
+    weights = tensors.num_trained + tensors.num_frozen
+    part = sum(_zero_part(sizes, parts) for sizes in tensors.by_decay)
+    gradients = tensors.num_trained if stage == 1 else _zero_gradients(tensors, parts)
+    if stage == 3:
+        # It cuts each tensor by itself.
+        part = gradients = sum(-(-rows * width // parts) for rows, width in tensors.trained)
+        weights = part + sum(-(-rows * width // parts) for rows, width in tensors.frozen)
     state = StateBytes(
         parameters=layout.compute_bytes * weights,
         gradients=layout.compute_bytes * gradients,
@@ -184,6 +193,23 @@ def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
         optimizer=(_FLOAT + _MOMENTS) * part,
     )
     return state, layout.compute_bytes * (tensors.root + 2 * tensors.largest_layer) if stage == 3 else 0
+
+
+def _zero_part(sizes: Sequence[int], parts: int) -> int:
+    """Elements of one worker's part of tensors that DeepSpeed lays end to end; it aligns parts to two elements."""
+    return 2 * -(-sum(sizes) // (2 * parts))
+
+
+def _zero_gradients(tensors: Tensors, parts: int) -> int:
+    """Elements on the fullest worker at stage 2: a tensor that lies in several parts is kept whole for each of them."""
+    held = [0] * parts
+    for sizes in tensors.by_decay:
+        part, begin = _zero_part(sizes, parts), 0
+        for size in sizes:
+            for rank in range(begin // part, (begin + size - 1) // part + 1):
+                held[rank] += size
+            begin += size
+    return max(held)
 
 
 _LAYOUT_BY_STRATEGY: Mapping[Strategy, Callable[[_Layout], tuple[StateBytes, int]]] = MappingProxyType(
