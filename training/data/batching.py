@@ -98,8 +98,10 @@ class BatchPlan:
             self._epochs = [self._plan_epoch(epoch) for epoch in range(num_epochs)]
             num_steps = sum(map(len, self._epochs))
         self.num_steps = num_steps
-        while sum(map(len, self._epochs)) < num_steps:
+        num_planned = sum(map(len, self._epochs))
+        while num_planned < num_steps:
             self._epochs.append(self._plan_epoch(len(self._epochs)))
+            num_planned += len(self._epochs[-1])
         self._ends = list(accumulate(map(len, self._epochs)))
 
     @property

@@ -23,6 +23,7 @@ from training.data.example import TrainingBatch
 from training.errors import ResumeError
 from training.job import FineTuneJob
 from training.loss import SpeechLoss, SpeechLosses
+from training.strategies.compiled_parts import compile_parts
 from training.strategies.learner import StateBytes
 from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
@@ -41,10 +42,16 @@ def wrap_zero(
 
     # DeepSpeed insists on the variable, which not every launcher sets; nothing else is read from it here.
     os.environ.setdefault("LOCAL_RANK", str(workers.device.index or 0))
+    on_gpu = workers.device.type == "cuda"
+    compile_parts(on_gpu=on_gpu, reads_disks=job.offload == "nvme")
     speech_loss.to(workers.device)
+    largest = max(p.numel() for p in speech_loss.parameters())
     num_trained = sum(p.numel() for p in speech_loss.parameters() if p.requires_grad)
-    config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, on_gpu=workers.device.type == "cuda")
+    config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, largest=largest, on_gpu=on_gpu)
     optimizer = torch.optim.AdamW(parameter_groups(speech_loss, job), lr=job.learning_rate, betas=job.adam_betas)
+    # On CPUs it would compile kernels for messages between the workers of inference: half a minute at the first start,
+    # and a lock that later starts wait for without end if it is killed meanwhile. Told of none, it does without.
+    deepspeed.ops.__compatible_ops__ = {}
     # It reports its progress through a logger of its own, at a level that is meant for its authors.
     deepspeed.utils.logger.setLevel("WARNING")
     engine, *_ = deepspeed.initialize(
@@ -54,9 +61,18 @@ def wrap_zero(
 
 
 def deepspeed_config(
-    job: FineTuneJob, dtype: torch.dtype, *, stage: int, num_trained: int, on_gpu: bool
+    job: FineTuneJob, dtype: torch.dtype, *, stage: int, num_trained: int, largest: int, on_gpu: bool
 ) -> dict[str, Any]:
-    """DeepSpeed's JSON for a job, with the job's own entries laid over it."""
+    """DeepSpeed's JSON for a job, with the job's own entries laid over it.
+
+    Args:
+        job: the recipe.
+        dtype: of the arithmetic.
+        stage: of ZeRO, 1 to 3.
+        num_trained: elements of all trained tensors.
+        largest: elements of the largest tensor, trained or not.
+        on_gpu: whether the workers compute on GPUs.
+    """
     bucket = min(LARGEST_BUCKET, num_trained)
     zero: dict[str, Any] = {
         "stage": stage,
@@ -71,6 +87,10 @@ def deepspeed_config(
         zero["offload_optimizer"] = place
         if stage == 3:
             zero["offload_param"] = dict(place)
+            if job.offload == "nvme":
+                # A worker's share of a tensor is read into one buffer: DeepSpeed's own size is too small for a public
+                # checkpoint's text embedding, and takes 2 GB of a small one's worker.
+                zero["offload_param"]["buffer_size"] = -(-largest // job.num_workers)
     base: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
