@@ -103,22 +103,27 @@ def read_code_rows(path: Path) -> list[CodeRow]:
     Raises:
         DatasetError: it is missing, damaged, or has other columns.
     """
+    return rows_of_table(read_rows_table(path))
+
+
+def read_rows_table(path: Path) -> pa.Table:
+    """All rows of a Parquet file as they are stored, for whoever hands them on; see `rows_of_table`.
+
+    Raises:
+        DatasetError: it is missing, damaged, or has other columns.
+    """
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{path} cannot be read: {error}. Build the dataset again.") from error
-    return rows_of_table(table, str(path))
-
-
-def rows_of_table(table: pa.Table, name: str) -> list[CodeRow]:
-    """The rows of a table, wherever it was read; `name` is what messages call it.
-
-    Raises:
-        DatasetError: it has other columns.
-    """
     if missing := set(SCHEMA.names) - set(table.column_names):
-        raise DatasetError(f"{name} has no column {', '.join(sorted(missing))}. Build the dataset again.")
-    return [CodeRow(**row) for row in table.select(SCHEMA.names).cast(SCHEMA).to_pylist()]
+        raise DatasetError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
+    return table.select(SCHEMA.names).cast(SCHEMA)
+
+
+def rows_of_table(table: pa.Table) -> list[CodeRow]:
+    """The rows of a table that `read_rows_table` made, wherever it has been since."""
+    return [CodeRow(**row) for row in table.cast(SCHEMA).to_pylist()]
 
 
 def write_card(folder: Path, card: DatasetCard) -> None:

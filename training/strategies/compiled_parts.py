@@ -12,31 +12,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 _LOCK_FILE, _MARK_FILE = ".encore-lock", "lock"
 _ASYNC_IO_PARTS = ("pin_memory", "async_io")
 
 
-def compile_parts(*, on_gpu: bool, reads_disks: bool) -> None:
-    """Compile and load what a run will use, one process of the machine at a time; nothing where it is there already.
+def compile_disk_access() -> None:
+    """Compile and load what reads and writes disks, one process of the machine at a time, where it is not there yet."""
+    from deepspeed.ops.op_builder import AsyncIOBuilder  # noqa: PLC0415 - takes seconds, and few need it
 
-    Args:
-        on_gpu: whether workers compute on GPUs; on processors DeepSpeed sums through shared memory.
-        reads_disks: whether weights wait on a disk.
-    """
-    from deepspeed.accelerator import get_accelerator  # noqa: PLC0415 - takes seconds, and few need it
-    from deepspeed.ops.op_builder import AsyncIOBuilder  # noqa: PLC0415 - see above
-
-    if not on_gpu:
-        builder: Any = get_accelerator().create_op_builder("ShareMemCommBuilder")  # DeepSpeed publishes no types
-        # What cannot be compiled here DeepSpeed does without.
-        if builder is not None and builder.is_compatible(verbose=False):
-            with building(builder.NAME):
-                builder.load(verbose=False)
-    if reads_disks:
-        with building(*_ASYNC_IO_PARTS):
-            AsyncIOBuilder().load(verbose=False)
+    with building(*_ASYNC_IO_PARTS):
+        AsyncIOBuilder().load(verbose=False)
 
 
 @contextmanager

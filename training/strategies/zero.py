@@ -23,7 +23,7 @@ from training.data.example import TrainingBatch
 from training.errors import ResumeError
 from training.job import FineTuneJob
 from training.loss import SpeechLoss, SpeechLosses
-from training.strategies.compiled_parts import compile_parts
+from training.strategies.compiled_parts import compile_disk_access
 from training.strategies.learner import StateBytes
 from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
@@ -43,14 +43,15 @@ def wrap_zero(
     # DeepSpeed insists on the variable, which not every launcher sets; nothing else is read from it here.
     os.environ.setdefault("LOCAL_RANK", str(workers.device.index or 0))
     on_gpu = workers.device.type == "cuda"
-    compile_parts(on_gpu=on_gpu, reads_disks=job.offload == "nvme")
+    if job.offload == "nvme":
+        compile_disk_access()
     speech_loss.to(workers.device)
     largest = max(p.numel() for p in speech_loss.parameters())
     num_trained = sum(p.numel() for p in speech_loss.parameters() if p.requires_grad)
     config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, largest=largest, on_gpu=on_gpu)
     optimizer = torch.optim.AdamW(parameter_groups(speech_loss, job), lr=job.learning_rate, betas=job.adam_betas)
-    # On CPUs it would compile kernels for messages between the workers of inference: half a minute at the first start,
-    # and a lock that later starts wait for without end if it is killed meanwhile. Told of none, it does without.
+    # On CPUs it would compile kernels for sums between the workers of inference, for half a minute at the first start.
+    # Training calls none of them. Told that there are none, it does without, and asks no compiler what could be there.
     deepspeed.ops.__compatible_ops__ = {}
     # It reports its progress through a logger of its own, at a level that is meant for its authors.
     deepspeed.utils.logger.setLevel("WARNING")

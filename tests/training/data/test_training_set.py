@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from tests.training.finetuning import make_rows, write_dataset
-from training.data.code_rows import DatasetError, rows_of_table
+from training.data.code_rows import ROWS_FILE, SCHEMA, DatasetError, read_code_rows
 from training.data.training_set import ClipUse, read_training_set
 
 COUNTS = (9, 16, 23, 30)
@@ -93,7 +94,8 @@ def test_another_models_codebooks_are_refused(tmp_path, golden_model):
         read(folder, golden_model)
 
 
-def test_rows_without_a_column_are_refused():
-    columns = asdict(make_rows((9,))[0]).keys() - {"text"}
-    with pytest.raises(DatasetError, match="The table has no column text"):
-        rows_of_table(pa.table({name: [] for name in columns}), "The table")
+def test_rows_without_a_column_are_refused(tmp_path):
+    table = pa.table({name: [] for name in SCHEMA.names if name != "text"})
+    pq.write_table(table, tmp_path / ROWS_FILE)
+    with pytest.raises(DatasetError, match=f"{ROWS_FILE} has no column text"):
+        read_code_rows(tmp_path / ROWS_FILE)
