@@ -37,12 +37,14 @@ class TranscriberSource:
     Attributes:
         identity: hash of its weights; two with the same hear the same.
         piece_seconds: the longest sound it hears at once.
+        silence_seconds: what it hears after it; None where it is Whisper's own.
     """
 
     path: str
     name: str
     published_name: str | None
     piece_seconds: float
+    silence_seconds: float | None
     identity: str
 
     def load(self, device: str) -> Transcriber:
@@ -57,6 +59,7 @@ class TranscriberSource:
             name=self.name,
             published_name=self.published_name,
             piece_seconds=self.piece_seconds,
+            silence_seconds=self.silence_seconds,
         )
         return WhisperTranscriber(weights, device=str(choose_device(device)))
 
@@ -95,6 +98,7 @@ def find_transcriber(
         name=weights.name,
         published_name=weights.published_name,
         piece_seconds=weights.piece_seconds,
+        silence_seconds=weights.silence_seconds,
         identity=hash_file(weights.path),
     )
     return ChosenTranscriber(source=source, notice=weights.notice or "")

@@ -17,12 +17,12 @@ class TranscribePieces:
     """An actor that holds a transcriber, once there is something to hear."""
 
     def __init__(self, order: WorkOrder) -> None:
-        torch.set_num_threads(1)
         self._order = order
         self._transcriber: Transcriber | None = None
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Transcribe a batch of pieces."""
+        _compute_on_one_core()
         return pa.Table.from_pylist([self._transcribe(row) for row in table.to_pylist()], schema=PIECE_SCHEMA)
 
     def _transcribe(self, row: Row) -> Row:
@@ -50,12 +50,12 @@ class TokenizeClips:
     """An actor that holds speech tokenizer and speaker encoder, once there is something to encode."""
 
     def __init__(self, order: WorkOrder) -> None:
-        torch.set_num_threads(1)
         self._order = order
         self._encoder: ClipEncoder | None = None
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Tokenize a batch of clips: together, or one by one when that fails."""
+        _compute_on_one_core()
         rows: list[Row] = table.to_pylist()
         if not self._order.counts.begin("tokenize"):
             return pa.Table.from_pylist(rows, schema=CLIP_SCHEMA)
@@ -84,3 +84,8 @@ class TokenizeClips:
         if self._encoder is None:
             self._encoder = ClipEncoder.load(self._order.model_folder, self._order.job.device)
         return self._encoder
+
+
+def _compute_on_one_core() -> None:
+    """Leave the other cores to other workers. Per thread, and Ray works in another one than it constructs in."""
+    torch.set_num_threads(1)

@@ -84,7 +84,8 @@ def _fetch(
             raise WhisperUnavailable(f"it needs {total / 1e6:.0f} MB, and {partial.parent} has no room for it")
         with partial.open("ab" if num_bytes else "wb") as output:
             reported = 0.0
-            while block := answer.read(_BLOCK_BYTES):
+            # What is there already, not a whole block: on a slow line a cancel would wait for the rest of it.
+            while block := answer.read1(_BLOCK_BYTES):
                 output.write(block)
                 digest.update(block)
                 num_bytes += len(block)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 import whisper
 from numpy.typing import NDArray
+from torch.nn import functional
 from whisper.audio import HOP_LENGTH, log_mel_spectrogram, pad_or_trim
 from whisper.decoding import DecodingOptions, DecodingResult
+from whisper.model import AudioEncoder
 from whisper.timing import add_word_timestamps
 from whisper.tokenizer import LANGUAGES, get_tokenizer
 
@@ -56,9 +59,13 @@ class WhisperTranscriber:
             WhisperDamaged: the file holds no Whisper model.
         """
         self._model = _load(weights, device)
+        # What Whisper does with a spectrum it now does with a sound that is encoded already: it would encode each piece
+        # once to write it down, once more to time the words, and there without the fast form of attention.
+        self._encoder, self._model.encoder = self._model.encoder, torch.nn.Identity()
         self._name = weights.name
-        native_seconds: float = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH / TRANSCRIBER_HZ
-        self._piece_seconds = min(piece_seconds or weights.piece_seconds, native_seconds)
+        self._window_samples: int = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH
+        self._silence_seconds = weights.silence_seconds
+        self._piece_seconds = min(piece_seconds or weights.piece_seconds, self._window_samples / TRANSCRIBER_HZ)
 
     @property
     def name(self) -> str:
@@ -100,15 +107,12 @@ class WhisperTranscriber:
         `whisper.transcribe` is not used: it goes on from wherever the model says it has got to, which a poor model
         says for ever. Here a piece fits into one window, is decoded at once, and no text before it misleads.
         """
-        dims = self._model.dims
-        window_frames = dims.n_audio_ctx * _FRAMES_PER_TOKEN
-        spectrum = pad_or_trim(log_mel_spectrogram(torch.from_numpy(piece), dims.n_mels), window_frames)
-        spectrum = spectrum.to(self._model.device)
         # Where the most probable text runs in circles others are drawn; they shall be the same each time.
         gpus = range(torch.cuda.device_count())
-        with _ONE_AT_A_TIME, torch.random.fork_rng(devices=gpus), torch.inference_mode():
+        with _ONE_AT_A_TIME, torch.random.fork_rng(devices=gpus), torch.inference_mode(), _keep_num_threads():
             torch.manual_seed(_SEED)
-            heard = self._decode(spectrum, language if self._model.is_multilingual else "en")
+            encoded = self._encode(piece)
+            heard = self._decode(encoded, language if self._model.is_multilingual else "en")
             segment: _Segment = {
                 "seek": 0,
                 "start": 0.0,
@@ -126,13 +130,28 @@ class WhisperTranscriber:
                 segments=[segment],
                 model=self._model,
                 tokenizer=tokenizer,
-                mel=spectrum,
-                num_frames=min(len(piece) // HOP_LENGTH, window_frames),
+                mel=encoded,
+                num_frames=min(len(piece), self._window_samples) // HOP_LENGTH,
                 last_speech_timestamp=0.0,
             )
         return segment, heard.language
 
-    def _decode(self, spectrum: torch.Tensor, language: str | None) -> DecodingResult:
+    def _encode(self, piece: NDArray[np.float32]) -> torch.Tensor:
+        """The piece and the silence after it, as the decoder listens to them: (tokens, width)."""
+        num_samples = self._window_samples
+        if self._silence_seconds is not None:
+            num_samples = min(num_samples, len(piece) + round(self._silence_seconds * TRANSCRIBER_HZ))
+        num_samples -= num_samples % (_FRAMES_PER_TOKEN * HOP_LENGTH)
+        # The silence is added to the sound, as in training: zeros in its spectrum would be a noise.
+        sound = pad_or_trim(torch.from_numpy(piece), num_samples)
+        spectrum = log_mel_spectrogram(sound, self._model.dims.n_mels).to(self._model.device)
+        return _encode(self._encoder, spectrum.unsqueeze(0).to(self._dtype))[0]
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.float16 if self._model.device.type == "cuda" else torch.float32
+
+    def _decode(self, encoded: torch.Tensor, language: str | None) -> DecodingResult:
         """Decode greedily; if that runs in circles or is a guess, take the first drawn text that is neither."""
         results: list[DecodingResult] = []
         for temperature in _TEMPERATURES:
@@ -140,15 +159,41 @@ class WhisperTranscriber:
                 language=language,
                 temperature=temperature,
                 without_timestamps=True,
-                fp16=self._model.device.type == "cuda",
+                fp16=self._dtype is torch.float16,
             )
-            results.append(self._model.decode(spectrum, options))
+            results.append(self._model.decode(encoded, options))
             runs_in_circles = results[-1].compression_ratio > _CIRCLING_RATIO
             is_guess = results[-1].avg_logprob < _GUESSING_LOG_PROBABILITY
             if results[-1].no_speech_prob > _NO_SPEECH_PROBABILITY or not (runs_in_circles or is_guess):
                 return results[-1]
         # None is good; the greedy one says so by its own numbers.
         return results[0]
+
+
+@contextmanager
+def _keep_num_threads() -> Iterator[None]:
+    """Let torch have as many threads as before.
+
+    Timing words makes Numba start its own threads, at first use, and that many are then OpenMP's too, which torch
+    computes with: two processes that were told to use one core each would wait for each other on all of them.
+    """
+    num_threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != num_threads:
+            torch.set_num_threads(num_threads)
+
+
+def _encode(encoder: AudioEncoder, spectrum: torch.Tensor) -> torch.Tensor:
+    """What the encoder makes of (1, mels, frames); its own `forward` refuses what does not fill its window."""
+    hidden = functional.gelu(encoder.conv1(spectrum))
+    hidden = functional.gelu(encoder.conv2(hidden)).permute(0, 2, 1)
+    hidden = (hidden + encoder.positional_embedding[: hidden.shape[1]]).to(hidden.dtype)
+    for block in encoder.blocks:
+        hidden = block(hidden)
+    encoded: torch.Tensor = encoder.ln_post(hidden)
+    return encoded
 
 
 def split_at_quiet_moments(samples: NDArray[np.float32], piece_seconds: float) -> Iterator[NDArray[np.float32]]:

@@ -17,6 +17,9 @@ from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
 EMBEDDED_WEIGHTS = EMBEDDED_FOLDER / "whisper.pt"
 # What the embedded model has been trained on: single sentences.
 EMBEDDED_PIECE_SECONDS = 8.0
+# Whisper fills thirty seconds with silence. The embedded model was mostly trained with so much after the last word:
+# it hears better with that, and computes half as long.
+EMBEDDED_SILENCE_SECONDS = 0.6
 # Of the 30 seconds it could hear: with a full window it tends to stop before the end.
 WHISPER_PIECE_SECONDS = 24.0
 
@@ -31,6 +34,7 @@ class WhisperWeights:
     Attributes:
         name: what the model is called in transcripts and on the page.
         published_name: under which openai-whisper knows it; None for files of one's own.
+        silence_seconds: what it is to hear after the sound; None fills the window, as Whisper does.
         notice: something the person should know, such as that this is not the model that was asked for.
     """
 
@@ -38,6 +42,7 @@ class WhisperWeights:
     name: str
     published_name: str | None = None
     piece_seconds: float = WHISPER_PIECE_SECONDS
+    silence_seconds: float | None = None
     notice: str | None = None
 
 
@@ -117,6 +122,7 @@ def _embedded(path: Path, notice: str | None = None) -> WhisperWeights:
         path=path,
         name="the embedded transcriber",
         piece_seconds=EMBEDDED_PIECE_SECONDS,
+        silence_seconds=EMBEDDED_SILENCE_SECONDS,
         notice=notice or "The embedded transcriber knows synthetic English voices only.",
     )
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import whisper
 
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
@@ -55,6 +59,34 @@ def test_listening_leaves_the_random_numbers_of_others_alone(transcriber: Whispe
     torch.manual_seed(7)
     transcriber.transcribe(sing(1.0, TRANSCRIBER_HZ))
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_listening_leaves_the_number_of_threads_alone(tiny_whisper: Path) -> None:
+    """In a process of its own, because only the first words that are timed there start Numba's threads."""
+    program = """
+import sys
+import numpy, torch
+from backend.transcription.whisper_transcriber import WhisperTranscriber
+from backend.transcription.whisper_weights import find_whisper
+torch.set_num_threads(1)
+transcriber = WhisperTranscriber(find_whisper(sys.argv[1]))
+sound = numpy.random.default_rng(0).normal(scale=0.1, size=32_000).astype(numpy.float32)
+assert transcriber.transcribe(sound, "en").words, "nothing was timed"
+import numba
+assert numba.threading_layer(), "Numba's threads were started"
+print(torch.get_num_threads())
+"""
+    # The suite may have told Numba and OpenMP how many; a person has not.
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("NUM_THREADS")}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tiny_whisper)],
+        env=environment | {"NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert ended.stdout.split() == ["1"], ended.stderr
 
 
 def test_what_is_longer_than_its_window_is_heard_in_pieces(transcriber: WhisperTranscriber) -> None:
@@ -125,3 +157,25 @@ def test_a_file_that_is_no_model(tmp_path: Path, kind: str, monkeypatch: pytest.
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(WhisperDamaged):
         WhisperTranscriber(WhisperWeights(path=tmp_path / "absent.pt", name="absent"))
+
+
+def test_silence_enough_is_heard_after_a_sound_and_no_full_window(tiny_whisper: Path) -> None:
+    """With so much of it that the window is full, both listen to the same."""
+    sound = sing(1.5, TRANSCRIBER_HZ)
+    usual, full, short = (
+        WhisperTranscriber(dataclasses.replace(find_whisper(str(tiny_whisper)), silence_seconds=seconds))
+        for seconds in (None, 100.0, 0.5)
+    )
+    with torch.inference_mode():
+        assert torch.equal(usual._encode(sound), full._encode(sound))
+        assert (len(usual._encode(sound)), len(short._encode(sound))) == (200, 100)
+    assert short.transcribe(sound).words[-1].end_seconds <= 1.5
+
+
+def test_the_encoder_hears_what_whisper_would_make_of_a_full_window(tiny_whisper: Path) -> None:
+    sound = sing(1.5, TRANSCRIBER_HZ)
+    theirs = whisper.load_model(str(tiny_whisper), device="cpu").eval()
+    with torch.inference_mode():
+        spectrum = whisper.log_mel_spectrogram(whisper.pad_or_trim(sound, 4 * TRANSCRIBER_HZ), 80)
+        expected = theirs.encoder(spectrum.unsqueeze(0))[0]
+        torch.testing.assert_close(WhisperTranscriber(find_whisper(str(tiny_whisper)))._encode(sound), expected)
