@@ -18,7 +18,7 @@ from backend.commands.finetune import (
 from backend.commands.run_progress import follow
 from backend.dataset.datasets import Datasets, new_job
 from backend.dataset.views import BuildState, DatasetView
-from backend.errors import OutputRefused
+from backend.errors import OutputRefused, RecordingMissing
 from backend.runs.runs import Runs
 from backend.runs.states import RunState
 from backend.settings import Settings
@@ -52,8 +52,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     options = training_options(arguments)
     if arguments.report is not None:
         check_report(arguments.report)
+    for recording in arguments.recordings:
+        if not recording.exists():
+            raise RecordingMissing(str(recording), problem="does not exist")
     home = settings.home_folder
     database = Database(home)
+    Runs(database, home).check_wish(arguments.voice, arguments.model, arguments.preset, **options)
     dataset = build_dataset(Datasets(database, home), arguments)
     print(f"Dataset {dataset.name}: {len(dataset.clips)} clips, {dataset.minutes():.1f} min in all.", file=sys.stderr)
     runs = Runs(database, home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -41,7 +42,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
 
 def _list(runs: Runs) -> int:
     runs.reconcile(resume=False)
-    for run in runs.list():
+    found = runs.list()
+    if not found:
+        print("There are no runs yet. `app.py finetune` starts one.", file=sys.stderr)
+    for run in found:
         age = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created_at))
         print(f"{run.id}  {run.state:<11}  step {run.step}/{run.num_steps}  {run.voice}  ({run.dataset}, {age})")
     return 0

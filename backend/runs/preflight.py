@@ -124,6 +124,32 @@ def prepare(
     )
 
 
+def check_wish(
+    database: Database,
+    home: Path,
+    *,
+    voice: str,
+    model: str,
+    preset: str,
+    num_cpus: int | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Refuse, before there is a dataset, what would be refused whatever it held.
+
+    Raises:
+        EncoreError: the name is taken, an option is wrong, the model or the strategy cannot be used here.
+    """
+    chosen, job_options = _split(options)
+    name = _free_name(database, home, voice, keeps_voice=chosen.name_voice)
+    _check_preset(preset)
+    nothing = {"dataset": home, "dataset_digest": "not made yet", "output": home, "base_model": resolve_model(model)}
+    job = FineTuneJob.parse({**job_options, "voice": name, **nothing})
+    room = _room(job, Machine.here(num_cpus))
+    found = trainable.model_problems(job), trainable.machine_problems(job, room), trainable.strategy_problems(job)
+    if problems := [problem for kind in found for problem in kind]:
+        raise RunNotPossible(" ".join(problems))
+
+
 def describe(prepared: Prepared) -> tuple[str, ...]:
     """What a run will take and what to mind."""
     plan, job = prepared.plan, prepared.job
@@ -232,11 +258,15 @@ def _check_resources(job: FineTuneJob, machine: Machine, options: LaunchOptions)
     fewest = options.min_workers or job.num_workers
     if fewest > job.num_workers:
         raise RunNotPossible(f"min_workers is {fewest}, more than the {job.num_workers} workers. Lower it.")
-    room = trainable.Machine(num_cpus=machine.num_cpus, num_gpus=machine.num_gpus)
-    if machine.address is not None:
-        gpus = job.num_workers if job.device == "cuda" else 0
-        room = trainable.Machine(num_cpus=job.num_workers, num_gpus=gpus, where=f"the cluster at {machine.address}")
-    return trainable.preflight(job, room)
+    return trainable.preflight(job, _room(job, machine))
+
+
+def _room(job: FineTuneJob, machine: Machine) -> trainable.Machine:
+    """Where there is to be room for a job: on a cluster, as far as anybody knows before it is joined."""
+    if machine.address is None:
+        return trainable.Machine(num_cpus=machine.num_cpus, num_gpus=machine.num_gpus)
+    gpus = job.num_workers if job.device == "cuda" else 0
+    return trainable.Machine(num_cpus=job.num_workers, num_gpus=gpus, where=f"the cluster at {machine.address}")
 
 
 def _plan_launch(job: FineTuneJob, machine: Machine, options: LaunchOptions, run_id: str) -> LaunchPlan:

@@ -11,7 +11,7 @@ from typing import Any
 from backend.errors import EncoreError, OutputRefused
 from backend.runs.control import Control
 from backend.runs.errors import RunError, RunStateError
-from backend.runs.preflight import Prepared, prepare
+from backend.runs.preflight import Prepared, check_wish, prepare
 from backend.runs.processes import end_session, is_alive, start_supervisor
 from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.report import write_report
@@ -70,6 +70,22 @@ class Runs:
             model=model,
             preset=preset,
             consent=consent,
+            num_cpus=self._num_cpus,
+            options=options,
+        )
+
+    def check_wish(self, voice: str, model: str, preset: str = "standard", **options: Any) -> None:
+        """Refuse, before a dataset is made for it, a run that could not be prepared whatever the dataset held.
+
+        Raises:
+            EncoreError: why it cannot be done, and what to do.
+        """
+        check_wish(
+            self._database,
+            self._home,
+            voice=voice,
+            model=model,
+            preset=preset,
             num_cpus=self._num_cpus,
             options=options,
         )
