@@ -15,7 +15,7 @@ from backend.runs.runs import Runs
 from backend.runs.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
-from training.job import STRATEGIES
+from training.job import BATCHINGS, STRATEGIES
 from training.presets import PRESETS
 
 
@@ -36,6 +36,11 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
     )
     parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
     parser.add_argument("--strategy", choices=STRATEGIES, help="how workers share the model (default: ddp)")
+    parser.add_argument(
+        "--batching",
+        choices=BATCHINGS,
+        help="how clips share a micro-batch: packed without padding (default), or bucketed by length with it",
+    )
     parser.add_argument("--workers", type=int, default=1, help="how many train together (default: %(default)s)")
     parser.add_argument(
         "--min-workers",
@@ -107,7 +112,7 @@ def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
         SettingsError: `--set` without a name and a value.
     """
     options: dict[str, Any] = {"num_workers": arguments.workers}
-    for name in ("strategy", "device", "min_workers", "max_failures"):
+    for name in ("strategy", "batching", "device", "min_workers", "max_failures"):
         if (value := getattr(arguments, name)) is not None:
             options[name] = value
     for given in arguments.set:
