@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import ray.train
 from ray.train import UserCallback
 
 from backend.runs.control import Control, LineWriter
+from backend.runs.ray_rows import fetch_rows, share_rows
 from backend.runs.run_folder import RunFolder
 from training.errors import TrainingError
 from training.job import FineTuneJob
@@ -57,12 +59,24 @@ class RayContext:
 def train_under_ray(config: dict[str, Any]) -> None:
     """What Ray Train calls on every worker."""
     folder, attempt = RunFolder(Path(config["folder"])), int(config["attempt"])
-    try:
+    with _telling_problems(folder, attempt):
         context = RayContext(folder, attempt)
         job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
-        run_worker(job, context)
+        run_worker(job, context, fetch_rows())
+
+
+def share_rows_or_tell(raw_job: Mapping[str, Any], folder: RunFolder, attempt: int) -> Any:  # a Ray Data dataset
+    """The rows that workers will fetch, read by the driver before it starts any."""
+    with _telling_problems(folder, attempt):
+        return share_rows(FineTuneJob.parse(raw_job).dataset)
+
+
+@contextmanager
+def _telling_problems(folder: RunFolder, attempt: int) -> Iterator[None]:
+    """Write down what every further attempt would meet as well; the supervisor ends the run with these words."""
+    try:
+        yield
     except EncoreError as error:
-        # It would meet every further attempt as well; the supervisor ends the run with these words.
         if Control.read(folder.control).attempt == attempt:
             folder.problem.write_text(str(error), encoding="utf-8")
         raise

@@ -34,10 +34,14 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 
 def test_options_reach_the_job_with_their_types() -> None:
-    given = parse("--workers", "2", "--strategy", "fsdp2", "--set", "learning_rate=1e-5", "--set", "precision=fp32")
+    given = parse(
+        *("--workers", "2", "--strategy", "fsdp2", "--batching", "bucketed"),
+        *("--set", "learning_rate=1e-5", "--set", "precision=fp32"),
+    )
     assert training_options(given) == {
         "num_workers": 2,
         "strategy": "fsdp2",
+        "batching": "bucketed",
         "learning_rate": 1e-5,
         "precision": "fp32",
     }
