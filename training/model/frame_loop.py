@@ -8,17 +8,16 @@ sequences of kernels; on CUDA each is captured once as a graph and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.model.config import ModelConfig
 from training.model.cuda_graphs import SPAN_STEP, GraphedCalls, round_up
 from training.model.errors import PromptError
-from training.model.linear import COMPUTE_DTYPE, Precision, pack
+from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack
 from training.model.prompt import Prompt
 from training.model.sampling import DrawSettings, Sampling, draw, penalize_repetition
 from training.model.step_transformer import StepTransformer
@@ -115,15 +114,16 @@ class FrameLoop:
         self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
         num_codebooks, width = config.talker.num_code_groups, config.talker.hidden_size
-        # A take that has no company, and no graphs, needs no rounding.
-        self._span_step = SPAN_STEP if num_slots > 1 or self.device.type == "cuda" else 1
+        # A take that has no company, and no graphs, needs neither masks nor rounding.
+        self._is_alone = num_slots == 1 and self.device.type != "cuda"
+        self._span_step = 1 if self._is_alone else SPAN_STEP
         predictor = talker.code_predictor
         self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
         self._codec_head = pack([talker.codec_head], precision, num_slots)
         projection = predictor.small_to_mtp_projection
-        self._project: Callable[[Tensor], Tensor] = (
-            pack([projection], precision, num_slots) if isinstance(projection, torch.nn.Linear) else projection
-        )
+        has_projection = isinstance(projection, nn.Linear)
+        self._project: RowLinear = pack([projection], precision, num_slots) if has_projection else lambda x: x
+        self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_slots,
             cache_length=round_up(self.cache_length, self._span_step), consume=consume,
@@ -150,6 +150,7 @@ class FrameLoop:
         self._used_BV = torch.zeros(slots, vocabulary, dtype=torch.bool, device=device)
         self._penalty_B = torch.ones(slots, device=device)
         self._uniform_BQ = torch.zeros(slots, num_codebooks, device=device)
+        self._uniforms = self._uniform_BQ.unbind(dim=1)
         self._drawn_BQ = torch.zeros(slots, num_codebooks)
         self._draw_first = DrawSettings(slots, vocabulary, device)
         self._draw_rest = DrawSettings(slots, self.config.code_predictor.vocab_size, device)
@@ -190,8 +191,7 @@ class FrameLoop:
             position=steps,
         )
         self._occupy(slot, take)
-        hidden_D = self._main.prefill(x_TD, slot)[-1]
-        self._hidden_BD[slot] = hidden_D
+        self._hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
         logits_BV = self._codec_head(self._hidden_BD).float()
         next_code = self._draw_next(logits_BV)[slot]
         self._next_code_B[slot] = next_code
@@ -264,7 +264,9 @@ class FrameLoop:
         self._graphs.run(("talker", span, self._draw_first.plan), lambda: self._talker_step(span))
 
     def _talker_step(self, span: int) -> None:
-        self._hidden_BD.copy_(self._main.step(self._frame_BD + self._beside_BD, self._positions_B, span))
+        x_BD, main = self._frame_BD + self._beside_BD, self._main
+        alone = self._is_alone
+        self._hidden_BD.copy_(main.step_together(x_BD, span - 1) if alone else main.step(x_BD, self._positions_B, span))
         self._positions_B.add_(self._active_B)
         next_code_B = self._draw_next(self._codec_head(self._hidden_BD).float())
         self._next_code_B.copy_(next_code_B)
@@ -275,26 +277,24 @@ class FrameLoop:
         logits_BV = penalize_repetition(logits_BV, self._used_BV, self._penalty_B) + self._forbidden_V
         end = self.config.talker.codec_eos_token_id
         logits_BV[:, end] = logits_BV[:, end].masked_fill(self._no_end_B, -torch.inf)
-        return draw(logits_BV, self._uniform_BQ[:, 0], self._draw_first)
+        return draw(logits_BV, self._uniforms[0], self._draw_first)
 
     def _predict_residual(self) -> None:
         """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
 
         Sums the embeddings of all codebooks on the way, because the talker reads them next.
         """
-        first_B = self._next_code_B
-        self._codes_BQ[:, 0] = first_B
-        first_BD = self.talker.model.codec_embedding(first_B)
+        codes = [self._next_code_B]
+        first_BD = self.talker.model.codec_embedding(self._next_code_B)
         x_BTD = self._project(torch.stack((self._hidden_BD, first_BD.to(self.dtype)), dim=1))
-        hidden_BD = self._depth.step_together(x_BTD, 0)[:, 1]
-        residual_BD: Tensor | None = None
-        tables = self.talker.code_predictor.model.codec_embedding
-        for codebook, (head, table) in enumerate(zip(self._heads, tables, strict=True), start=1):
-            code_B = draw(head(hidden_BD).float(), self._uniform_BQ[:, codebook], self._draw_rest)
-            self._codes_BQ[:, codebook] = code_B
-            embedded_BD = table(code_B)
-            residual_BD = embedded_BD if residual_BD is None else residual_BD + embedded_BD
+        hidden_BD = self._depth.begin_together(x_BTD)[:, 1]
+        embedded: list[Tensor] = []
+        for codebook, (head, table_VD) in enumerate(zip(self._heads, self._tables, strict=True), start=1):
+            code_B = draw(head(hidden_BD).float(), self._uniforms[codebook], self._draw_rest)
+            codes.append(code_B)
+            embedded.append(table_VD.index_select(0, code_B))
             if codebook < len(self._heads):
-                x_BTD = self._project(embedded_BD.to(self.dtype).unsqueeze(1))
-                hidden_BD = self._depth.step_together(x_BTD, codebook + 1)[:, 0]
-        self._frame_BD.copy_(first_BD + residual_BD)
+                x_BD = self._project(embedded[-1].to(self.dtype))
+                hidden_BD = self._depth.step_together(x_BD, codebook + 1, keep=True)
+        torch.stack(codes, dim=1, out=self._codes_BQ)
+        self._frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))

@@ -1,4 +1,4 @@
-# Shape letters: B slot, V vocabulary.
+# Shape letters: B slot, V vocabulary, W its likeliest codes.
 """Drawing codes from logits on the device, from uniform numbers made beforehand.
 
 A draw inverts the cumulative distribution at one uniform number. The numbers come from a generator per
@@ -104,7 +104,7 @@ class DrawSettings:
     def __init__(self, num_slots: int, vocabulary: int, device: torch.device | str) -> None:
         self.vocabulary = vocabulary
         self.narrow = min(NARROW, vocabulary)
-        self.temperature_B = torch.ones(num_slots, device=device)
+        self.temperature_B1 = torch.ones(num_slots, 1, device=device)
         self.top_p_B = torch.full((num_slots,), torch.inf, device=device)
         self.greedy_B = torch.ones(num_slots, dtype=torch.bool, device=device)
         self.wide_B = torch.zeros(num_slots, dtype=torch.bool, device=device)
@@ -122,7 +122,7 @@ class DrawSettings:
         """Give a slot its (temperature, top_k, top_p); None when it falls empty."""
         self._slots[slot] = settings
         temperature, top_k, top_p = settings or (0.0, 0, 1.0)
-        self.temperature_B[slot] = temperature if temperature > 0 else 1.0
+        self.temperature_B1[slot] = temperature if temperature > 0 else 1.0
         self.greedy_B[slot] = temperature == 0
         # Not 1: rounded sums may reach it before the last code.
         self.top_p_B[slot] = top_p if top_p < 1 else torch.inf
@@ -156,24 +156,24 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor
     """
     if not (settings.any_narrow or settings.any_wide):
         return logits_BV.argmax(dim=-1)
-    scaled_BV = logits_BV / settings.temperature_B.unsqueeze(1)
     if not settings.any_wide:
-        drawn_B = _draw_among(scaled_BV, uniform_B, settings, settings.narrow)
+        drawn_B = _draw_among(logits_BV, uniform_B, settings, settings.narrow)
     else:
-        drawn_B = _draw_among(scaled_BV, uniform_B, settings, settings.vocabulary)
+        drawn_B = _draw_among(logits_BV, uniform_B, settings, settings.vocabulary)
         if settings.any_narrow:
-            narrow_B = _draw_among(scaled_BV, uniform_B, settings, settings.narrow)
+            narrow_B = _draw_among(logits_BV, uniform_B, settings, settings.narrow)
             drawn_B = torch.where(settings.wide_B, drawn_B, narrow_B)
     return torch.where(settings.greedy_B, logits_BV.argmax(dim=-1), drawn_B) if settings.any_greedy else drawn_B
 
 
-def _draw_among(scaled_BV: Tensor, uniform_B: Tensor, settings: DrawSettings, width: int) -> Tensor:
+def _draw_among(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings, width: int) -> Tensor:
     """Draw every slot among its `width` likeliest codes, less those its own settings cut off.
 
     Sums run from the likeliest code on, and what is cut off adds zeros behind them. Probabilities are never
     normalised, because a softmax adds its terms in an order that depends on how many there are.
     """
-    values_BW, codes_BW = scaled_BV.topk(width, dim=-1)
+    values_BW, codes_BW = logits_BV.topk(width, dim=-1)
+    values_BW.div_(settings.temperature_B1)
     weights_BW = (values_BW - values_BW[:, :1]).exp_().masked_fill_(settings.cut_BV[:, :width], 0.0)
     cumulative_BW = weights_BW.cumsum(dim=-1)
     if settings.any_top_p:

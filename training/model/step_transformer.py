@@ -9,6 +9,7 @@ padding nor a former occupant can be seen.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,26 +22,36 @@ from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one layer's keys and values of a call go, and what its queries look at.
+
+    Attributes:
+        write: puts keys and values, (B, 2K, T, E), into the layer's cache.
+        keys, values: views of the cache, (B, K, span, E); None where the call looks only at itself, each step at
+            those before it, which is how sequences begin.
+    """
+
+    write: Callable[[Tensor], object]
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Window:
-    """Where a call writes to the cache and what it may look at.
+    """One call: its steps per row, their angles, and for each layer a place.
 
     Attributes:
         steps: steps per row.
-        slots: rows of the cache the batch axis maps to, written from position 0 on; None for all of them.
-        start: first position written, the same for all rows.
-        positions_B: the position written per row, where that differs; then there is one step, and no `start`.
-        span: cache positions that are looked at, 0..span-1.
-        mask: boolean, broadcastable to (B, 1, T, span), true where a row may look; None for all of the span.
-        causal: the call starts at position 0 and looks only at itself, each step at those before it.
+        cos, sin: rotary angles, broadcastable to (B, T, heads, E), or to (B, heads, E) for a next step.
+        places: one per layer.
+        mask: boolean, broadcastable to (B, 1, 1, span), true where a row may look; None for all of the span.
     """
 
     steps: int
-    span: int
-    start: int = 0
-    positions_B: Tensor | None = None
-    slots: slice | None = None
+    cos: Tensor
+    sin: Tensor
+    places: tuple[Place, ...]
     mask: Tensor | None = None
-    causal: bool = False
 
 
 class StepNorm:
@@ -79,7 +90,8 @@ class StepLayer:
         self.out: RowLinear = pack([attention.o_proj], precision, num_slots)
         self.gate_up = pack([mlp.gate_proj, mlp.up_proj], precision, num_slots)
         self.down = pack([mlp.down_proj], precision, num_slots)
-        self.act = mlp.act
+        # Not the module itself: calling one looks for hooks first, which takes as long as the activation of a row.
+        self.act = mlp.act.forward
         self.head_dim, self.num_kv_heads = head_dim, num_kept // 2
         self.num_heads = attention.q_proj.out_features // head_dim
         eps = layer.input_layernorm.eps
@@ -88,50 +100,43 @@ class StepLayer:
         gain_HE = attention.q_norm.weight.detach().expand(self.num_heads, -1)
         gain_KE = attention.k_norm.weight.detach().expand(self.num_kv_heads, -1)
         # In float32: the rotation comes next, and rounds once.
-        self.head_norm = StepNorm(torch.cat((gain_HE, gain_KE)).unsqueeze(1), eps, torch.float32)
+        self.head_norm = StepNorm(torch.cat((gain_HE, gain_KE)), eps, torch.float32)
         self.cache = torch.zeros(cache_shape, dtype=dtype, device=attention.q_proj.weight.device)
 
-    def __call__(self, x_ND: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
+    def __call__(self, x_ND: Tensor, window: Window, place: Place) -> Tensor:
         """Run the layer; keys and values of these steps are added to the cache."""
-        # Queries, keys and values stand side by side as heads, so that one operation serves all it applies to.
-        num_rotated, num_all = self.num_heads + self.num_kv_heads, self.num_heads + 2 * self.num_kv_heads
-        heads_BTHE = self.qkv(self.attention_norm(x_ND)).view(-1, window.steps, num_all, self.head_dim)
-        heads_BHTE = heads_BTHE.transpose(1, 2)
-        self._rotate(heads_BHTE.narrow(1, 0, num_rotated), rotary)
-        x_ND = self.out(self._attend(heads_BHTE, window).reshape(x_ND.shape[0], -1)).add_(x_ND)
+        qkv_NX = self.qkv(self.attention_norm(x_ND))
+        attend = self._attend_first if place.keys is None else self._attend_next
+        attended = attend(qkv_NX, window, place)
+        x_ND = self.out(attended.reshape(x_ND.shape[0], -1)).add_(x_ND)
         gate, up = self.gate_up(self.mlp_norm(x_ND)).chunk(2, dim=-1)
         return self.down(self.act(gate).mul_(up)).add_(x_ND)
 
-    def _rotate(self, heads_BHTE: Tensor, rotary: tuple[Tensor, Tensor]) -> None:
+    def _attend_next(self, qkv_BX: Tensor, window: Window, place: Place) -> Tensor:
+        """What the query of one step per slot gathers, in the order of the query heads."""
+        heads_BHE = qkv_BX.view(qkv_BX.shape[0], -1, self.head_dim)
+        self._rotate(heads_BHE.narrow(1, 0, self.num_heads + self.num_kv_heads), window)
+        q_BHE, kv_BKE = heads_BHE.split_with_sizes((self.num_heads, 2 * self.num_kv_heads), dim=1)
+        place.write(kv_BKE.unsqueeze(2))
+        # The queries that share a key head stand as its steps, which is the plain case for the kernel: at 16 heads
+        # and 200 positions in bf16 0.1 instead of 0.7 ms.
+        q_BKGE = q_BHE.view(q_BHE.shape[0], self.num_kv_heads, -1, self.head_dim)
+        return F.scaled_dot_product_attention(q_BKGE, place.keys, place.values, attn_mask=window.mask)
+
+    def _attend_first(self, qkv_NX: Tensor, window: Window, place: Place) -> Tensor:
+        """What the queries of the first steps gather, (B, T, H, E)."""
+        heads_BTHE = qkv_NX.view(-1, window.steps, qkv_NX.shape[1] // self.head_dim, self.head_dim)
+        self._rotate(heads_BTHE.narrow(2, 0, self.num_heads + self.num_kv_heads), window)
+        q_BHTE, kv_BKTE = heads_BTHE.transpose(1, 2).split_with_sizes((self.num_heads, 2 * self.num_kv_heads), dim=1)
+        place.write(kv_BKTE)
+        k_BKTE, v_BKTE = kv_BKTE.chunk(2, dim=1)
+        attended = F.scaled_dot_product_attention(q_BHTE, k_BKTE, v_BKTE, is_causal=True, enable_gqa=True)
+        return attended.transpose(1, 2)
+
+    def _rotate(self, heads: Tensor, window: Window) -> None:
         """Norm queries and keys and turn them to their positions, in place."""
-        cos, sin = rotary
-        normed = self.head_norm(heads_BHTE)
-        torch.addcmul(normed * cos, normed.roll(self.head_dim // 2, -1), sin, out=heads_BHTE)
-
-    def _attend(self, heads_BHTE: Tensor, window: Window) -> Tensor:
-        """What each query gathers, in the order of the query heads; their axis may be split in two."""
-        q_BHTE, kv_BKTE = heads_BHTE.split_with_sizes((self.num_heads, 2 * self.num_kv_heads), dim=1)
-        self._write(kv_BKTE, window)
-        if window.causal:
-            k_BKTE, v_BKTE = kv_BKTE.chunk(2, dim=1)
-            attended = F.scaled_dot_product_attention(q_BHTE, k_BKTE, v_BKTE, is_causal=True, enable_gqa=True)
-            return attended.transpose(1, 2)
-        k_BKCE, v_BKCE = self.cache.narrow(2, 0, window.span).chunk(2, dim=1)
-        # With one step per slot the queries that share a key head can stand as its steps, which is the plain
-        # case for the kernel: at 16 heads and 200 positions in bf16 0.1 instead of 0.7 ms.
-        q_BKGE = q_BHTE.view(q_BHTE.shape[0], self.num_kv_heads, -1, self.head_dim)
-        return F.scaled_dot_product_attention(q_BKGE, k_BKCE, v_BKCE, attn_mask=window.mask)
-
-    def _write(self, kv_BKTE: Tensor, window: Window) -> None:
-        if window.slots is not None:
-            self.cache[window.slots, :, : window.steps] = kv_BKTE
-        elif window.positions_B is None:
-            self.cache.narrow(2, window.start, window.steps).copy_(kv_BKTE)
-        elif self.cache.shape[0] == 1:
-            self.cache.index_copy_(2, window.positions_B, kv_BKTE)
-        else:
-            rows_B = torch.arange(self.cache.shape[0], device=self.cache.device)
-            self.cache[rows_B, :, window.positions_B] = kv_BKTE[:, :, 0]
+        normed = self.head_norm(heads)
+        torch.addcmul(normed * window.cos, normed.roll(self.head_dim // 2, -1), window.sin, out=heads)
 
 
 class StepTransformer:
@@ -162,12 +167,11 @@ class StepTransformer:
         self.cos, self.sin = rotary_angles(positions, config.head_dim, config.rope_theta)
         # Rotation is x * cos + (x with its halves swapped) * sin, the first half of sin being negative.
         self.sin[:, : config.head_dim // 2].neg_()
+        self._kept_windows: dict[int, Window] = {}
 
     def prefill(self, x_TD: Tensor, slot: int) -> Tensor:
         """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps."""
-        steps = x_TD.shape[0]
-        window = Window(steps=steps, span=steps, slots=slice(slot, slot + 1), causal=True)
-        return self._run(x_TD, (self.cos[:steps], self.sin[:steps]), window)
+        return self._run(x_TD, self._first_window(x_TD.shape[0], slice(slot, slot + 1)))
 
     def step(self, x_BD: Tensor, positions_B: Tensor, span: int) -> Tensor:
         """Append one step to every slot.
@@ -180,23 +184,67 @@ class StepTransformer:
         Returns:
             Hidden states (B, D).
         """
-        rotary = (self.cos[positions_B, None, None], self.sin[positions_B, None, None])
+        rows_B = torch.arange(self.num_slots, device=positions_B.device)
+
+        def place(layer: StepLayer) -> Place:
+            def write(kv_BKTE: Tensor) -> None:
+                if self.num_slots == 1:
+                    layer.cache.index_copy_(2, positions_B, kv_BKTE)
+                else:
+                    layer.cache[rows_B, :, positions_B] = kv_BKTE[:, :, 0]
+
+            keys, values = layer.cache.narrow(2, 0, span).chunk(2, dim=1)
+            return Place(write=write, keys=keys, values=values)
+
         seen = torch.arange(span, device=positions_B.device) <= positions_B.unsqueeze(1)
-        window = Window(steps=1, span=span, positions_B=positions_B, mask=seen.view(-1, 1, 1, span))
-        return self._run(x_BD, rotary, window)
+        window = Window(
+            steps=1,
+            cos=self.cos[positions_B, None],
+            sin=self.sin[positions_B, None],
+            places=tuple(place(layer) for layer in self.layers),
+            mask=seen.view(-1, 1, 1, span),
+        )
+        return self._run(x_BD, window)
 
-    def step_together(self, x_BTD: Tensor, start: int) -> Tensor:
-        """Append T steps to every slot, all slots being at position `start`; hidden states (B, T, D).
+    def step_together(self, x_BD: Tensor, position: int, *, keep: bool = False) -> Tensor:
+        """Append one step to every slot, all of them being at `position`; hidden states (B, D).
 
-        Positions are Python integers here, so a loop of such calls is a fixed graph. T > 1 only at `start` 0.
+        Positions are Python integers here, so a loop of such calls is a fixed graph, and nothing is masked. With
+        `keep` what such a call looks at is prepared once and kept, for stacks with few positions.
         """
-        steps = x_BTD.shape[1]
-        assert start == 0 or steps == 1
-        rotary = (self.cos[start : start + steps], self.sin[start : start + steps])
-        window = Window(steps=steps, span=start + steps, start=start, causal=start == 0)
-        return self._run(x_BTD.flatten(0, 1), rotary, window).view_as(x_BTD)
+        window = self._kept_windows.get(position)
+        if window is None:
+            window = self._window_at(position)
+            if keep:
+                self._kept_windows[position] = window
+        return self._run(x_BD, window)
 
-    def _run(self, x_ND: Tensor, rotary: tuple[Tensor, Tensor], window: Window) -> Tensor:
-        for layer in self.layers:
-            x_ND = layer(x_ND, rotary, window)
+    def begin_together(self, x_BTD: Tensor) -> Tensor:
+        """Begin every slot anew with T > 1 steps; hidden states (B, T, D)."""
+        window = self._first_window(x_BTD.shape[1], slice(None))
+        return self._run(x_BTD.flatten(0, 1), window).view_as(x_BTD)
+
+    def _window_at(self, position: int) -> Window:
+        def place(layer: StepLayer) -> Place:
+            keys, values = layer.cache.narrow(2, 0, position + 1).chunk(2, dim=1)
+            return Place(write=layer.cache.narrow(2, position, 1).copy_, keys=keys, values=values)
+
+        return Window(
+            steps=1,
+            cos=self.cos[position],
+            sin=self.sin[position],
+            places=tuple(place(layer) for layer in self.layers),
+        )
+
+    def _first_window(self, steps: int, slots: slice) -> Window:
+        return Window(
+            steps=steps,
+            cos=self.cos[:steps, None],
+            sin=self.sin[:steps, None],
+            places=tuple(Place(write=layer.cache[slots, :, :steps].copy_) for layer in self.layers),
+        )
+
+    def _run(self, x_ND: Tensor, window: Window) -> Tensor:
+        for layer, place in zip(self.layers, window.places, strict=True):
+            x_ND = layer(x_ND, window, place)
         return self.norm(x_ND)
