@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pydantic import BaseModel, ConfigDict
 
 from backend.runs.errors import ClusterError
 
 _REPOSITORY = Path(__file__).parents[2]
+# Ray gives a new cluster 30 seconds, which on a machine that is busy with other things is not always enough.
+_START_ATTEMPTS = 3
+_STARTED_TOO_SLOWLY = "timed out during startup"
+_logger = logging.getLogger(__name__)
 NAMESPACE = "encore"
 
 
@@ -59,11 +66,27 @@ def connect(machine: Machine) -> None:
     else:
         modules = [str(_REPOSITORY / name) for name in ("training", "backend")]
         options |= {"address": machine.address, "runtime_env": {"py_modules": modules}}
-    try:
-        ray.init(**options)
-    except Exception as error:
-        # Whatever it is, Ray's own report is in the log; a person needs the sentence.
-        raise ClusterError(explain_no_ray(machine.address, error)) from error
+    for attempts_left in range(_START_ATTEMPTS - 1, -1, -1):
+        others = set(psutil.Process().children(recursive=True))
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:
+            if attempts_left and _STARTED_TOO_SLOWLY in str(error):
+                _logger.warning("Ray did not start within its own time; starting it again")
+                _end_half_started(others)
+                continue
+            # Whatever it is, Ray's own report is in the log; a person needs the sentence.
+            raise ClusterError(explain_no_ray(machine.address, error)) from error
+
+
+def _end_half_started(others: set[psutil.Process]) -> None:
+    """End what Ray left of a cluster that did not come up: what this process has started beside the others."""
+    left = [child for child in psutil.Process().children(recursive=True) if child not in others]
+    for child in left:
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            child.kill()
+    psutil.wait_procs(left, timeout=10)
 
 
 def own_address() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A dataset's rows on their way to Ray's workers: read once by Ray Data, kept in its object store.
+"""A dataset's rows on their way to Ray's workers: read once, handed out by Ray Data from its object store.
 
 Every worker asks for all of them, so that a machine fetches them once and its workers share them. Ray Data splits none
 of it: which clips go into which step is planned from the rows alone (`training.data.batching`), so that a step is the
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from training.data.code_rows import ROWS_FILE, SCHEMA, CodeRow, DatasetError, rows_of_table
+from training.data.code_rows import ROWS_FILE, CodeRow, read_rows_table, rows_of_table
 
 if TYPE_CHECKING:
     import ray.data
@@ -23,22 +23,17 @@ SHARD = "rows"
 
 
 def share_rows(dataset: Path) -> ray.data.MaterializedDataset:
-    """Read a dataset's rows into the object store; for the process that starts the workers.
+    """Put a dataset's rows into the object store; for the process that starts the workers.
 
     Raises:
         DatasetError: they are missing or damaged.
     """
-    import ray  # noqa: PLC0415 - in the driver's process only
-    import ray.data  # noqa: PLC0415
+    import ray.data  # noqa: PLC0415 - in the driver's process only
 
     _be_quiet(ray.data.DataContext.get_current())
-    path = dataset / ROWS_FILE
-    # Whoever reads holds no processor: the workers of a run may have taken all there are.
-    try:
-        return ray.data.read_parquet(str(path), columns=SCHEMA.names, num_cpus=0, file_extensions=None).materialize()
-    except (OSError, ValueError, RuntimeError, pa.ArrowException, ray.exceptions.RayError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise DatasetError(f"{path} cannot be read: {reason[:300]}. Build the dataset again.") from error
+    # Read here rather than by Ray Data's own tasks: it is one file of a few megabytes, and tasks would wait for
+    # processors that the workers of a run may all have taken.
+    return ray.data.from_arrow(read_rows_table(dataset / ROWS_FILE))
 
 
 def rows_for_everyone() -> Any:  # Ray Train's two versions share the name
@@ -49,18 +44,14 @@ def rows_for_everyone() -> Any:  # Ray Train's two versions share the name
 
 
 def fetch_rows() -> list[CodeRow]:
-    """All rows, on a worker that Ray Train started.
-
-    Raises:
-        DatasetError: they have other columns.
-    """
+    """All rows, on a worker that Ray Train started."""
     import ray.data  # noqa: PLC0415 - see `share_rows`
     import ray.train  # noqa: PLC0415
 
     _be_quiet(ray.data.DataContext.get_current())
     shard: Any = ray.train.get_dataset_shard(SHARD)
     tables = list(shard.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0))
-    return rows_of_table(pa.concat_tables(tables), "What Ray Data handed out") if tables else []
+    return rows_of_table(pa.concat_tables(tables)) if tables else []
 
 
 def _be_quiet(context: ray.data.DataContext) -> None:

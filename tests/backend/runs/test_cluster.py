@@ -1,0 +1,68 @@
+"""What a run does when Ray does not start at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from backend.runs import cluster
+from backend.runs.cluster import Machine, connect
+from backend.runs.errors import ClusterError
+
+pytestmark = pytest.mark.ray
+
+TOO_SLOW = "The current node timed out during startup. This could happen because some of the raylet failed to startup."
+
+
+class SlowStart:
+    """Ray's `init` on a machine that is too busy for it: leaves a process behind, and raises."""
+
+    def __init__(self, num_failures: int) -> None:
+        self.left: list[subprocess.Popen[bytes]] = []
+        self.num_calls, self._num_failures = 0, num_failures
+
+    def __call__(self, **options: Any) -> None:
+        self.num_calls += 1
+        if self.num_calls <= self._num_failures:
+            self.left.append(start_process())
+            raise Exception(TOO_SLOW)
+
+
+def start_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A child that is none of Ray's."""
+    process = start_process()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_start_that_took_too_long_is_cleared_away_and_made_again(
+    monkeypatch: pytest.MonkeyPatch, bystander: subprocess.Popen[bytes]
+) -> None:
+    start = SlowStart(num_failures=2)
+    monkeypatch.setattr("ray.init", start)
+    connect(Machine(num_cpus=1, num_gpus=0))
+    assert start.num_calls == 3
+    for process in start.left:
+        process.wait(timeout=60)
+    assert bystander.poll() is None
+
+
+def test_a_machine_where_ray_never_starts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = SlowStart(num_failures=9)
+    monkeypatch.setattr("ray.init", start)
+    with pytest.raises(ClusterError, match="Ray could not be started on this machine"):
+        connect(Machine(num_cpus=1, num_gpus=0))
+    assert start.num_calls == cluster._START_ATTEMPTS
+    start.left[-1].kill()
+    for process in start.left:
+        process.wait(timeout=60)
