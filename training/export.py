@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict_loader import load
 
@@ -26,6 +27,7 @@ from training.model.checkpoint.writing import save_checkpoint
 from training.model.config import ModelConfig
 from training.model.speaker_encoder import SpeakerEncoder
 from training.model.talker import Talker
+from training.strategies.zero import WHOLE_WEIGHTS_FILE
 
 Kind = Literal["custom_voice", "base"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -64,7 +66,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
     """
     base = weights.job.base_model
     config = read_config(base)
-    state = {f"talker.{name}": tensor for name, tensor in weights.talker.items()}
+    state = {f"talker.{name}": tensor for name, tensor in kept_weights(weights).items()}
     if kind == "base":
         state |= _speaker_encoder_state(base, config)
     else:
@@ -82,6 +84,15 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
         notes={PROVENANCE_FILE: provenance(weights, kind)},
         replace=replace_existing,
     )
+
+
+def kept_weights(weights: FineTunedWeights) -> Mapping[str, Tensor]:
+    """What was learnt, as far as the job keeps it: a mean of the base model's weights and the fine-tuned ones."""
+    share = weights.job.kept_change
+    if share == 1:
+        return weights.talker
+    before = _read_base_talker(weights.job.base_model).state_dict()
+    return {name: before[name].lerp(tensor, share) for name, tensor in weights.talker.items()}
 
 
 def export_checkpoint(
@@ -106,11 +117,7 @@ def export_checkpoint(
 def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
     """Put a checkpoint's trained weights over the base model's frozen ones, on the CPU."""
     job = checkpoint.job()
-    config = read_config(job.base_model)
-    with torch.device("meta"):
-        talker = Talker(config.talker, config.code_predictor)
-    load_weights(talker, find_weights(job.base_model), "talker.", dtype=torch.float32, device="cpu")
-    state = talker.state_dict()
+    state = _read_base_talker(job.base_model).state_dict()
     if job.uses_deepspeed:
         trained = _read_zero(checkpoint.state)
         state |= {name: tensor for name, tensor in trained.items() if name in state}
@@ -163,6 +170,14 @@ def provenance(weights: FineTunedWeights, kind: Kind) -> dict[str, Any]:
     }
 
 
+def _read_base_talker(base: Path) -> Talker:
+    config = read_config(base)
+    with torch.device("meta"):
+        talker = Talker(config.talker, config.code_predictor)
+    load_weights(talker, find_weights(base), "talker.", dtype=torch.float32, device="cpu")
+    return talker
+
+
 def _speaker_encoder_state(base: Path, config: ModelConfig) -> dict[str, Tensor]:
     if not config.has_speaker_encoder:
         raise TrainingError(f"{base} is a {config.tts_model_type} model without a speaker encoder. Use a Base model.")
@@ -183,6 +198,8 @@ def _read_dcp(folder: Path, state: dict[str, Tensor], job: FineTuneJob) -> None:
 
 
 def _read_zero(folder: Path) -> dict[str, Tensor]:
+    if (folder / WHOLE_WEIGHTS_FILE).is_file():
+        return load_file(folder / WHOLE_WEIGHTS_FILE)
     from deepspeed.utils.zero_to_fp32 import (  # noqa: PLC0415 - takes seconds, and few need it
         get_fp32_state_dict_from_zero_checkpoint,
     )

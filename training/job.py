@@ -37,6 +37,7 @@ _VOICE_NAME = re.compile(r"[\w][\w .-]{0,63}")
 _FREE_ON_RESUME = frozenset(
     {"strategy", "num_workers", "device", "offload", "nvme_folder", "deepspeed", "activation_checkpointing", "output"}
     | {"dataset", "base_model", "checkpoint_every", "keep_checkpoints", "report_every", "export_at_end"}
+    | {"kept_change"}
 )
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -113,6 +114,10 @@ class FineTuneJob(BaseModel):
     """The newest so many; the best one is kept beside them."""
     report_every: PositiveInt = 1
     """Steps between reports."""
+    kept_change: Share = 1.0
+    """How far exports go from the base weights to those that were learnt (Wortsman et al. 2022, arXiv 2109.01903). A
+    voice that became harder to understand is easier again at half the way, and still more like the person than before.
+    """
     export_at_end: bool = True
     """Write the last weights as checkpoints in the public format, to `exports` in the run's folder."""
 

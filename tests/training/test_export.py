@@ -91,3 +91,18 @@ def test_every_other_file_is_a_copy(base: Path, exports: dict[Kind, Path], kind:
     assert {f"{SPEECH_TOKENIZER_FOLDER}/{name}" for name in ("config.json", "preprocessor_config.json")} < copies
     for name in copies:
         assert (exports[kind] / name).read_bytes() == (base / name).read_bytes(), name
+
+
+def test_a_part_of_what_was_learnt_is_kept(tmp_path: Path) -> None:
+    before = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.state_dict()
+    weights = FineTunedWeights(
+        job=make_job(tmp_path, kept_change=0.25),
+        step=1,
+        talker={name: tensor + 1 for name, tensor in before.items()},
+        speaker=torch.zeros(1),
+    )
+    export_weights(weights, tmp_path / "kept", "base")
+    kept = VoiceModel.load(tmp_path / "kept", precision="fp32", device="cpu").talker.state_dict()
+    for name, tensor in before.items():
+        # Exports are bfloat16.
+        torch.testing.assert_close(kept[name], tensor + 0.25, rtol=1e-2, atol=1e-3)

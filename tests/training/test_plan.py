@@ -19,7 +19,7 @@ from training.model.config import ModelConfig
 from training.model.voice_model import VoiceModel
 from training.plan import plan_run
 from training.preflight import Machine, preflight
-from training.presets import PRESETS, job_from_preset
+from training.presets import PRESETS, job_from_preset, preset_fields
 from training.worker import plan_data
 
 CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"
@@ -101,10 +101,24 @@ def test_presets_make_jobs_that_grow(folder):
     jobs = [job_from_preset(preset, fields) for preset in PRESETS]
     assert [job.num_steps for job in jobs] == sorted({job.num_steps for job in jobs})
     assert [job.code_predictor_fraction for job in jobs] == [0.25, 0.5, 1.0]
-    assert all(job.checkpoint_every < job.num_steps for job in jobs)
+    # Few clips are soon known by heart, and the first checkpoint must come before.
+    assert all(job.checkpoint_every <= min(24, job.num_steps // 3) for job in jobs)
+    assert all(job.kept_change < 1 for job in jobs)
     assert job_from_preset("quick", {**fields, "num_steps": 7}).num_steps == 7
     with pytest.raises(JobError, match="did you mean 'num_steps'"):
         job_from_preset("quick", {**fields, "num_step": 7})
+
+
+def test_presets_train_longer_on_more_data(tmp_path):
+    steps = []
+    for name, num_clips in (("few", 6), ("many", 400)):
+        write_dataset(tmp_path / name / "dataset", make_rows([60] * num_clips))
+        job = make_job(tmp_path / name)
+        _, training_set, _ = plan_data(job)
+        steps.append([preset_fields(preset, training_set)["num_steps"] for preset in PRESETS])
+    assert all(more > few for few, more in zip(*steps, strict=True))
+    # Never hundreds of times over a handful of clips.
+    assert max(steps[0]) < 100
 
 
 def test_a_plan_knows_steps_time_and_disk(folder):

@@ -19,7 +19,7 @@ def config_of(folder, stage, *, on_gpu=False, **changes):
 
 def test_offload_to_a_disk_names_it_for_weights_and_optimizer(tmp_path):
     zero = config_of(tmp_path, 3, offload="nvme", nvme_folder=tmp_path / "disk", on_gpu=True)["zero_optimization"]
-    place = {"device": "nvme", "nvme_path": str(tmp_path / "disk"), "pin_memory": True}
+    place = {"device": "nvme", "nvme_path": str(tmp_path / "disk" / "encore-run"), "pin_memory": True}
     assert zero["offload_optimizer"] == place
     # Two workers read halves of tensors.
     assert zero["offload_param"] == place | {"buffer_size": 251}

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from training.data.example import TrainingBatch
@@ -30,6 +31,9 @@ from training.workers import Workers
 
 TAG = "zero"
 UNIVERSAL = "universal"
+WHOLE_WEIGHTS_FILE = "weights.safetensors"
+"""In checkpoints of runs that offload to a disk: DeepSpeed's own files then lack the weights that lie there."""
+
 # DeepSpeed holds a whole bucket of gradients beside them; its own default of half a billion is 2 GB.
 LARGEST_BUCKET = 50_000_000
 
@@ -58,7 +62,7 @@ def wrap_zero(
     engine, *_ = deepspeed.initialize(
         model=speech_loss, optimizer=optimizer, config=config, dist_init_required=not dist.is_initialized()
     )
-    return ZeroLearner(engine, workers, stage=stage)
+    return ZeroLearner(engine, workers, stage=stage, on_disk=job.offload == "nvme")
 
 
 def deepspeed_config(
@@ -84,7 +88,8 @@ def deepspeed_config(
     if job.offload != "none":
         place: dict[str, Any] = {"device": job.offload, "pin_memory": on_gpu}
         if job.nvme_folder is not None:
-            place["nvme_path"] = str(job.nvme_folder)
+            # Of its own: another run's weights may wait on the same disk, under the same names.
+            place["nvme_path"] = str(job.nvme_folder / f"encore-{job.output.name}")
         zero["offload_optimizer"] = place
         if stage == 3:
             zero["offload_param"] = dict(place)
@@ -110,10 +115,12 @@ def deepspeed_config(
 class ZeroLearner:
     """A model that DeepSpeed spreads over the workers."""
 
-    def __init__(self, engine: Any, workers: Workers, *, stage: int) -> None:  # DeepSpeed publishes no types
-        """Take over an initialized engine."""
+    def __init__(
+        self, engine: Any, workers: Workers, *, stage: int, on_disk: bool = False
+    ) -> None:  # DeepSpeed publishes no types
+        """Take over an initialized engine; `on_disk` where its optimizer's state lies there."""
         self.device = workers.device
-        self._engine, self._workers, self._stage = engine, workers, stage
+        self._engine, self._workers, self._stage, self._on_disk = engine, workers, stage, on_disk
 
     def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
         """See `Learner.losses`; DeepSpeed learns from `step` that a micro-batch was the last."""
@@ -163,6 +170,10 @@ class ZeroLearner:
     def start_save(self, folder: Path) -> None:
         """See `Learner.start_save`; DeepSpeed returns when it has written."""
         self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=True)
+        if self._on_disk:
+            whole = self.weights()
+            if self._workers.is_first:
+                save_file({name: tensor.contiguous() for name, tensor in whole.items()}, folder / WHOLE_WEIGHTS_FILE)
 
     def finish_save(self, pending: None) -> None:
         """See `Learner.finish_save`."""
