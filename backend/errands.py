@@ -53,6 +53,11 @@ class ErrandState:
         return time.monotonic() - self.ended_at if self.ended_at is not None else None
 
     @property
+    def seconds_so_far(self) -> float:
+        """How long it has taken up to now, or in all."""
+        return (self.ended_at if self.ended_at is not None else time.monotonic()) - self.started_at
+
+    @property
     def seconds_left(self) -> float | None:
         """Estimate from the pace so far; None before there is one."""
         if not self.num_done or not self.num_total:
@@ -61,11 +66,18 @@ class ErrandState:
 
 
 class Errand:
-    """What the work is given, to tell how far it is and to learn that it should stop."""
+    """What the work is given, to tell how far it is and to learn that it should stop.
+
+    Attributes:
+        state: how it stands.
+        error: why it has no result; None while it is under way and after success.
+    """
 
     def __init__(self, state: ErrandState) -> None:
         self.state = state
+        self.error: EncoreError | None = None
         self._cancelled = threading.Event()
+        self._ended = threading.Event()
 
     def report(self, num_done: int, num_total: int) -> None:
         """Tell how far it is. Raises ErrandCancelled when it should stop."""
@@ -81,6 +93,22 @@ class Errand:
         """Ask it to stop."""
         self._cancelled.set()
 
+    def has_ended(self, within_seconds: float = 0.0) -> bool:
+        """Whether it has, or does so before that time is over."""
+        return self._ended.wait(within_seconds)
+
+    def end(self, result: object, error: EncoreError | None) -> None:
+        """Say what it came to."""
+        self.error = error
+        self.state = replace(
+            self.state,
+            is_running=False,
+            ended_at=time.monotonic(),
+            problem=str(error) if error is not None else "",
+            result=result,
+        )
+        self._ended.set()
+
 
 class Errands:
     """One errand at a time for each key; the last one of each is remembered until another begins."""
@@ -90,8 +118,8 @@ class Errands:
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def start(self, key: str, what: str, work: Callable[[Errand], object], *, replaces: bool = False) -> None:
-        """Begin, and return at once.
+    def start(self, key: str, what: str, work: Callable[[Errand], object], *, replaces: bool = False) -> Errand:
+        """Begin, and return at once with what can be watched.
 
         Args:
             key: whose state this is to be.
@@ -115,6 +143,7 @@ class Errands:
             thread = threading.Thread(target=_run, args=(errand, work), daemon=True, name=f"errand {key[:40]}")
             self._threads[key] = thread
         thread.start()
+        return errand
 
     def state(self, key: str) -> ErrandState | None:
         """How the last errand of this key stands; None if there was none."""
@@ -150,16 +179,16 @@ class Errands:
 
 def _run(errand: Errand, work: Callable[[Errand], object]) -> None:
     result: object = None
-    problem = "It failed because of a fault in Encore. The program's log has the details."
+    error: EncoreError | None = EncoreError(
+        "It failed because of a fault in Encore. The program's log has the details."
+    )
     try:
         result = work(errand)
-        problem = ""
-    except EncoreError as error:
-        problem = str(error)
+        error = None
+    except EncoreError as expected:
+        error = expected
     except Exception:
         # The edge of the thread: whoever watches must see it end, whatever happened.
         _logger.exception("%s failed", errand.state.what)
     finally:
-        errand.state = replace(
-            errand.state, is_running=False, ended_at=time.monotonic(), problem=problem, result=result
-        )
+        errand.end(result, error)

@@ -12,7 +12,9 @@ from backend.comparisons.comparison import Comparison, Letter
 from backend.comparisons.making import ComparisonOrder, FinishedComparison
 from backend.comparisons.measuring import read_own_wav
 from backend.comparisons.sides import Side, find_side
+from backend.errands import Errand
 from ui import render, render_compare
+from ui.following import follow
 from ui.render_compare import HeardTake
 from ui.speaking import NotReady, parse_seed
 from ui.temporary import unguessable_path
@@ -41,27 +43,41 @@ def read_order(
 
 
 def speak_order(
-    bench: Workbench, order: ComparisonOrder, cancelled: Callable[[], bool], before: Shown
+    bench: Workbench, order: ComparisonOrder, cancelled: Callable[[], bool], before: Shown, visit: str
 ) -> Iterator[list[Any]]:
     """Yield status, takes, voting, third vote, id and paths while the sides speak. Raises EncoreError."""
     loaded = bench.studio.loaded
     if loaded is None:
         raise NotReady("No model is loaded yet. Load one at the top of the page.")
-    steps = bench.studio.comparing.compare(
-        loaded, order, lambda name: unguessable_path(bench.folder, name), cancelled=cancelled
+    now = ""
+
+    def work(errand: Errand) -> FinishedComparison | None:
+        nonlocal now
+        steps = bench.studio.comparing.compare(
+            loaded,
+            order,
+            lambda name: unguessable_path(bench.folder, name),
+            cancelled=lambda: cancelled() or errand.is_cancelled(),
+        )
+        for step in steps:
+            if isinstance(step, FinishedComparison):
+                return step
+            now = render_compare.progress_line(step)
+        return None
+
+    nothing_else = [gr.skip()] * 5
+    done = yield from follow(
+        bench.errands, f"compare {visit}", "Comparing", work, lambda _: [now or gr.skip(), *nothing_else]
     )
-    for step in steps:
-        if not isinstance(step, FinishedComparison):
-            yield [render_compare.progress_line(step), *[gr.skip()] * 5]
-            continue
-        delete_paths(before)
-        comparison = step.comparison
-        done = render.says("good", "<strong>Ready.</strong> Listen to all of them, then vote.")
-        takes = render_compare.comparison_html(comparison, hear(step.paths))
-        has_third = gr.update(visible=len(comparison.takes) > 2)
-        yield [done, takes, gr.update(visible=True), has_third, comparison.id, step.paths]
+    if done is None:
+        yield [render.says("", "Stopped."), *nothing_else]
         return
-    yield [render.says("", "Stopped."), *[gr.skip()] * 5]
+    delete_paths(before)
+    comparison = done.comparison
+    ready = render.says("good", "<strong>Ready.</strong> Listen to all of them, then vote.")
+    takes = render_compare.comparison_html(comparison, hear(done.paths))
+    has_third = gr.update(visible=len(comparison.takes) > 2)
+    yield [ready, takes, gr.update(visible=True), has_third, comparison.id, done.paths]
 
 
 def vote_html(bench: Workbench, comparison: Comparison) -> str:

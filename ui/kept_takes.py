@@ -16,6 +16,10 @@ from ui.errors import shows_errors
 from ui.workbench import Workbench
 
 SCRIPT = Path(__file__).with_name("take_buttons.js")
+API_LIST = ""
+"""The list without an owner."""
+
+NO_API_TAKES = "What programs let Encore speak through its API is kept here."
 MOST_SHOWN = 100
 """Each has a player; older ones are kept all the same, and come up when newer ones are deleted."""
 
@@ -37,15 +41,24 @@ class KeptTakes:
         self.forget(self.bench.studio.takes.delete(take_id, browser))
         return self.html(browser)
 
+    def api_html(self) -> str:
+        """What the API spoke."""
+        return self.html(API_LIST) if self.bench.studio.takes.list(API_LIST, 1) else render.take_list([], NO_API_TAKES)
+
+    def delete_api_take(self, take_id: str) -> str:
+        """Remove one of those."""
+        self.forget(self.bench.studio.takes.delete(take_id, API_LIST))
+        return self.api_html()
+
     def forget(self, take: Take) -> None:
         """Stop serving the file of a take that is deleted."""
         self.bench.files.forget(take.path)
 
 
-def build_take_list() -> gr.HTML:
-    """Lay it out; filled when the page is opened."""
+def build_take_list(elem_id: str = "takes") -> gr.HTML:
+    """Lay it out; filled when it is first looked at."""
     script = SCRIPT.read_text(encoding="utf-8")
-    return gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id="takes", js_on_load=script)
+    return gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id=elem_id, js_on_load=script)
 
 
 def connect_take_list(bench: Workbench, listed: gr.HTML) -> gr.State:
@@ -72,3 +85,20 @@ def connect_take_list(bench: Workbench, listed: gr.HTML) -> gr.State:
     bench.page.load(shows_errors(come_back), remembered, [remembered, browser, listed], **quiet)
     listed.click(shows_errors(delete), browser, listed, **quiet)
     return browser
+
+
+def connect_api_takes(bench: Workbench, listed: gr.HTML, tab: gr.Tab) -> None:
+    """Show what the API spoke whenever the tab is opened."""
+    kept = KeptTakes(bench)
+
+    def delete(event: gr.EventData) -> str:
+        try:
+            return kept.delete_api_take(str(event.take))
+        except TakeUnknown:
+            return kept.api_html()
+
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
+    tab.select(
+        shows_errors(kept.api_html), None, listed, api_name="list_api_takes", api_visibility="undocumented", **quiet
+    )
+    listed.click(shows_errors(delete), None, listed, api_visibility="private", **quiet)

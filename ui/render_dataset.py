@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -83,6 +83,10 @@ def _stage_row(stage: StageProgress, words: str) -> str:
     return f"<li>{words}: {', '.join(notes)}{progress_bar(words, percent)}</li>"
 
 
+QUIET_SECONDS = 2.0
+"""Work that takes longer says for how long it has been going on."""
+
+
 def progress_bar(label: str, percent: int) -> str:
     """A bar with its value for screen readers."""
     return (
@@ -91,18 +95,23 @@ def progress_bar(label: str, percent: int) -> str:
     )
 
 
-def errand_line(state: ErrandState | None) -> str:
-    """How work in the background stands; nothing once it has succeeded."""
+def errand_line(state: ErrandState | None, count: Callable[[int], str] = str) -> str:
+    """How work in the background stands, what it counts as `count` writes it; nothing once it has succeeded."""
     if state is None or not (state.is_running or state.problem):
         return NOTHING
     what = escape(state.what)
     if not state.is_running:
         return says("bad", escape(state.problem), role="alert")
     if not state.num_total:
-        return says("", f"{what} …")
+        so_far = f" {time_in_words(state.seconds_so_far)} so far." if state.seconds_so_far > QUIET_SECONDS else ""
+        return says("", f"{what} …{so_far}")
     percent = 100 * state.num_done // state.num_total
     left = f", about {time_in_words(state.seconds_left)} left" if state.seconds_left else ""
-    return says("", f"{what}: {state.num_done} of {state.num_total}{left}.", more=progress_bar(state.what, percent))
+    return says(
+        "",
+        f"{what}: {count(state.num_done)} of {count(state.num_total)}{left}.",
+        more=progress_bar(state.what, percent),
+    )
 
 
 def totals_html(view: DatasetView) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from backend.audio.quality import ReferenceReport
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
-from ui.render import consent_in_words, file_url, recording_picture, says, size_in_words
+from ui.render import consent_in_words, file_url, recording_picture, says, size_in_words, time_in_words
 
 SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so nobody has to agree."
 
@@ -51,7 +51,8 @@ def phrase_card(phrase: str) -> str:
     return says("", f"Read aloud: <strong>“{escape(phrase)}”</strong>")
 
 
-def listening(name: str, number: int, count: int) -> str:
-    """That a recording is being examined."""
+def listening(name: str, number: int, count: int, seconds_left: float | None = None) -> str:
+    """That a recording is being examined, and how long it takes for all of them."""
     position = f" ({number} of {count})" if count > 1 else ""
-    return says("", f"Listening to {escape(name)}{position} …")
+    left = f", about {time_in_words(seconds_left)} left" if count > 1 and seconds_left else ""
+    return says("", f"Listening to {escape(name)}{position}{left} …")

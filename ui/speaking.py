@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from backend.errands import Errands
 from backend.errors import EncoreError
 from backend.serving.speech import Speech
 from backend.studio import LoadedModel, Studio
@@ -18,7 +19,8 @@ from backend.takes.take import TakeFacts, facts_of
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.samples import get_sample
 from training.model.take_request import TakeRequest, VoicePrompt
-from ui import render
+from ui import render, render_dataset
+from ui.following import follow
 from ui.kept_takes import KeptTakes
 from ui.live_audio import LiveAudio
 from ui.source import Source
@@ -117,6 +119,7 @@ class Speaker:
     studio: Studio
     flags: StopFlags
     kept: KeptTakes
+    errands: Errands
 
     def speak(self, form: SpeakForm, browser: str, session: str) -> Iterator[Outputs]:
         """Yield what the page shows while a take is made and when it is done. Raises EncoreError."""
@@ -127,7 +130,14 @@ class Speaker:
                 raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
             assert form.source is not None
             consent = form.consent(self.studio)
-            loaded, prompt = form.cast(self.studio, self._loaded())
+            base = self._loaded()
+            loaded, prompt = yield from follow(
+                self.errands,
+                f"cast {session}",
+                "Listening to the recording",
+                lambda _: form.cast(self.studio, base),
+                lambda state: (render_dataset.errand_line(state), gr.skip(), gr.skip()),
+            )
             request = form.request(loaded, prompt)
             speech = self.studio.speak(loaded, request, streaming=True, cancelled=flag.is_set)
             with self.studio.takes.incoming() as file:

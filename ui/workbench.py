@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import gradio as gr
 
+from backend.errands import Errands
 from backend.settings import Settings
 from backend.studio import Studio
 from ui.served_files import ServedFiles
@@ -24,6 +25,7 @@ class Workbench:
         folder: the page's own temporary folder, the only one it serves files from.
         files: brings files from elsewhere into that folder.
         flags: the Stop buttons of all sessions.
+        errands: what is being done for them beside the events.
     """
 
     page: gr.Blocks
@@ -32,3 +34,4 @@ class Workbench:
     folder: Path
     files: ServedFiles
     flags: StopFlags
+    errands: Errands = field(default_factory=Errands)

@@ -21,7 +21,7 @@ from backend.voices.reference import write_reference
 from backend.voices.rows import read_voice, write_voice_row
 from backend.voices.variants import copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
-from backend.voices.voice_file import export_voice, import_voice
+from backend.voices.voice_file import Report, export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.sampling import Sampling
 
@@ -157,16 +157,16 @@ class Voices:
             connection.execute("DELETE FROM voices WHERE id = ?", (voice.id,))
         shutil.rmtree(voice.folder, ignore_errors=True)
 
-    def export(self, name: str, destination: Path) -> Path:
+    def export(self, name: str, destination: Path, *, report: Report | None = None) -> Path:
         """Write a voice and its consent to one file, or into a folder; returns the file.
 
         Raises:
             VoiceUnknown: there is none of that name.
             VoiceError: the file cannot be written.
         """
-        return export_voice(self.get(name), destination)
+        return export_voice(self.get(name), destination, report=report)
 
-    def import_(self, path: Path, name: str | None = None) -> Voice:
+    def import_(self, path: Path, name: str | None = None, *, report: Report | None = None) -> Voice:
         """Make a voice of a file that somebody exported; `name` replaces the one it has.
 
         Raises:
@@ -174,7 +174,7 @@ class Voices:
             VoiceNameTaken: there is a voice of that name.
             EncoreError: its recording or its checkpoint cannot be used.
         """
-        return import_voice(path, add=self.add, voices_folder=self.folder, name=name)
+        return import_voice(path, add=self.add, voices_folder=self.folder, name=name, report=report)
 
     def add(self, record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
         """Store a voice whose files `fill` writes into a folder; both are there afterwards, or neither is.

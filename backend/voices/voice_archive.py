@@ -11,7 +11,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
@@ -87,12 +87,16 @@ class VoiceArchive:
         except (ValueError, RecursionError) as error:
             raise self._refused(f"its {RECORD_MEMBER} is not valid") from error
 
-    def extract(self, name: str, folder: Path) -> Path:
-        """Write one member to `folder` under its own name. Raises VoiceFileRefused when it is not what it should be."""
+    def extract(self, name: str, folder: Path, report: Callable[[int], None]) -> Path:
+        """Write one member to `folder` under its own name, telling the bytes done.
+
+        Raises:
+            VoiceFileRefused: it is not what it should be.
+        """
         destination = folder / name
         destination.parent.mkdir(parents=True, exist_ok=True)
         with destination.open("xb") as file:
-            self._copy(name, file)
+            self._copy(name, file, report)
         return destination
 
     def _check_members(self, num_bytes: int) -> dict[str, zipfile.ZipInfo]:
@@ -126,7 +130,7 @@ class VoiceArchive:
             raise self._refused("its manifest lists other members than it has")
         return manifest
 
-    def _copy(self, name: str, destination: BinaryIO) -> None:
+    def _copy(self, name: str, destination: BinaryIO, report: Callable[[int], None] | None = None) -> None:
         expected = self.manifest.members[name]
         digest = hashlib.sha256()
         num_bytes = 0
@@ -134,6 +138,8 @@ class VoiceArchive:
             digest.update(chunk)
             destination.write(chunk)
             num_bytes += len(chunk)
+            if report is not None:
+                report(num_bytes)
         if num_bytes != expected.bytes or digest.hexdigest() != expected.sha256:
             raise self._refused(f"the checksum of {name} is wrong")
 

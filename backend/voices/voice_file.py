@@ -39,7 +39,11 @@ _MEMBER_TIME = (2020, 1, 1, 0, 0, 0)
 _SPARE_BYTES = 256 * 2**20
 
 
-def export_voice(voice: Voice, destination: Path) -> Path:
+Report = Callable[[int, int], None]
+"""Told bytes done and bytes in all, again and again; what it raises ends the work, and nothing is left of it."""
+
+
+def export_voice(voice: Voice, destination: Path, *, report: Report | None = None) -> Path:
     """Write a voice, with its consent, to one file; in a folder it is named after the voice. Returns the file.
 
     Raises:
@@ -50,7 +54,7 @@ def export_voice(voice: Voice, destination: Path) -> Path:
     try:
         with partial.open("xb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                _write_members(archive, voice)
+                _write_members(archive, voice, report or _tell_nobody)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -70,6 +74,7 @@ def import_voice(
     voices_folder: Path,
     name: str | None = None,
     most_bytes: int = MOST_BYTES,
+    report: Report | None = None,
 ) -> Voice:
     """Make a voice of a file somebody else exported.
 
@@ -79,6 +84,7 @@ def import_voice(
         voices_folder: where it will be stored.
         name: what to call it here; its own name by default.
         most_bytes: larger files are not opened.
+        report: told how far it is.
 
     Raises:
         VoiceFileRefused: it is damaged, or holds anything that is no part of a voice.
@@ -106,14 +112,26 @@ def import_voice(
                 "provenance": {"imported": imported, "original": stranger.provenance},
             }
         )
-        return add(record, lambda folder: _unpack(archive, record, folder, path.name))
+        return add(record, lambda folder: _unpack(archive, record, folder, path.name, report or _tell_nobody))
 
 
-def _write_members(archive: zipfile.ZipFile, voice: Voice) -> None:
+def _tell_nobody(num_done: int, num_total: int) -> None:
+    """Where nobody watches."""
+
+
+def _counted_on(report: Report, num_before: int, num_total: int) -> Callable[[int], None]:
+    """Tells of one file among several."""
+    return lambda num_done: report(num_before + num_done, num_total)
+
+
+def _write_members(archive: zipfile.ZipFile, voice: Voice, report: Report) -> None:
     members = {RECORD_MEMBER: _write_bytes(archive, RECORD_MEMBER, voice.record.model_dump_json(indent=1).encode())}
-    for path in _files_of(voice):
+    files = _files_of(voice)
+    num_done, num_total = 0, sum(path.stat().st_size for path in files)
+    for path in files:
         name = path.relative_to(voice.folder).as_posix()
-        members[name] = _write_file(archive, name, path)
+        members[name] = _write_file(archive, name, path, _counted_on(report, num_done, num_total))
+        num_done += members[name].bytes
     _write_bytes(archive, MANIFEST_MEMBER, Manifest(members=members).model_dump_json(indent=1).encode())
 
 
@@ -126,7 +144,7 @@ def _files_of(voice: Voice) -> list[Path]:
     return files
 
 
-def _write_file(archive: zipfile.ZipFile, name: str, path: Path) -> MemberDigest:
+def _write_file(archive: zipfile.ZipFile, name: str, path: Path, report: Callable[[int], None]) -> MemberDigest:
     digest = hashlib.sha256()
     num_bytes = 0
     with path.open("rb") as source, archive.open(zipfile.ZipInfo(name, _MEMBER_TIME), "w", force_zip64=True) as member:
@@ -134,6 +152,7 @@ def _write_file(archive: zipfile.ZipFile, name: str, path: Path) -> MemberDigest
             member.write(chunk)
             digest.update(chunk)
             num_bytes += len(chunk)
+            report(num_bytes)
     return MemberDigest(bytes=num_bytes, sha256=digest.hexdigest())
 
 
@@ -142,11 +161,13 @@ def _write_bytes(archive: zipfile.ZipFile, name: str, content: bytes) -> MemberD
     return MemberDigest(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name: str) -> None:
+def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name: str, report: Report) -> None:
     """Write the members to the voice's folder, and look into each before the voice exists."""
+    num_done = 0
     for name in archive.members:
         if name != RECORD_MEMBER:
-            archive.extract(name, folder)
+            archive.extract(name, folder, _counted_on(report, num_done, archive.num_bytes))
+            num_done += archive.manifest.members[name].bytes
     for prompt in sorted((folder / PROMPTS_FOLDER).glob("*")):
         check_prompt_file(prompt)
     variants = [variant for variant in VARIANT_FOLDERS if (folder / variant).is_dir()]

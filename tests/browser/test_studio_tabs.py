@@ -79,6 +79,20 @@ def test_on_a_first_visit_a_sample_voice_is_heard(open_page, app):
     assert audio.evaluate(LOUDEST) > 0.01
     audio.evaluate("audio => audio.play()")
     page.wait_for_function("document.querySelector('#takes audio').currentTime > 0.05", timeout=PATIENCE_MS)
+    takes_come_back_and_go(page)
+
+
+def takes_come_back_and_go(page: Page) -> None:
+    """What was spoken is there at the next visit of the same browser, until its person deletes it."""
+    page.reload()
+    expect(page.locator("#takes h3")).to_have_text("Take 1")
+    assert page.locator("#takes audio").evaluate(LOUDEST) > 0.01
+    page.locator("#takes summary").click()
+    page.locator("#takes .delete-take").click()
+    expect(page.locator("#takes")).to_contain_text("also when you come back another day")
+    page.reload()
+    expect(page.locator("#speak")).to_be_enabled()
+    assert page.locator("#takes h3").count() == 0
 
 
 def test_two_voices_are_compared_blind_and_the_winner_is_kept(open_page, app):

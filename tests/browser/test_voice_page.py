@@ -43,7 +43,12 @@ def fill_in(page: Page, path, text: str) -> None:
     give(page, path)
     expect(page.locator("#verdict")).to_contain_text("Good to clone from.")
     page.locator("#text textarea").fill(text)
+    agree(page)
+
+
+def agree(page: Page) -> None:
     page.locator("#consent input").first.check()
+    page.locator("#who input, #who textarea").first.fill("Ann Author")
 
 
 @pytest.fixture
@@ -140,7 +145,7 @@ def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, ap
     page.locator("#speak").click()
     expect(page.get_by_test_id("toast-body")).to_contain_text("choose the consent")
     assert page.locator("#takes audio").count() == 0
-    page.locator("#consent input").first.check()
+    agree(page)
     page.locator("#text textarea").fill("Hm.")
     page.locator("#speak").click()
     expect(page.locator("#status")).to_contain_text("is ready")

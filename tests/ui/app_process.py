@@ -34,10 +34,10 @@ class AppProcess:
 
 
 @contextmanager
-def start_app(home: Path, *, model: str) -> Iterator[AppProcess]:
+def start_app(home: Path, *, model: str, port: int | None = None) -> Iterator[AppProcess]:
     """Start the app with `home` for everything it stores, until the block ends."""
     home.mkdir(parents=True, exist_ok=True)
-    port = free_port()
+    port = port or free_port()
     environment = os.environ | {"ENCORE_HOME": str(home), "ENCORE_MODEL": model, "ENCORE_PORT": str(port)}
     log = home / "log.txt"
     command = [sys.executable, "app.py"]

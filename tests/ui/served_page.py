@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from tests.ui.app_process import free_port
 from ui import server
 from ui.layout import build_page
 
+PATIENCE_SECONDS = 120.0
+"""A busy machine may keep an answer waiting for longer than the five seconds that clients allow by themselves."""
+
 SAMPLING = (0.9, 50, 1.0, 1.05)
 
 
@@ -27,15 +31,22 @@ class ServedPage:
     address: str
     studio: Studio
     folder: Path
+    app: Any
+
+    def routes(self) -> list[tuple[str, str]]:
+        """Method and path of all that the page answers to."""
+        nested = [route.original_router.routes for route in self.app.routes if hasattr(route, "original_router")]
+        routes = [*self.app.routes, *chain.from_iterable(nested)]
+        return [(method, route.path) for route in routes for method in getattr(route, "methods", None) or ()]
 
     def client(self) -> Client:
         """A session of its own."""
-        return Client(self.address, verbose=False)
+        return Client(self.address, verbose=False, httpx_kwargs={"timeout": PATIENCE_SECONDS})
 
     def fetch(self, html: str) -> bytes:
         """The file of the first player in `html`."""
         path = html.split("<audio controls")[1].split('src="')[1].split('"')[0]
-        return httpx.get(self.address + path).raise_for_status().content
+        return httpx.get(self.address + path, timeout=PATIENCE_SECONDS).raise_for_status().content
 
 
 def speak_arguments(
@@ -66,6 +77,6 @@ def serve_page(folder: Path, **options: Any) -> Iterator[ServedPage]:
     page = build_page(studio, settings, folder)
     address = server.launch(page, settings)
     try:
-        yield ServedPage(address=address, studio=studio, folder=folder)
+        yield ServedPage(address=address, studio=studio, folder=folder, app=page.server_app)
     finally:
         page.close(verbose=False)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import gc
+import re
 import socket
+import threading
+import time
 
 import httpx
 import pytest
+from gradio.queueing import Queue
 
 from backend.errors import SettingsError
 from backend.settings import Settings
 from tests.ui.app_process import free_port, start_app
-from tests.ui.served_page import serve_page
+from tests.ui.served_page import PATIENCE_SECONDS, serve_page
+from ui import server
+from ui.door import is_open
 from ui.layout import serve
 
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
@@ -34,20 +40,57 @@ def test_a_taken_port_is_said(tmp_path):
     gc.collect()  # Gradio forgets to close the socket it tried; let that be found here and not in another test
 
 
-def test_with_a_password_nothing_is_served_without_it(tmp_path):
-    with serve_page(tmp_path, auth="ann:secret") as page, httpx.Client(base_url=page.address) as browser:
-        for path in ("config", "gradio_api/info", f"gradio_api/file={tmp_path}/x", "gradio_api/queue/data"):
-            assert browser.get(path).status_code == 401, path
+def test_with_a_password_no_route_is_served_without_it(tmp_path):
+    with (
+        serve_page(tmp_path, auth="ann:secret") as page,
+        httpx.Client(base_url=page.address, timeout=PATIENCE_SECONDS) as browser,
+    ):
+        served_file = tmp_path / "voice.wav"
+        served_file.write_bytes(b"voice")
+        asked = [("GET", f"/gradio_api/file={served_file}"), ("GET", "/gradio_api/nothing-yet")]
+        for method, path in page.routes():
+            path = re.sub(r"\{[^}]*\}", "x", path)
+            asked += [] if is_open(path) else [(method, path)]
+        assert len(asked) > 50
+        for method, path in asked:
+            assert browser.request(method, path).status_code == 401, (method, path)
         assert browser.post("gradio_api/upload", files={"files": ("a.wav", b"x")}).status_code == 401
+        assert "ann" not in browser.get("gradio_api/user").text
+        for cookie in ("", "x", "=;;", f"access-token-unsecure-{page.app.cookie_id}=x"):
+            assert browser.get("config", headers={"Cookie": cookie}).status_code == 401
+        assert browser.get("assets/../gradio_api/info").status_code in (401, 404)
+        assert "components" not in browser.get("/").text.split("window.gradio_config")[-1][:2000]
         assert browser.post("login", data={"username": "ann", "password": "wrong"}).status_code == 400
+        assert browser.get("config").status_code == 401
         assert browser.post("login", data={"username": "ann", "password": "secret"}).status_code == 200
         assert browser.get("config").status_code == 200
+        assert browser.get(f"gradio_api/file={served_file}").content == b"voice"
+
+
+def test_a_queue_in_which_nothing_waits_is_looked_at_a_few_times_a_second(tmp_path, monkeypatch):
+    looks, long_enough = [], threading.Event()
+    count = Queue.__len__
+
+    def note(queue):
+        looks.append(time.monotonic())
+        if looks[-1] - looks[0] > 1.0:
+            long_enough.set()
+        return count(queue)
+
+    monkeypatch.setattr(Queue, "__len__", note)
+    with serve_page(tmp_path) as page:
+        # The queue runs once somebody has come.
+        page.client().close()
+        assert long_enough.wait(60)
+    assert len(looks) / (looks[-1] - looks[0]) <= 1.5 / server.IDLE_LOOK_SECONDS
 
 
 def test_pages_of_other_sites_may_not_use_it(tmp_path):
     """A site the person visits could otherwise read what is on localhost."""
     with serve_page(tmp_path) as page:
-        answer = httpx.get(f"{page.address}config", headers={"Origin": "https://evil.example"})
+        answer = httpx.get(
+            f"{page.address}config", headers={"Origin": "https://evil.example"}, timeout=PATIENCE_SECONDS
+        )
         assert answer.headers.get("access-control-allow-origin") != "https://evil.example"
         assert answer.headers.get("access-control-allow-origin") != "*"
 
@@ -56,7 +99,7 @@ def test_nothing_is_reported_shared_or_kept_by_gradio(tmp_path, monkeypatch):
     for name in ("GRADIO_SHARE", "GRADIO_RUN_HISTORY", "GRADIO_MCP_SERVER"):
         monkeypatch.setenv(name, "True")
     with serve_page(tmp_path) as page:
-        config = httpx.get(f"{page.address}config").json()
+        config = httpx.get(f"{page.address}config", timeout=PATIENCE_SECONDS).json()
         assert not config["run_history"]
         assert not config["analytics_enabled"]
         assert httpx.get(f"{page.address}gradio_api/mcp/").status_code in (404, 405)
@@ -69,9 +112,9 @@ def test_nothing_is_reported_shared_or_kept_by_gradio(tmp_path, monkeypatch):
 
 def test_the_app_starts_serves_and_leaves_nothing_behind(tmp_path):
     with start_app(tmp_path / "home", model="/no/such/folder") as app:
-        assert "Encore" in httpx.get(app.address).text
+        assert "Encore" in httpx.get(app.address, timeout=PATIENCE_SECONDS).text
         files = {"files": ("voice.wav", b"x" * 100)}
-        path = httpx.post(f"{app.address}gradio_api/upload", files=files).json()[0]
+        path = httpx.post(f"{app.address}gradio_api/upload", files=files, timeout=PATIENCE_SECONDS).json()[0]
         assert path.startswith(str(tmp_path / "home" / "temporary"))
         assert app.end() == 0
         assert not list((tmp_path / "home" / "temporary").iterdir())

@@ -12,7 +12,7 @@ from gradio_client.exceptions import AppError
 from backend.voices.errors import VoiceUnknown
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
-from tests.ui.served_page import examine, serve_page, speak_arguments
+from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page, speak_arguments
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
@@ -110,7 +110,7 @@ def test_a_blind_comparison_tells_after_the_vote_who_was_who(page, client):
     addresses = re.findall(r'<audio [^>]*src="([^"]+)"', takes)
     assert len(addresses) == 2
     for address in addresses:
-        assert len(httpx.get(page.address + address).raise_for_status().content) > 1000
+        assert len(httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content) > 1000
     assert "Iris" not in takes
     assert "Likeness" not in takes
     takes, result, *_ = client.predict(api_name="/vote_b")
@@ -155,7 +155,7 @@ def test_a_voice_is_renamed_exported_deleted_and_imported_again(page, client, tm
     link = client.predict(voice.id, api_name="/export_voice")
     address = re.search(r'href="([^"]+)"', link).group(1)
     file = tmp_path / "rufus.encore-voice"
-    file.write_bytes(httpx.get(page.address + address).raise_for_status().content)
+    file.write_bytes(httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content)
     assert "Old Rufus was deleted" in client.predict(voice.id, api_name="/delete_voice")[4]
     with pytest.raises(VoiceUnknown):
         page.studio.voices.get(voice.id)

@@ -7,11 +7,14 @@ import time
 
 import httpx
 import pytest
+import whisper
 from gradio_client.exceptions import AppError
 
 from backend.dataset.dataset_lock import is_locked
 from backend.dataset.gates import Verdict
 from backend.dataset.views import BuildState
+from backend.transcription.whisper_weights import hash_file
+from tests.backend.transcription.weights_server import DIGEST, serve_weights
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.served_page import serve_page
 
@@ -80,7 +83,7 @@ def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
     assert "min accepted of" in html
     assert "Every morning I open the bakery" in html
     address = re.search(r'<audio [^>]*src="([^"]+)"', html).group(1)
-    assert httpx.get(page.address + address).raise_for_status().content[:4] == b"RIFF"
+    assert httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content[:4] == b"RIFF"
     assert all(clip.text for clip in clips_of(page, dataset))
 
 
@@ -172,3 +175,38 @@ def test_the_system_is_examined(client):
     answers = str(follow(client, "/follow_system", "are free"))
     assert "Found, and what to do" in answers
     assert "Ray" in answers
+
+
+def test_a_whisper_model_is_fetched_cancelled_and_continued(client, tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE")  # the tests' own server is on this machine
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "whisper"
+    with serve_weights() as server:
+        monkeypatch.setitem(whisper._MODELS, "base", server.address()["base"])
+        server.pause_after = 3_000_000
+        client.predict("base", api_name="/fetch_whisper")
+        follow(client, "/follow_system", "3 MB of 5 MB, about .* left")
+        with pytest.raises(AppError, match="under way already"):
+            client.predict("base", api_name="/fetch_whisper")
+        client.predict(api_name="/cancel_whisper")
+        server.may_go_on.set()
+        follow(client, "/follow_system", "was stopped")
+        assert not (folder / "base.pt").exists()
+        client.predict("base", api_name="/fetch_whisper")
+        follow(client, "/follow_system", "Whisper base:</strong> it is here")
+        assert server.ranges[1] is not None, "it began from the beginning again"
+        assert hash_file(folder / "base.pt") == DIGEST
+        assert not list(folder.glob("*.partial"))
+
+
+@pytest.mark.parametrize("door", ["fetch_whisper", "load_model"])
+def test_without_a_network_the_page_says_what_to_do(page, client, tmp_path, monkeypatch, door):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if door == "fetch_whisper":
+        client.predict("small", api_name="/fetch_whisper")
+        follow(client, "/follow_system", r"small is not here and cannot be downloaded.*put small\.pt into")
+    else:
+        client.predict("Qwen/Qwen3-TTS-12Hz-0.6B-Base", api_name="/load_model")
+        page.studio.wait_for_loading()
+        assert "hf download" in page.studio.loading.problem
+        assert page.studio.loaded.name == str(GOLDEN_CHECKPOINT)

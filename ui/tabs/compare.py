@@ -12,9 +12,10 @@ from backend.comparisons.comparison import Verdict
 from backend.comparisons.making import LONGEST_TEXT
 from backend.errors import EncoreError
 from backend.runs.judging_plan import STANDARD_SENTENCES
-from ui import render, render_compare, render_source
+from ui import render, render_compare, render_dataset, render_source
 from ui.comparing import Shown, choose_sides, delete_paths, hear, proposed_name, read_order, speak_order, vote_html
 from ui.errors import shows_errors, stream_shows_errors
+from ui.following import follow
 from ui.render_compare import VERDICTS
 from ui.speaking import NotReady
 from ui.workbench import Workbench
@@ -174,7 +175,7 @@ def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
         flag = bench.flags.current(_flag(request))
         try:
             order = read_order(bench, chosen, text, language, seed, blind)
-            yield from speak_order(bench, order, flag.is_set, before)
+            yield from speak_order(bench, order, flag.is_set, before, str(request.session_hash))
         finally:
             bench.flags.end(_flag(request), flag)
 
@@ -220,13 +221,19 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
 
         return vote
 
-    def keep(comparison_id: str, name: str) -> Iterator[str]:
+    def keep(comparison_id: str, name: str, request: gr.Request) -> Iterator[str]:
         loaded = bench.studio.loaded
         if loaded is None:
             raise NotReady("No model is loaded yet. Load one at the top of the page.")
         yield render.says("", "Keeping it …")
         try:
-            voice = bench.studio.comparing.keep(loaded, comparison_id, name)
+            voice = yield from follow(
+                bench.errands,
+                f"keep {request.session_hash}",
+                "Keeping it",
+                lambda _: bench.studio.comparing.keep(loaded, comparison_id, name),
+                render_dataset.errand_line,
+            )
         except EncoreError as error:
             yield render.says("bad", render.escaped(str(error)), role="alert")
             return

@@ -10,10 +10,13 @@ from typing import Any
 
 import gradio as gr
 
+from backend.errands import Errand, ErrandState
 from backend.errors import EncoreError
 from backend.voices.voice import Voice
-from ui import render, render_library, render_source
+from ui import render, render_dataset, render_library, render_source
 from ui.errors import shows_errors, stream_shows_errors
+from ui.following import follow
+from ui.kept_takes import build_take_list, connect_api_takes
 from ui.speaking import NotReady
 from ui.temporary import unguessable_path
 from ui.workbench import Workbench
@@ -37,6 +40,7 @@ class LibraryPart:
     back: gr.Button
     status: gr.HTML
     api: gr.HTML
+    cancel: gr.Button
     file: gr.File
     import_name: gr.Textbox
     import_: gr.Button
@@ -63,8 +67,10 @@ def build_library_tab(bench: Workbench, tab: gr.Tab) -> None:
             api_visibility="undocumented" if event == tab.select else "private",
         )
     part.chosen.input(shows_errors(shelf.show), part.chosen, part.listing, queue=False, api_visibility="private")
+    with gr.Accordion("Spoken through the API", open=False, elem_id="api-takes-section"):
+        connect_api_takes(bench, build_take_list("api-takes"), tab)
     _connect_changes(shelf, part)
-    _connect_files(shelf, part)
+    _connect_files(bench, shelf, part)
 
 
 def _build() -> LibraryPart:
@@ -81,6 +87,7 @@ def _build() -> LibraryPart:
         really = gr.Button("Yes, delete it for good", variant="stop", elem_id="really-delete")
         back = gr.Button("No, keep it", elem_id="keep-it")
     status = gr.HTML(render.NOTHING, elem_id="library-status")
+    cancel = gr.Button("Cancel", visible=False, elem_id="cancel-file")
     with gr.Accordion("Import a voice", open=False, elem_id="import"):
         gr.HTML(
             '<p class="note">A voice file holds the recording, the consent and, of a fine-tune, the checkpoint. '
@@ -104,6 +111,7 @@ def _build() -> LibraryPart:
         back=back,
         status=status,
         api=api,
+        cancel=cancel,
         file=file,
         import_name=import_name,
         import_=import_,
@@ -144,24 +152,40 @@ class Shelf:
         gone = render.says("", f"{render.escaped(voice.name)} was deleted, with its recording and its consent.")
         return [*self.show(None), gone, gr.update(visible=False)]
 
-    def export(self, voice_id: str | None) -> Iterator[str]:
+    def export(self, voice_id: str | None, visit: str) -> Iterator[list[Any]]:
         """Write its file, and offer it."""
         voice = self.get(voice_id)
-        yield render.says("", f"Writing {render.escaped(voice.name)} into a file …")
-        path = self.bench.studio.voices.export(voice.id, unguessable_path(self.bench.folder, "export").parent)
-        yield render_source.download_line(voice.name, path, path.stat().st_size)
+        folder = unguessable_path(self.bench.folder, "export").parent
 
-    def import_(self, file: str | None, name: str) -> Iterator[list[Any]]:
+        def work(errand: Errand) -> Path:
+            return self.bench.studio.voices.export(voice.id, folder, report=errand.report)
+
+        what = f"Writing {voice.name} into a file"
+        try:
+            path = yield from follow(self.bench.errands, f"file {visit}", what, work, _under_way)
+        except EncoreError as error:
+            yield _ended(render.says("bad", render.escaped(str(error)), role="alert"))
+            return
+        yield _ended(render_source.download_line(voice.name, path, path.stat().st_size))
+
+    def import_(self, file: str | None, name: str, visit: str) -> Iterator[list[Any]]:
         """Make a voice of a file."""
         if not file:
             raise NotReady("Choose a voice file first.")
-        yield [*[gr.skip()] * 4, render.says("", "Checking the file …")]
+        nothing_new = [gr.skip()] * 4
+
+        def work(errand: Errand) -> Voice:
+            return self.bench.studio.voices.import_(Path(file), name.strip() or None, report=errand.report)
+
+        def show(state: ErrandState) -> list[Any]:
+            return [*nothing_new, *_under_way(state)]
+
         try:
-            voice = self.bench.studio.voices.import_(Path(file), name.strip() or None)
+            voice = yield from follow(self.bench.errands, f"file {visit}", "Checking the file", work, show)
         except EncoreError as error:
-            yield [*[gr.skip()] * 4, render.says("bad", render.escaped(str(error)), role="alert")]
+            yield [*nothing_new, *_ended(render.says("bad", render.escaped(str(error)), role="alert"))]
             return
-        yield [*self.show(voice.id), render_source.saved_line(voice)]
+        yield [*self.show(voice.id), *_ended(render_source.saved_line(voice))]
 
     def _list(self, voices: tuple[Voice, ...]) -> str:
         players = {}
@@ -178,6 +202,15 @@ class Shelf:
     def _model(self) -> str:
         loaded = self.bench.studio.loaded
         return loaded.name if loaded is not None else self.bench.settings.model
+
+
+def _under_way(state: ErrandState) -> list[Any]:
+    """How far a file is, and a way to stop it."""
+    return [render_dataset.errand_line(state, render.size_in_words), gr.update(visible=True)]
+
+
+def _ended(said: str) -> list[Any]:
+    return [said, gr.update(visible=False)]
 
 
 def _connect_changes(shelf: Shelf, part: LibraryPart) -> None:
@@ -205,20 +238,37 @@ def _connect_changes(shelf: Shelf, part: LibraryPart) -> None:
     )
 
 
-def _connect_files(shelf: Shelf, part: LibraryPart) -> None:
+def _connect_files(bench: Workbench, shelf: Shelf, part: LibraryPart) -> None:
+    def export(voice_id: str | None, request: gr.Request) -> Iterator[list[Any]]:
+        yield from shelf.export(voice_id, str(request.session_hash))
+
+    def import_(file: str | None, name: str, request: gr.Request) -> Iterator[list[Any]]:
+        yield from shelf.import_(file, name, str(request.session_hash))
+
+    def cancel(request: gr.Request) -> None:
+        bench.errands.cancel(f"file {request.session_hash}")
+
     part.export.click(
-        stream_shows_errors(shelf.export),
+        stream_shows_errors(export),
         part.chosen,
-        part.status,
+        [part.status, part.cancel],
         api_name="export_voice",
         api_visibility="undocumented",
         show_progress="hidden",
     )
     part.import_.click(
-        stream_shows_errors(shelf.import_),
+        stream_shows_errors(import_),
         [part.file, part.import_name],
-        [*part.listing, part.status],
+        [*part.listing, part.status, part.cancel],
         api_name="import_voice",
         api_visibility="undocumented",
         show_progress="hidden",
+    )
+    part.cancel.click(
+        cancel,
+        None,
+        None,
+        queue=False,
+        api_name="cancel_file",
+        api_visibility="undocumented",
     )

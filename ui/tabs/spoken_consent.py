@@ -9,10 +9,12 @@ from typing import Any
 
 import gradio as gr
 
+from backend.errands import ErrandState
 from backend.errors import EncoreError
 from backend.voices.phrase import draw_phrase
-from ui import render, render_source
+from ui import render, render_dataset, render_source
 from ui.errors import stream_shows_errors
+from ui.following import follow
 from ui.source import Source
 from ui.workbench import Workbench
 
@@ -26,6 +28,7 @@ class SpokenConsent:
     shown: gr.HTML
     microphone: gr.Audio
     check: gr.Button
+    stop: gr.Button
     result: gr.HTML
     proof: gr.State
 
@@ -42,7 +45,9 @@ def build_spoken_consent() -> SpokenConsent:
         microphone = gr.Audio(
             label="Read it aloud", sources=["microphone", "upload"], type="filepath", buttons=[], elem_id="spoken"
         )
-        check = gr.Button("Listen to it", elem_id="check-phrase")
+        with gr.Row():
+            check = gr.Button("Listen to it", elem_id="check-phrase")
+            stop = gr.Button("Cancel", visible=False, elem_id="stop-phrase")
         result = gr.HTML(render.NOTHING, elem_id="spoken-result")
     return SpokenConsent(
         ask=ask,
@@ -50,6 +55,7 @@ def build_spoken_consent() -> SpokenConsent:
         shown=shown,
         microphone=microphone,
         check=check,
+        stop=stop,
         result=result,
         proof=gr.State(None),
     )
@@ -62,24 +68,40 @@ def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.S
         phrase = draw_phrase()
         return [phrase, render_source.phrase_card(phrase), None, render.NOTHING]
 
-    def check(phrase: str, recorded: str | None, chosen: Source | None) -> Iterator[list[Any]]:
-        yield [render.says("", "Listening …"), None]
+    def check(phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request) -> Iterator[list[Any]]:
+        yield [render.says("", "Listening …"), None, gr.skip()]
         problem = _missing(bench, phrase, recorded, chosen)
         if problem:
-            yield [render.says("mixed", problem), None]
+            yield [render.says("mixed", problem), None, gr.skip()]
             return
         assert recorded is not None
         assert chosen is not None
-        assert chosen.preview is not None
-        assert bench.studio.loaded is not None
+        reference, loaded = chosen.preview, bench.studio.loaded
+        assert reference is not None
+        assert loaded is not None
+
+        def show(state: ErrandState) -> list[Any]:
+            return [render_dataset.errand_line(state), None, gr.update(visible=True)]
+
         try:
-            proof = bench.studio.prove_consent(bench.studio.loaded, phrase, Path(recorded), chosen.preview)
+            proof = yield from follow(
+                bench.errands,
+                f"phrase {request.session_hash}",
+                "Listening",
+                lambda _: bench.studio.prove_consent(loaded, phrase, Path(recorded), reference),
+                show,
+            )
         except EncoreError as error:
-            yield [render.says("bad", render.escaped(str(error)), role="alert"), None]
+            yield [render.says("bad", render.escaped(str(error)), role="alert"), None, gr.update(visible=False)]
             return
         heard = render.escaped(proof.heard)
-        yield [render.says("good", f"<strong>Heard and recognised:</strong> “{heard}”"), proof]
+        recognised = render.says("good", f"<strong>Heard and recognised:</strong> “{heard}”")
+        yield [recognised, proof, gr.update(visible=False)]
 
+    def stop_listening(request: gr.Request) -> None:
+        bench.errands.cancel(f"phrase {request.session_hash}")
+
+    spoken.stop.click(stop_listening, None, None, queue=False, api_visibility="private")
     spoken.ask.click(
         draw,
         None,
@@ -91,7 +113,7 @@ def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.S
     spoken.check.click(
         stream_shows_errors(check),
         [spoken.phrase, spoken.microphone, source],
-        [spoken.result, spoken.proof],
+        [spoken.result, spoken.proof, spoken.stop],
         api_name="check_phrase",
         api_visibility="undocumented",
         show_progress="hidden",

@@ -119,4 +119,4 @@ def build_system_tab(bench: Workbench, tab: gr.Tab) -> None:
             api_name=called,
             api_visibility="undocumented" if called else "private",
         )
-    cancel.click(desk.cancel, None, None, queue=False, api_visibility="private")
+    cancel.click(desk.cancel, None, None, queue=False, api_name="cancel_whisper", api_visibility="undocumented")

@@ -59,7 +59,7 @@ def build_voice_tab(bench: Workbench, tab: gr.Tab) -> tuple[VoicePart, SpeechPar
             take_list = build_take_list()
     browser = connect_take_list(bench, take_list)
     connect_voice_part(bench, voice, tab)
-    speaker = Speaker(studio=bench.studio, flags=bench.flags, kept=KeptTakes(bench))
+    speaker = Speaker(studio=bench.studio, flags=bench.flags, kept=KeptTakes(bench), errands=bench.errands)
     _connect_speech(speaker, voice, speech, take_list, browser)
     return voice, speech
 

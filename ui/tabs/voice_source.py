@@ -9,19 +9,21 @@ from typing import Any
 
 import gradio as gr
 
-from backend.errors import EncoreError, RecordingError
+from backend.errands import ErrandState
+from backend.errors import EncoreError
 from backend.voices.consent import STATEMENTS, Consent, SpokenProof
 from backend.voices.samples import list_samples
-from ui import render, render_source
+from backend.voices.voice import Voice
+from ui import render, render_dataset, render_source
 from ui.choosing import ALL_TOGETHER, Choices, saved_choices
 from ui.errors import shows_errors, stream_shows_errors
+from ui.examining import Examining
+from ui.following import follow
 from ui.source import Reference, Source, best_reference, delete_references
 from ui.speaking import read_consent
 from ui.tabs.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent, remember_who
-from ui.temporary import unguessable_path
 from ui.workbench import Workbench
 
-MOST_RECORDINGS = 50
 LONGEST_TOGETHER_SECONDS = 60.0
 """More is no closer a copy, and slower."""
 
@@ -35,6 +37,7 @@ class VoicePart:
     sample: gr.Radio
     saved: gr.Dropdown
     verdict: gr.HTML
+    stop: gr.Button
     pick: gr.Dropdown
     references: gr.State
     source: gr.State
@@ -67,6 +70,7 @@ def build_voice_part() -> VoicePart:
     sample = gr.Radio(samples, label="Or use a sample voice", visible=bool(samples), elem_id="sample")
     saved = gr.Dropdown([], value=None, label="Or a voice of your library", elem_id="saved-voice")
     verdict = gr.HTML(render.NOTHING, elem_id="verdict")
+    stop = gr.Button("Leave the others out", visible=False, elem_id="stop-examining")
     pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
     transcript = gr.Textbox(
         label="Transcript (optional)",
@@ -92,6 +96,7 @@ def build_voice_part() -> VoicePart:
         sample=sample,
         saved=saved,
         verdict=verdict,
+        stop=stop,
         pick=pick,
         references=gr.State([], delete_callback=delete_references),
         source=gr.State(None),
@@ -116,31 +121,21 @@ def connect_voice_part(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
 
 def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
     def examine(
-        files: list[str] | None, recorded: str | None, before: list[Reference], source: Source | None
+        files: list[str] | None,
+        recorded: str | None,
+        before: list[Reference],
+        source: Source | None,
+        request: gr.Request,
     ) -> Iterator[list[Any]]:
         given = [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
-        known = {reference.path: reference for reference in before}
-        cards: list[str] = []
-        fit: list[Reference] = []
-        for number, path in enumerate(given[:MOST_RECORDINGS], 1):
-            yield [render.cards([*cards, render_source.listening(path.name, number, len(given))]), *[gr.skip()] * 6]
-            try:
-                reference = known.pop(path, None) or _examine(bench, path)
-            except RecordingError as error:
-                # Not a pop-up: it belongs to the recording, and stays beside it.
-                cards.append(render.refusal(str(error)))
-                continue
-            fit.append(reference)
-            cards.append(render.verdict(reference.report, reference.preview, name=path.name if len(given) > 1 else ""))
-        if len(given) > MOST_RECORDINGS:
-            cards.append(
-                render.refusal(f"{MOST_RECORDINGS} recordings are the most at once; the others were left out.")
-            )
-        delete_references(list(known.values()))
+        examining = Examining(bench, f"examine {request.session_hash}", {one.path: one for one in before})
+        for said, may_stop in examining.run(given):
+            yield [said, *[gr.skip()] * 6, gr.update(visible=may_stop)]
+        fit = examining.fit
         best = best_reference(fit)
         was_sample = source is not None and source.kind != "recording"
         yield [
-            gr.skip() if was_sample and not given else render.cards(cards),
+            gr.skip() if was_sample and not given else render.cards(examining.cards),
             fit,
             Source.of_reference(best) if best else (source if was_sample and not given else None),
             _pick_update(fit, best),
@@ -148,13 +143,17 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
             gr.update(value=None) if given else gr.skip(),
             # What was said about a sample is not true of a recording.
             gr.update(value=None) if given and was_sample else gr.skip(),
+            gr.update(visible=False),
         ]
+
+    def stop(request: gr.Request) -> None:
+        bench.errands.cancel(f"examine {request.session_hash}")
 
     for component, name in ((part.upload, "examine"), (part.microphone, "examine_microphone")):
         component.change(
             stream_shows_errors(examine),
             [part.upload, part.microphone, part.references, part.source],
-            [part.verdict, part.references, part.source, part.pick, part.sample, part.saved, part.statement],
+            [part.verdict, part.references, part.source, part.pick, part.sample, part.saved, part.statement, part.stop],
             api_name=name,
             api_visibility="undocumented",
             concurrency_id="recordings",
@@ -162,6 +161,7 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
             trigger_mode="always_last",
             show_progress="hidden",
         )
+    part.stop.click(stop, None, None, queue=False, api_name="stop_examining", api_visibility="undocumented")
 
 
 def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
@@ -181,7 +181,7 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
         api_visibility="undocumented",
     )
     part.pick.input(
-        shows_errors(choices.use_picked), [part.pick, part.references], part.source, api_visibility="private"
+        stream_shows_errors(choices.use_picked), [part.pick, part.references], part.source, api_visibility="private"
     )
     for event in (bench.page.load, tab.select):
         event(
@@ -203,11 +203,21 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
         statement: str | None,
         who: str,
         proof: SpokenProof | None,
+        request: gr.Request,
     ) -> Iterator[list[Any]]:
         yield [render.says("", "Saving …"), gr.skip()]
+
+        def show(state: ErrandState) -> list[Any]:
+            return [render_dataset.errand_line(state), gr.skip()]
+
         try:
-            voice = _save(
-                bench, name, source, transcript, read_consent(statement, who, proof, source) if source else None
+            consent = read_consent(statement, who, proof, source) if source else None
+            voice = yield from follow(
+                bench.errands,
+                f"save {request.session_hash}",
+                "Saving",
+                lambda _: _save(bench, name, source, transcript, consent),
+                show,
             )
         except EncoreError as error:
             yield [render.says("bad", render.escaped(str(error)), role="alert"), gr.skip()]
@@ -224,7 +234,7 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
     )
 
 
-def _save(bench: Workbench, name: str, source: Source | None, transcript: str, consent: Consent | None) -> Any:
+def _save(bench: Workbench, name: str, source: Source | None, transcript: str, consent: Consent | None) -> Voice:
     return bench.studio.save_voice(
         name,
         source.reference if source is not None and source.kind != "voice" else None,
@@ -233,12 +243,6 @@ def _save(bench: Workbench, name: str, source: Source | None, transcript: str, c
         origin=(source.sample or source.name) if source is not None else "",
         is_sample=source is not None and source.kind == "sample",
     )
-
-
-def _examine(bench: Workbench, path: Path) -> Reference:
-    preview = unguessable_path(bench.folder, "reference.wav")
-    report = bench.studio.examine(path, preview)
-    return Reference(name=path.name, path=path, preview=preview, report=report)
 
 
 def _pick_update(references: list[Reference], best: Reference | None) -> Any:

@@ -2,65 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
 from backend.transcription.whisper_weights import EMBEDDED_PIECE_SECONDS, default_cache_folder, find_whisper, hash_file
+from tests.backend.transcription.weights_server import CONTENT, DIGEST, WeightsServer, serve_weights
 from training.model.errors import DownloadCancelled
 from training.model.hub import DownloadProgress
-
-CONTENT = bytes(range(256)) * 20_000
-DIGEST = hashlib.sha256(CONTENT).hexdigest()
-
-
-class WeightsServer(ThreadingHTTPServer):
-    """Serves CONTENT below any path; `most_bytes` breaks connections off, `content` replaces what is served."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content = CONTENT
-        self.most_bytes = len(CONTENT)
-        self.ranges: list[str | None] = []
-
-    def address(self) -> dict[str, str]:
-        return {"base": f"http://127.0.0.1:{self.server_port}/models/{DIGEST}/base.pt"}
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: WeightsServer
-
-    def do_GET(self) -> None:
-        wanted = self.headers.get("Range")
-        self.server.ranges.append(wanted)
-        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        rest = self.server.content[begin:]
-        if begin and not rest:
-            self.send_error(416)
-            return
-        self.send_response(206 if wanted else 200)
-        self.send_header("Content-Length", str(len(rest)))
-        self.end_headers()
-        self.wfile.write(rest[: self.server.most_bytes])
-
-    def log_message(self, *args: object) -> None:
-        pass
 
 
 @pytest.fixture
 def server() -> Iterator[WeightsServer]:
-    with WeightsServer() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serve_weights() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)

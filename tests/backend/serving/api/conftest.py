@@ -13,6 +13,7 @@ from backend.serving.engines import Engines
 from backend.serving.local_service import LocalSpeech
 from backend.serving.voice_speaker import VoiceSpeaker
 from backend.store.database import Database
+from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, MODEL, client_of, load
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
@@ -43,8 +44,14 @@ def speaker() -> Iterator[VoiceSpeaker]:
 
 
 @pytest.fixture(scope="package")
-def desk(speaker, voices) -> Desk:
-    return Desk(service=LocalSpeech(speaker, most_requests=8), voices=voices, model_name=MODEL)
+def takes(voices) -> Takes:
+    home = voices.folder.parent
+    return Takes(Database(home), home, TakeBounds(most_takes=20))
+
+
+@pytest.fixture(scope="package")
+def desk(speaker, voices, takes) -> Desk:
+    return Desk(service=LocalSpeech(speaker, most_requests=8), voices=voices, model_name=MODEL, takes=takes)
 
 
 @pytest.fixture(scope="package")

@@ -1,0 +1,89 @@
+"""What the API spoke is kept, told and deleted; what broke off, and what people spoke elsewhere, is not."""
+
+from __future__ import annotations
+
+import io
+import wave
+
+import pytest
+
+from backend.serving.api.desk import Desk
+from backend.serving.api.factory import create_api
+from backend.takes.take import TakeFacts
+from backend.takes.takes import Takes
+from tests.backend.serving.api.served import TEXT, ask, client_of
+
+
+@pytest.fixture(autouse=True)
+def _empty(takes):
+    takes.delete_all()
+
+
+def only_take(client):
+    (take,) = client.get("/v1/audio/takes").json()["data"]
+    return take
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("audio_format", ["pcm", "wav", "mp3"])
+def test_what_was_heard_is_what_is_kept(client, audio_format, stream):
+    heard = client.post("/v1/audio/speech", json=ask(response_format=audio_format, stream=stream)).content
+    take = only_take(client)
+    assert (take["voice"], take["input"], take["seeds"], take["made_by"]) == ("Anna", TEXT, [1], "api")
+    kept = client.get(f"/v1/audio/takes/{take['id']}/content")
+    assert len(kept.content) == take["bytes"]
+    if audio_format == "mp3":
+        assert (kept.headers["content-type"], kept.content) == ("audio/mpeg", heard)
+        return
+    with wave.open(io.BytesIO(kept.content)) as file:
+        samples = file.readframes(file.getnframes())
+        assert file.getnframes() / file.getframerate() == pytest.approx(take["seconds"], abs=0.01)
+    assert samples == (heard if audio_format == "pcm" else heard[44:])
+
+
+def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, desk, takes):
+    client.post("/v1/audio/speech", json=ask())
+    take = only_take(client)
+    opened_anew = Takes(takes._database, takes.folder.parent)
+    restarted = client_of(create_api(Desk(service=desk.service, voices=desk.voices, model_name="x", takes=opened_anew)))
+    assert restarted.get(f"/v1/audio/takes/{take['id']}").json() == take
+    assert opened_anew.get(take["id"]).consent.who == "Anna Example"
+    deleted = restarted.delete(f"/v1/audio/takes/{take['id']}").json()
+    assert deleted == {"id": take["id"], "object": "take", "deleted": True}
+    answer = client.get(f"/v1/audio/takes/{take['id']}/content")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "take_not_found")
+
+
+def test_lists_of_people_are_not_told_and_not_touched(client, takes):
+    client.post("/v1/audio/speech", json=ask())
+    (take,) = takes.list()
+    with takes.incoming() as file:
+        file.write_bytes(b"x")
+        facts = TakeFacts.model_validate({name: getattr(take, name) for name in TakeFacts.model_fields})
+        of_somebody = takes.add(facts, file, "a browser")
+    assert only_take(client)["id"] == take.id
+    for method in ("GET", "DELETE"):
+        assert client.request(method, f"/v1/audio/takes/{of_somebody.id}").status_code == 404
+    assert takes.get(of_somebody.id)
+
+
+def test_a_speech_that_is_refused_leaves_no_take(client, takes):
+    assert client.post("/v1/audio/speech", json=ask(language="klingon")).status_code == 400
+    assert client.get("/v1/audio/takes").json()["data"] == []
+    assert not list((takes.folder / "incoming").glob("*"))
+
+
+def test_where_takes_cannot_be_kept_people_still_hear(desk, tmp_path, caplog):
+    full = Takes(desk.takes._database, tmp_path)
+    full.folder.write_text("in the way")
+    client = client_of(create_api(Desk(service=desk.service, voices=desk.voices, model_name="tiny", takes=full)))
+    assert len(client.post("/v1/audio/speech", json=ask()).content) > 100
+    assert "a take is not kept" in caplog.text
+
+
+def test_nothing_is_kept_where_nothing_shall_be(desk):
+    desk = Desk(service=desk.service, voices=desk.voices, model_name="tiny")
+    client = client_of(create_api(desk))
+    assert client.post("/v1/audio/speech", json=ask()).status_code == 200
+    assert client.get("/v1/audio/takes").json()["data"] == []
+    assert client.get("/v1/audio/takes/x").status_code == 404
