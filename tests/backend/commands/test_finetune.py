@@ -87,7 +87,22 @@ def test_a_report_that_cannot_be_written_is_refused_first(capsys: pytest.Capture
     assert "does not exist" in refuse(capsys, *arguments)
 
 
+def test_a_pipeline_refuses_before_it_builds(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+    start = ["--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT), *AGREED]
+    assert "a.wav does not exist" in refuse(capsys, "pipeline", str(tmp_path / "a.wav"), *start)
+    (tmp_path / "a.wav").touch()
+    for wrong, told in {
+        ("--set", "lerning_rate=1"): "did you mean 'learning_rate'",
+        ("--workers", "1000"): "1000 workers need",
+        ("--strategy", "fsdp2-hybrid"): "even number of workers",
+    }.items():
+        assert told in refuse(capsys, "pipeline", str(tmp_path / "a.wav"), *start, *wrong)
+    assert not (home / "datasets").exists()
+
+
 def test_runs_are_listed_shown_and_reported(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert main(["runs", "list"]) == 0
+    assert "no runs yet" in capsys.readouterr().err
     rows = RunRows(Database(home))
     rows.add(record(state=RunState.FAILED, message="The disk was full."))
     rows.add_metrics("one", 1, {1: {"talker_loss": 3.25}})
