@@ -27,7 +27,8 @@ PARTIES = ("one at a time", "engine")
 
 HOW_TO_READ = """\
 Each number is the median over {rounds} rounds, with the smallest and largest round; in every round each party served
-{takes} sentences to each listener, in alternating order. Throughput is seconds of sound made per second. Time to first
+{takes} sentences to each listener, in alternating order. Throughput is seconds of sound made per second; what a second
+of processor time makes stands beside it, and tells the same where other programs share the processor. Time to first
 audio counts from asking, the wait for one's turn included: median and 95th percentile over all takes of a round. A
 listener plays sound as it arrives; an underrun is a chunk that came after everything before it had been played. One at
 a time means a lock around the single-take loop, whoever comes first; its listeners hear nothing while they wait."""

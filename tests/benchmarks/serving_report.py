@@ -15,6 +15,7 @@ class Load:
 
     Attributes:
         wall_seconds: until the last listener had heard his last sentence.
+        processor_seconds: of all threads of the process in that time.
         sound_seconds: made in that time.
         first_audio_seconds: of every take.
         num_underruns: of all takes together.
@@ -24,6 +25,7 @@ class Load:
     """
 
     wall_seconds: float
+    processor_seconds: float
     sound_seconds: float
     first_audio_seconds: list[float]
     num_underruns: int
@@ -35,6 +37,11 @@ class Load:
     def throughput(self) -> float:
         """Seconds of sound per second."""
         return self.sound_seconds / self.wall_seconds
+
+    @property
+    def sound_per_processor_second(self) -> float:
+        """Seconds of sound per second of processor time, which other programs change less."""
+        return self.sound_seconds / self.processor_seconds
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -52,6 +59,8 @@ def serving_table(
         "party",
         "throughput, s/s",
         f"times {parties[0]}",
+        "sound per processor second, s/s",
+        f"times {parties[0]}",
         "first audio p50, ms",
         "first audio p95, ms",
         "underruns per take",
@@ -60,18 +69,19 @@ def serving_table(
     ]
     lines = [_line(heads), _line(["---"] * len(heads))]
     for number in streams:
-        reference = [load.throughput for load in loads[parties[0], number]]
+        reference = loads[parties[0], number]
         for party in parties:
             rounds = loads[party, number]
-            gains = ratios([load.throughput for load in rounds], reference)
-            assert gains is not None
             lines.append(
                 _line(
                     [
                         str(number),
                         party,
-                        Spread.of([load.throughput for load in rounds]).show(2),
-                        "1" if party == parties[0] else f"**{Spread.of(gains).show(2)}**",
+                        *_gain([load.throughput for load in rounds], [load.throughput for load in reference]),
+                        *_gain(
+                            [load.sound_per_processor_second for load in rounds],
+                            [load.sound_per_processor_second for load in reference],
+                        ),
                         _first_audio(rounds, 0.5),
                         _first_audio(rounds, 0.95),
                         Spread.of([load.num_underruns / load.num_takes for load in rounds]).show(2),
@@ -132,6 +142,13 @@ def crowd_lines(
         f"{served} of {asked} further requests were served. Memory of the server in MiB before the crowd, after it, "
         f"and after each quarter of the {asked}: {grown}.",
     ]
+
+
+def _gain(values: Sequence[float], reference: Sequence[float]) -> tuple[str, str]:
+    """A measure over the rounds, and how many times the first party's it is."""
+    gains = ratios(values, reference)
+    assert gains is not None
+    return Spread.of(values).show(2), "1" if values == reference else f"**{Spread.of(gains).show(2)}**"
 
 
 def _first_audio(rounds: Sequence[Load], share: float) -> str:
