@@ -22,7 +22,7 @@ SHARD = "rows"
 """What the dataset is called among Ray Train's."""
 
 
-def share_rows(dataset: Path) -> ray.data.MaterializedDataset:
+def share_rows(dataset: Path) -> ray.data.Dataset:
     """Put a dataset's rows into the object store; for the process that starts the workers.
 
     Raises:
