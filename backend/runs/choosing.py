@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,9 @@ TOLERATED_PACE = 1.25
 
 NOTABLE_GAIN = 0.01
 """Smaller differences than this are luck with the seeds."""
+
+FEWEST_TO_COMPARE = 3
+"""Sentences that tell how much of a difference is luck."""
 
 WORSE_ERROR = 0.05
 """That much more error is heard whatever the similarity."""
@@ -64,15 +69,16 @@ def quality(scores: CheckpointScores) -> float:
 def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     """Compare the judged checkpoints with each other and with the base model."""
     judged = [(point, point.scores) for point in checkpoints if point.scores is not None]
-    base = next((scores for point, scores in judged if point.is_base), None)
+    zero_shot = next(((point, scores) for point, scores in judged if point.is_base), None)
     tuned = [(point, scores) for point, scores in judged if not point.is_base]
     if not tuned:
         return Choice(best=None, beats_base=None, verdict="No checkpoint could be judged, so none is recommended.")
     # Of two that sound alike the earlier one has forgotten less of the base model.
     best, scores = max(tuned, key=lambda pair: (round(quality(pair[1]), 4), -pair[0].step))
-    if base is None:
+    if zero_shot is None:
         told = f"The best checkpoint is step {best.step}. The base model was not judged, so there is no comparison."
         return Choice(best=best.name, beats_base=None, verdict=told)
+    base_point, base = zero_shot
     beats = quality(scores) > quality(base) + NOTABLE_GAIN and not _is_harder_to_understand(scores, base)
     opening = (
         f"The fine-tuned voice at step {best.step} is better than zero-shot cloning: "
@@ -80,7 +86,11 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
         else f"No checkpoint beats zero-shot cloning; the nearest is step {best.step}: "
     )
     ending = "." if beats else ". Keep the zero-shot voice, or fine-tune with more recordings."
-    return Choice(best=best.name, beats_base=beats, verdict=opening + _differences(base, scores) + ending)
+    return Choice(
+        best=best.name,
+        beats_base=beats,
+        verdict=opening + _differences(base, scores, luck_with_error(base_point, best)) + ending,
+    )
 
 
 def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores) -> bool:
@@ -89,7 +99,20 @@ def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores) -
     return scores.character_error > base.character_error + WORSE_ERROR
 
 
-def _differences(base: CheckpointScores, tuned: CheckpointScores) -> str:
+def luck_with_error(base: CheckpointRecord, tuned: CheckpointRecord) -> float | None:
+    """How far the difference between two character errors may be luck: the standard error over the same sentences."""
+    before = {take.position: take.character_error for take in base.takes}
+    differences = [
+        take.character_error - earlier
+        for take in tuned.takes
+        if take.character_error is not None and (earlier := before.get(take.position)) is not None
+    ]
+    if len(differences) < FEWEST_TO_COMPARE:
+        return None
+    return statistics.stdev(differences) / math.sqrt(len(differences))
+
+
+def _differences(base: CheckpointScores, tuned: CheckpointScores, luck: float | None) -> str:
     """What changed, number by number."""
     parts = []
     if base.verified_similarity is not None and tuned.verified_similarity is not None:
@@ -100,7 +123,8 @@ def _differences(base: CheckpointScores, tuned: CheckpointScores) -> str:
             "(by the model's own encoder, which is biased)"
         )
     if base.character_error is not None and tuned.character_error is not None:
-        parts.append(f"character error {base.character_error:.0%} → {tuned.character_error:.0%}")
+        by_chance = f" (by chance ±{luck:.0%})" if luck is not None else ""
+        parts.append(f"character error {base.character_error:.0%} → {tuned.character_error:.0%}{by_chance}")
     else:
         parts.append("words were not checked, because no speech recognition is installed")
     parts.append(f"length against expected {base.duration_ratio:.2f} → {tuned.duration_ratio:.2f}")

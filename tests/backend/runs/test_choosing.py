@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from backend.runs.choosing import choose, quality
+from collections.abc import Sequence
+
+import pytest
+
+from backend.runs.choosing import choose, luck_with_error, quality
 from backend.runs.records import BASE, CheckpointRecord
-from backend.runs.scores import CheckpointScores
+from backend.runs.scores import CheckpointScores, JudgedTake
 
 FAIR = CheckpointScores(
     num_takes=4,
@@ -18,10 +22,25 @@ FAIR = CheckpointScores(
 )
 
 
-def point(step: int, **changes: object) -> CheckpointRecord:
+def point(step: int, *, errors: Sequence[float] = (), **changes: object) -> CheckpointRecord:
     scores = FAIR.model_copy(update=changes)
     name = f"step-{step:08d}" if step else BASE
-    return CheckpointRecord(name=name, step=step, saved_at=0.0, state="judged", scores=scores)
+    takes = tuple(take(position, error) for position, error in enumerate(errors))
+    return CheckpointRecord(name=name, step=step, saved_at=0.0, state="judged", scores=scores, takes=takes)
+
+
+def take(position: int, error: float) -> JudgedTake:
+    return JudgedTake(
+        position=position,
+        text="Said.",
+        held_out=False,
+        seed=position,
+        seconds=1.0,
+        expected_seconds=1.0,
+        finish_reason="eos",
+        file=f"{position}.wav",
+        character_error=error,
+    )
 
 
 def test_the_most_similar_that_can_be_understood_wins() -> None:
@@ -36,6 +55,14 @@ def test_the_most_similar_that_can_be_understood_wins() -> None:
     assert choice.beats_base is True
     assert "better than zero-shot" in choice.verdict
     assert "0.60 → 0.75" in choice.verdict
+
+
+def test_the_verdict_tells_how_much_of_a_difference_is_luck() -> None:
+    before, after = (0.1, 0.2, 0.3, 0.4), (0.2, 0.2, 0.5, 0.4)
+    # Differences of 0.1, 0, 0.2 and 0: their standard deviation is 0.0957, and half of it with four sentences.
+    assert luck_with_error(point(0, errors=before), point(10, errors=after)) == pytest.approx(0.0479, abs=1e-4)
+    assert "(by chance ±5%)" in choose([point(0, errors=before), point(10, errors=after)]).verdict
+    assert luck_with_error(point(0, errors=before[:2]), point(10, errors=after)) is None
 
 
 def test_none_beats_zero_shot_is_said() -> None:
