@@ -31,8 +31,8 @@ class RecordingContext:
         self._stop_after, self._num_asked = stop_after, 0
 
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        # With the time, which tells what happens between steps too.
-        self.reports.append({**metrics, "at": time.perf_counter()})
+        # With the time, which tells what happens between steps too, and what this process has computed so far.
+        self.reports.append({**metrics, "at": time.perf_counter(), "processor": time.process_time()})
         if checkpoint_folder is not None:
             assert checkpoint_folder.is_dir()
             self.checkpoints.append(checkpoint_folder.name)

@@ -30,6 +30,8 @@ def runs(tmp_path_factory) -> Runs:
     runs.here("few", few("few"))
     runs.here("fraction-1", few("fraction-1", code_predictor_fraction=0.25))
     runs.here("bucketed", runs.job("bucketed", "ddp", 1, **whole, batching="bucketed"))
+    for name in ("fsdp2", "fsdp2-no-reshard"):
+        runs.here(f"{name}-1", runs.job(f"{name}-1", name, 1, num_steps=2))
     runs.here("recompute", few("recompute", activation_checkpointing=True))
     two = [task(name, runs.job(name, name, 2)) for name in ("ddp", "fsdp2", "fsdp2-no-reshard")]
     two.append(task("fraction-2", few("fraction-2", "ddp", 2, code_predictor_fraction=0.25)))
@@ -103,6 +105,8 @@ def test_another_number_of_workers_and_another_strategy_go_on_too(runs, name):
     ("name", "strategy", "num_workers"),
     [
         ("single", "ddp", 1),
+        ("fsdp2-1", "fsdp2", 1),
+        ("fsdp2-no-reshard-1", "fsdp2-no-reshard", 1),
         ("ddp", "ddp", 2),
         ("fsdp2", "fsdp2", 2),
         ("fsdp2-no-reshard", "fsdp2-no-reshard", 2),
@@ -115,4 +119,4 @@ def test_another_number_of_workers_and_another_strategy_go_on_too(runs, name):
 )
 def test_memory_is_as_planned(runs, name, strategy, num_workers):
     planned = worker_memory(read_config(GOLDEN_CHECKPOINT), strategy, num_workers, compute_bytes=4).state.total
-    assert runs.reports(name)[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
+    assert runs.reports(name)[-1]["state_bytes"] == pytest.approx(planned, rel=0.01)

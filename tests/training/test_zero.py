@@ -64,7 +64,7 @@ def test_memory_is_as_planned(runs, name, num_workers):
     config = read_config(GOLDEN_CHECKPOINT)
     planned = worker_memory(config, name, num_workers, compute_bytes=4).state.total
     reports = runs.reports(name if num_workers == 2 else f"{name}-{num_workers}")
-    assert reports[-1]["state_bytes"] == pytest.approx(planned, rel=0.05)
+    assert reports[-1]["state_bytes"] == pytest.approx(planned, rel=0.01)
 
 
 def test_gathered_weights_are_exported(runs):

@@ -23,6 +23,7 @@ from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
 from training.checkpoint import list_checkpoints
+from training.data.code_rows import ROWS_FILE
 from training.job import FineTuneJob
 from training.model.voice_model import VoiceModel
 
@@ -88,11 +89,15 @@ def newest_checkpoint(runs: Runs, run_id: str) -> int:
 
 def lose_a_worker(runs: Runs, run_id: str) -> None:
     run = wait_until(runs, run_id, lambda run: newest_checkpoint(runs, run_id) > 0)
+    rows = FineTuneJob.read(runs.folder(run_id) / "job.json").dataset / ROWS_FILE
+    # What Ray Data has read once it hands out again, with no file there any more.
+    rows.rename(rows.with_suffix(".away"))
     processes_of(run.process_id, "RayTrainWorker")[0].send_signal(signal.SIGKILL)
     wait_until(runs, run_id, lambda run: any("lost" in event.sentence for event in runs.events(run_id)))
     wait_until(runs, run_id, lambda run: any("goes on" in event.sentence[:20] for event in runs.events(run_id)))
     step = runs.get(run_id).step
     wait_until(runs, run_id, lambda run: run.step > step)
+    rows.with_suffix(".away").rename(rows)
 
 
 def lose_the_driver(runs: Runs, run_id: str) -> None:
