@@ -191,7 +191,8 @@ def take_card(take: Take, place: Path) -> str:
         f"{take.seconds_to_first_audio:.1f} s; {pace_in_words(take.real_time_factor)}.</div>"
         f'<div class="facts">{escape(take.voice)}. {how} by {escape(short_name(take.model_name))}. '
         f"Language: {_language(take.language)}. {_seeds(take.seeds)}{_sampling(take.sampling)}</div>"
-        f'<details class="facts"><summary>Spoken on {take.made_at.astimezone():%Y-%m-%d at %H:%M}: consent, delete</summary>'
+        f'<details class="facts"><summary>Spoken on {take.made_at.astimezone():%Y-%m-%d at %H:%M}: consent, delete'
+        "</summary>"
         f'{escape(consent_in_words(take.consent))} <button type="button" class="delete-take" data-take="{take.id}" '
         f'aria-label="Delete take {take.number} for good">Delete this take</button></details></li>'
     )

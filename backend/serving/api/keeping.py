@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -31,6 +32,8 @@ class TakeKeeper:
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
         self._has_failed = False
+        # A listener may leave while the last of it is being written in another thread.
+        self._closing = threading.Lock()
 
     def add(self, content: bytes) -> None:
         """The next bytes of the file; they go into the system's memory, so nobody waits for a disk."""
@@ -48,19 +51,22 @@ class TakeKeeper:
 
     def finish(self, summary: SpeechSummary) -> None:
         """The speech is whole. May wait for the disk."""
-        if self._takes is None or self._has_failed or self._file is None or self._path is None:
-            return
-        try:
-            if self._format == "wav":
-                _write_true_header(self._file, summary.sample_rate)
-            self._file.close()
-            self._takes.add(self._facts(summary), self._path)
-        except (OSError, EncoreError) as error:
-            self._give_up(error)
+        with self._closing:
+            if self._takes is None or self._has_failed or self._file is None or self._path is None:
+                return
+            try:
+                if self._format == "wav":
+                    _write_true_header(self._file, summary.sample_rate)
+                self._file.close()
+                self._takes.add(self._facts(summary), self._path)
+            except (OSError, EncoreError) as error:
+                self._give_up(error)
 
     def close(self) -> None:
-        """Remove what was not kept."""
-        self._stack.close()
+        """Remove what was not kept; nothing is kept from then on."""
+        with self._closing:
+            self._has_failed = True
+            self._stack.close()
 
     def _give_up(self, error: Exception) -> None:
         _logger.warning("a take is not kept: %s", error)

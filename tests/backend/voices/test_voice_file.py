@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save, save_file
 
+from backend.errands import ErrandCancelled
 from backend.errors import EncoreError
 from backend.store.database import Database
 from backend.voices import voice_archive, voice_file
@@ -371,3 +372,23 @@ def test_pickled_weights_are_refused(tuned, tmp_path):
 
 def test_the_limits_hold_what_a_large_voice_needs():
     assert voice_archive.MOST_BYTES > 2 * 4_540_000_000
+
+
+def test_export_and_import_tell_how_far_they_are_and_leave_nothing_when_stopped(originals, tuned, tmp_path):
+    told = []
+    again = originals.export("Anna C", tmp_path / "again.encore-voice", report=lambda *counts: told.append(counts))
+    assert told[-1][0] == told[-1][1] > 0
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert again.read_bytes() == tuned.read_bytes()
+
+    def stop(*_):
+        raise ErrandCancelled("Stopped.")
+
+    with pytest.raises(ErrandCancelled):
+        originals.export("Anna C", tmp_path / "stopped.encore-voice", report=stop)
+    other = registry(tmp_path / "other")
+    with pytest.raises(ErrandCancelled):
+        other.import_(tuned, report=stop)
+    assert other.list() == ()
+    assert list(other.folder.iterdir()) == []
+    assert {path.name for path in tmp_path.glob("*.*")} == {"again.encore-voice", "tuned.encore-voice"}

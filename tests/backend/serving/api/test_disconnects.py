@@ -57,9 +57,9 @@ def uploads(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def served(speaker, voices, uploads) -> Iterator[Served]:
+def served(speaker, voices, uploads, takes) -> Iterator[Served]:
     service = LocalSpeech(speaker, most_requests=NUM_CLIENTS)
-    app = create_api(Desk(service=service, voices=voices, model_name=MODEL))
+    app = create_api(Desk(service=service, voices=voices, model_name=MODEL, takes=takes))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
         made = Served(service=service, server=server, address=listener.getsockname())
@@ -123,7 +123,7 @@ def leave_at_random(address: tuple[str, int], number: int, recording: bytes) -> 
     return "in the middle"
 
 
-def test_whoever_leaves_takes_everything_along(served, speaker, recording, uploads):
+def test_whoever_leaves_takes_everything_along(served, speaker, recording, uploads, takes):
     def is_quiet() -> bool:
         numbers = speaker.statistics().values()
         return served.service.num_requests == 0 and not any(one.num_active or one.num_waiting for one in numbers)
@@ -143,6 +143,8 @@ def test_whoever_leaves_takes_everything_along(served, speaker, recording, uploa
     wait_until(is_quiet, "no request and no slot is left")
     wait_until(lambda: len(served.tasks()) <= tasks_before, "no task is left")
     wait_until(lambda: list(uploads.iterdir()) == [], "no file is left")
+    wait_until(lambda: list((takes.folder / "incoming").iterdir()) == [], "no half take is left")
+    assert 1 <= len(takes.list()) <= takes.bounds.most_takes
     wait_until(lambda: num_open_files() <= files_before + NUM_CLIENTS, "no connection is left")
     assert sum(numbers.num_failed_total for numbers in speaker.statistics().values()) == 0
 
