@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from backend.runs.launch import LaunchPlan
 from backend.runs.run_folder import RunFolder
 
 ELASTIC_RESIZE_SECONDS = 60.0
+START_SECONDS = 300
+"""Ray Train's own minute for workers to start is too short for a crowded machine, which then begins again and again."""
 
 
 class Driver:
@@ -27,6 +30,8 @@ class Driver:
         from backend.runs.ray_rows import SHARD, rows_for_everyone  # noqa: PLC0415
         from backend.runs.ray_worker import FaultLog, share_rows_or_tell, train_under_ray  # noqa: PLC0415
 
+        # Handed on to the controller, which reads it.
+        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(START_SECONDS))
         # Typed as Ray Train's first version, which shares the names of the second, which is the one that runs.
         train: Any = ray.train
         launch, run_folder = LaunchPlan.model_validate(raw_launch), RunFolder(Path(folder))

@@ -6,6 +6,7 @@ through its universal format first.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ from training.strategies.compiled_parts import compile_disk_access
 from training.strategies.learner import StateBytes
 from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
+
+_logger = logging.getLogger(__name__)
 
 TAG = "zero"
 UNIVERSAL = "universal"
@@ -179,7 +182,9 @@ class ZeroLearner:
         """See `Learner.finish_save`."""
 
     def load(self, folder: Path) -> None:
-        """See `Learner.load`."""
+        """See `Learner.load`; of what waited on a disk DeepSpeed cannot read the optimizer's moments again."""
+        if self._on_disk:
+            _logger.warning("DeepSpeed keeps no moments of what waited on a disk: training goes on with new ones.")
         num_writers = len(list((folder / TAG).glob("*_optim_states.pt")))
         if num_writers == self._workers.size:
             self._load(folder, TAG)
