@@ -6,6 +6,7 @@ import io
 import re
 import shutil
 import subprocess
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -122,10 +123,14 @@ def say_consent_aloud(page: Page, folder: Path) -> None:
     subprocess.run(["flite", "-voice", "awb", "-t", phrase, "-o", str(spoken)], check=True)
     page.locator("#spoken [aria-label='Upload file']").click()
     page.locator("#spoken input[type=file]").set_input_files(spoken)
-    expect(page.locator("#spoken [aria-label='Play']").first).to_be_visible()
-    page.locator("#check-phrase").click()
     result = page.locator("#spoken-result")
-    expect(result).to_contain_text(re.compile("Heard and recognised|understood was|by another voice"))
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    # The file takes a moment to arrive; until then the page says that the sentence is still to be recorded.
+    while not re.search("Heard and recognised|understood was|by another voice", result.inner_text()):
+        assert time.monotonic() < deadline, result.inner_text()
+        if "Listening" not in result.inner_text():
+            page.locator("#check-phrase").click()
+        page.wait_for_timeout(500)
     expect(page.locator("#stop-phrase")).to_be_hidden()
 
 
