@@ -35,6 +35,8 @@ REPOSITORY = Path(__file__).parents[3]
 SAME_EVERYWHERE = ("talker_loss", "code_predictor_loss", "gradient_norm", "learning_rate")
 DEADLINE_SECONDS = 400.0
 """For each phase; on a quiet machine none takes longer than half a minute."""
+RELEASED_SECONDS = 150.0
+"""From a cancel until nothing of the run is left: ten on a quiet machine, and minutes where Ray is left to clean up."""
 
 
 @pytest.fixture
@@ -125,10 +127,12 @@ def lose_the_supervisor(runs: Runs, run_id: str) -> None:
 
 def cancel(runs: Runs, run_id: str) -> None:
     leader = runs.get(run_id).process_id
+    began = time.monotonic()
     runs.cancel(run_id)
     cancelled = wait_until(runs, run_id, lambda run: not run.state.is_active)
     assert cancelled.state is RunState.CANCELLED
     wait_until(runs, run_id, lambda run: not session_of(leader))
+    assert time.monotonic() - began < RELEASED_SECONDS
     kept = newest_checkpoint(runs, run_id)
     # Workers that did not get to their last checkpoint in time leave the one before, whose writing may end a step late.
     assert kept >= cancelled.step - CHECKPOINT_EVERY - 1
