@@ -40,4 +40,5 @@ def listen(
     samples, rate = read_part(workplace.wav(audio_id), span.start_seconds, span.end_seconds)
     heard = transcriber.transcribe(resample(samples, rate, TRANSCRIBER_HZ), language)
     words = tuple(word.shifted(span.start_seconds) for word in heard.words)
-    return HeardPiece(span=span, transcript=replace(heard, words=words))
+    passages = tuple(passage.shifted(span.start_seconds) for passage in heard.passages)
+    return HeardPiece(span=span, transcript=replace(heard, words=words, passages=passages))

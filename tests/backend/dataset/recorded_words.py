@@ -30,7 +30,7 @@ def words_between(text: str, begin: float, end: float) -> tuple[Word, ...]:
 
 @dataclass
 class RecordedTranscriber:
-    """Answers with the words that are known; tells a piece by the order of asking."""
+    """Answers with the words that are known; tells a piece by the order of asking, and was guessing in one of them."""
 
     words: tuple[Word, ...]
     identity: str = "recorded"
@@ -38,6 +38,7 @@ class RecordedTranscriber:
     name: str = "recorded"
     asked: list[float] = field(default_factory=list)
     starts: list[float] = field(default_factory=list)
+    guessed: int | None = None
 
     def follow(self, home: Path, job: BuildJob, recording: Path) -> None:
         """Find out which pieces of a recording a build will ask about."""
@@ -60,11 +61,11 @@ class RecordedTranscriber:
             for word in self.words
             if start <= (word.start_seconds + word.end_seconds) / 2 < start + seconds
         ]
-        sure = Passage(
+        heard = Passage(
             start_seconds=0.0,
             end_seconds=seconds,
             no_speech_probability=0.01,
             compression_ratio=1.2,
-            mean_log_probability=-0.2,
+            mean_log_probability=-2.0 if len(self.asked) - 1 == self.guessed else -0.2,
         )
-        return assemble_transcript(words, [sure], "en")
+        return assemble_transcript(words, [heard], "en")

@@ -127,6 +127,18 @@ def test_a_given_text_is_laid_over_what_was_heard(order: WorkOrder, spoken: Spok
 
 
 @needs_flite
+def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: WorkOrder, spoken: Spoken):
+    order, transcriber = listening(order, spoken)
+    transcriber.guessed = len(transcriber.starts) - 1
+    run_in_one_process([source(spoken.path)], order)
+    cut = order.cut(source(spoken.path))
+    assert cut is not None
+    since = transcriber.starts[-1]
+    assert [bool(clip.doubt) for clip in cut.clips] == [clip.span.end_seconds > since for clip in cut.clips]
+    assert not cut.clips[0].doubt
+
+
+@needs_flite
 def test_nothing_is_heard_or_cut_twice(order: WorkOrder, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     run_in_one_process([source(spoken.path)], order)
