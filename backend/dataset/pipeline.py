@@ -58,13 +58,13 @@ def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator
     """Decode recordings, and transcribe their pieces where the order names a transcriber."""
     data = _tasks(_source(rows), decode, order)
     if order.transcriber is not None:
-        data = _actors(data, TranscribePieces, order, share)
+        data = _actors(data, TranscribePieces, order, share, len(rows))
     return _rows(data)
 
 
 def tokenize_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator[Row]:
     """Cut recordings and tokenize their clips."""
-    return _rows(_actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share))
+    return _rows(_actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share, len(rows)))
 
 
 def _source(rows: Sequence[Row]) -> ray.data.Dataset:
@@ -76,13 +76,17 @@ def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], orde
     return data.map_batches(work, fn_kwargs={"order": order}, batch_size=1, batch_format="pyarrow", num_cpus=_TASK_CPUS)
 
 
-def _actors(data: ray.data.Dataset, worker: type[Any], order: WorkOrder, share: Share) -> ray.data.Dataset:
+def _actors(
+    data: ray.data.Dataset, worker: type[Any], order: WorkOrder, share: Share, num_recordings: int
+) -> ray.data.Dataset:
+    # Where only one is sure to be needed the others come when it has too much to do, which is seen late.
+    num_at_once = min(share.num_actors, num_recordings)
     return data.repartition(target_num_rows_per_block=_ROWS_PER_BATCH).map_batches(
         worker,
         fn_constructor_kwargs={"order": order},
         batch_size=_ROWS_PER_BATCH,
         batch_format="pyarrow",
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=share.num_actors),
+        compute=ray.data.ActorPoolStrategy(min_size=num_at_once, max_size=share.num_actors),
         num_cpus=share.num_cpus,
         num_gpus=share.num_gpus,
     )

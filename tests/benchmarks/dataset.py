@@ -34,7 +34,7 @@ from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.dataset.workplace import Workplace
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.benchmarks.machine import describe_machine
-from tests.benchmarks.process_tree import PeakMemory, cpu_seconds
+from tests.benchmarks.process_tree import PeakMemory, ProcessorTime
 from tests.benchmarks.report import Spread
 
 VOICES = ("slt", "rms", "awb", "kal")
@@ -147,9 +147,10 @@ def measure(
             counts=counts,
         )
         sources = [found.source for found in recordings if found.source is not None]
-        began, began_cpu = time.perf_counter(), cpu_seconds()
-        problems = run(sources, replace(order))
-        taken = Taken(wall_seconds=time.perf_counter() - began, cpu_seconds=cpu_seconds() - began_cpu)
+        began = time.perf_counter()
+        with ProcessorTime() as processor:
+            problems = run(sources, replace(order))
+        taken = Taken(wall_seconds=time.perf_counter() - began, cpu_seconds=processor.seconds)
     assert not problems, problems
     shutil.rmtree(home)
     return taken

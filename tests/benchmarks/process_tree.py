@@ -20,9 +20,46 @@ def tree() -> Iterator[psutil.Process]:
     yield from own.children(recursive=True)
 
 
-def cpu_seconds() -> float:
-    """Processor time that the tree has taken so far, with that of processes it has waited for."""
-    return sum(_of_each(lambda process: sum(process.cpu_times()[:4])))
+class ProcessorTime:
+    """Processor time that the tree takes while a block lasts, with that of Ray's workers, which nobody waits for.
+
+    What a process did in its last moments, since it was last looked at, is missing.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, float], float] = {}
+        self._before: dict[tuple[int, float], float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def seconds(self) -> float:
+        """So far, or of the whole block when it is over."""
+        return sum(taken - self._before.get(process, 0.0) for process, taken in list(self._seen.items()))
+
+    def __enter__(self) -> Self:
+        self._look()
+        self._before = dict(self._seen)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        for process in tree():
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                # Those that decode are waited for, and counted with whoever does.
+                if not any("decoder_process" in word for word in process.cmdline()):
+                    self._seen[process.pid, process.create_time()] = sum(process.cpu_times()[:4])
 
 
 class PeakMemory:
