@@ -31,6 +31,7 @@ from training.data.code_rows import read_card, write_card
 from training.memory_plan import memory_table, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
+from training.model.length import FRAMES_PER_SECOND
 from training.worker import plan_data
 
 CHECKPOINT_EVERY = 4
@@ -45,8 +46,8 @@ median over {num_rounds} rounds with the smallest and the largest. Stall: what a
 takes on top. Padding: of the rows that are computed, those that hold nothing. State: weights, gradients and optimizer
 of the fullest worker, measured, and by plan. Every step trains on the same {micro_batches} micro-batches of up to
 {rows} rows, packed unless another way is named, whatever the strategy; fp32 on {threads} thread per worker. Ways to
-share a micro-batch are compared per clip: the fewer rows are padding, the more clips a step has. Processor time: of a
-clip, checkpoints included; it hardly depends on what else the machine does."""
+share a micro-batch are compared by processor time: the fewer rows are padding, the more speech a step has. It includes
+checkpoints, and depends little on what else the machine does."""
 
 
 @dataclass
@@ -89,12 +90,13 @@ class Case:
         return statistics.median(rates)
 
     def processor_milliseconds(self) -> Spread:
-        """Per clip, on all workers together if they take what the first does."""
+        """Per second of speech, on all workers together if they take what the first does."""
         rates = []
         for one in self.rounds:
             first, last = one[WARMUP_STEPS - 1], one[-2]
-            clips = sum(report["clips_per_second"] * report["seconds_per_step"] for report in one[WARMUP_STEPS:-1])
-            rates.append(1000 * self.num_workers * (last["processor"] - first["processor"]) / clips)
+            frames = sum(report["frames_per_second"] * report["seconds_per_step"] for report in one[WARMUP_STEPS:-1])
+            milliseconds = 1000 * self.num_workers * (last["processor"] - first["processor"])
+            rates.append(milliseconds * FRAMES_PER_SECOND / frames)
         return Spread.of(rates)
 
     def state_bytes(self) -> float:
@@ -232,8 +234,8 @@ def write_table(options: argparse.Namespace, config: ModelConfig, cases: list[Ca
             num_rounds=options.rounds, micro_batches=4, rows=options.micro_batch_rows, threads=torch.get_num_threads()
         ),
         "",
-        "| strategy | workers | ms per step | clips/s | processor ms per clip | padding | checkpoint stall, ms "
-        "| state, MiB | planned, MiB |",
+        "| strategy | workers | ms per step | clips/s | processor ms per second of speech | padding "
+        "| checkpoint stall, ms | state, MiB | planned, MiB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for case in cases:
