@@ -81,9 +81,13 @@ class Errand:
 
     def report(self, num_done: int, num_total: int) -> None:
         """Tell how far it is. Raises ErrandCancelled when it should stop."""
-        self.state = replace(self.state, num_done=num_done, num_total=num_total)
+        self.tell(num_done, num_total)
         if self.is_cancelled():
             raise ErrandCancelled("Stopped.")
+
+    def tell(self, num_done: int, num_total: int) -> None:
+        """Tell how far it is, of work that looks by itself whether it should stop."""
+        self.state = replace(self.state, num_done=num_done, num_total=num_total)
 
     def is_cancelled(self) -> bool:
         """Whether it should stop."""

@@ -113,7 +113,7 @@ def upload_and_hear(page: Page, sounds: list[Path], broken: Path) -> None:
 def say_consent_aloud(page: Page, folder: Path) -> None:
     """The phrase that the page has drawn, read by a machine into the page's own upload.
 
-    Whether the embedded transcriber understands that voice is luck; that it listened to these very words is not.
+    Whether the embedded transcriber understands that voice is luck; that it listens and answers is not.
     """
     page.locator("#spoken-consent > button").click()
     page.locator("#draw-phrase").click()

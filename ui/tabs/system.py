@@ -64,9 +64,8 @@ class SystemDesk:
         """Begin to download a Whisper model. Raises ErrandRefused."""
 
         def work(errand: Errand) -> object:
-            return fetch_whisper(
-                name, lambda done: errand.report(done.bytes_done, done.bytes_total), errand.is_cancelled
-            )
+            # The download's own words tell that what has arrived is kept.
+            return fetch_whisper(name, lambda done: errand.tell(done.bytes_done, done.bytes_total), errand.is_cancelled)
 
         self._errands.start(FETCH, f"Whisper {name}", work)
         return self.follow()
