@@ -223,7 +223,8 @@ class _Search:
             by_source.setdefault(entry.transcript.source, []).append(_shown(entry.audio))
         for source, names in by_source.items():
             listed = ", ".join(names[:_MOST_LISTED_NAMES]) + (", …" if len(names) > _MOST_LISTED_NAMES else "")
-            reason = f"{_shown(source)} has text for {len(names)} recordings that are not there: {listed}."
+            absent = "a recording that is" if len(names) == 1 else f"{len(names)} recordings that are"
+            reason = f"{_shown(source)} has text for {absent} not there: {listed}."
             self._refuse(_shown(source), reason)
 
     def _refuse(self, name: str, reason: str) -> None:
