@@ -38,7 +38,9 @@ and the last; {num_rounds} rounds, in which both had their turn, each first in e
 round in which it was fastest, which is the time with the least other work on the machine in it; the mean over the
 steps. Processor time: of the workers together, per step, from the {warmup}th report to the last but one; it counts what
 Ray's threads do within them, and hardly depends on what else the machine does. Of the others: processes that belong to
-the launcher and are no workers (Ray's servers, its driver, the supervisor), over the same time, per step."""
+the launcher and are no workers (Ray's servers, its driver, the supervisor), over the same time, per step. Where other
+programs run, times on the clock favour torchrun: Linux shares processors out by sessions, and each of its workers has
+one, while Ray's share theirs."""
 
 
 class ProcessorWatch:
@@ -52,7 +54,11 @@ class ProcessorWatch:
     def look(self, leader: int) -> None:
         """Note what the workers have taken so far, and what the others have."""
         workers = others = 0.0
-        for process in session_of(leader):
+        # torchrun gives each worker a session of its own, and Ray's have only their supervisor's in common.
+        processes = set(session_of(leader))
+        with suppress(psutil.Error):
+            processes.update(psutil.Process(leader).children(recursive=True))
+        for process in processes:
             with suppress(psutil.Error):  # it has just ended
                 seconds = sum(process.cpu_times()[:2])
                 command = " ".join(process.cmdline())
