@@ -65,7 +65,7 @@ class WhisperTranscriber:
         self._name = weights.name
         self._window_samples: int = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH
         self._silence_seconds = weights.silence_seconds
-        self._piece_seconds = min(piece_seconds or weights.piece_seconds, self._window_samples / TRANSCRIBER_HZ)
+        self._piece_seconds: float = min(piece_seconds or weights.piece_seconds, self._window_samples / TRANSCRIBER_HZ)
 
     @property
     def name(self) -> str:
