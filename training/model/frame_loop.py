@@ -121,8 +121,9 @@ class FrameLoop:
         self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
         self._codec_head = pack([talker.codec_head], precision, num_slots)
         projection = predictor.small_to_mtp_projection
-        has_projection = isinstance(projection, nn.Linear)
-        self._project: RowLinear = pack([projection], precision, num_slots) if has_projection else lambda x: x
+        self._project: RowLinear = lambda x: x
+        if isinstance(projection, nn.Linear):
+            self._project = pack([projection], precision, num_slots)
         self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_slots,
@@ -192,8 +193,7 @@ class FrameLoop:
         )
         self._occupy(slot, take)
         self._hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
-        logits_BV = self._codec_head(self._hidden_BD).float()
-        next_code = self._draw_next(logits_BV)[slot]
+        next_code = self._draw_next(self._codec_head(self._hidden_BD).float())[slot]
         self._next_code_B[slot] = next_code
         self._used_BV[slot, next_code] = True
 

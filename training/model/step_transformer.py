@@ -120,6 +120,8 @@ class StepLayer:
         place.write(kv_BKE.unsqueeze(2))
         # The queries that share a key head stand as its steps, which is the plain case for the kernel: at 16 heads
         # and 200 positions in bf16 0.1 instead of 0.7 ms.
+        assert place.keys is not None
+        assert place.values is not None
         q_BKGE = q_BHE.view(q_BHE.shape[0], self.num_kv_heads, -1, self.head_dim)
         return F.scaled_dot_product_attention(q_BKGE, place.keys, place.values, attn_mask=window.mask)
 
