@@ -109,7 +109,8 @@ def count_streams(synthesizer, monkeypatch):
 
 
 def test_a_runaway_is_tried_once_more_with_another_seed(synthesizer, request_of, monkeypatch):
-    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    # As many frames as there are before speech may end, or random weights could end it.
+    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 2)
     seeds = count_streams(synthesizer, monkeypatch)
     take = synthesizer.speak(runaway(request_of))
     assert take.finish_reason is FinishReason.LENGTH
