@@ -30,11 +30,11 @@ def steps_before(run: Path) -> int:
 
 
 def _steps_behind(folder: Path, stage: str) -> int:
-    step = read_step(folder)
-    if step is not None:
-        return step + steps_before(folder)
-    # A speech tokenizer lies in a folder of the checkpoint that tells of it.
+    # An exported speech tokenizer lies in a folder of its run, and of the checkpoint that tells of it.
     for place in (folder, folder.parent):
+        step = read_step(place)
+        if step is not None:
+            return step + steps_before(place)
         about = place.joinpath(*_ABOUT)
         if about.is_file():
             told = json.loads(about.read_text(encoding="utf-8"))["runs"].get(stage, {})

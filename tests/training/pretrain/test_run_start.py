@@ -40,6 +40,13 @@ def test_steps_add_up_from_run_to_run(tmp_path: Path):
     assert steps_before(third) == 42
 
 
+def test_an_exported_tokenizer_has_the_steps_of_its_run(tmp_path: Path):
+    first, second = run_of(tmp_path / "first", 30), new_run(tmp_path / "second")
+    (first / "speech_tokenizer").mkdir()
+    note_start(second, first / "speech_tokenizer", stage="tokenizer")
+    assert steps_before(second) == 30
+
+
 def test_a_checkpoint_tells_its_own_stage(tmp_path: Path):
     checkpoint, run = tmp_path / "mini", new_run(tmp_path / "run")
     (checkpoint / "training").mkdir(parents=True)
