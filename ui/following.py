@@ -32,6 +32,9 @@ def follow(
             if errand.is_cancelled():
                 raise ErrandCancelled("Stopped.")
             yield show(errand.state)
+        # It may have ended between two looks: who pressed Stop is not to see the next thing begin.
+        if errand.is_cancelled():
+            raise ErrandCancelled("Stopped.")
     finally:
         errand.cancel()
     if errand.error is not None:
