@@ -2,11 +2,8 @@
 
 Two passes, because a recording can be cut only when all of it was heard:
 
-    recordings -> decode (readers) -> pieces -> transcribe (actors with a transcriber)
-    recordings -> cut (readers)    -> clips  -> tokenize (actors with an encoder)
-
-Readers are actors too: Ray ends the process of a task a second after its last row where cores are few, and starting
-another takes longer than most recordings do.
+    recordings -> decode (tasks) -> pieces -> transcribe (actors with a transcriber)
+    recordings -> cut (tasks)    -> clips  -> tokenize (actors with an encoder)
 
 Rows are small: sound and codes lie in files that are named by their content, on a path all workers share.
 """
@@ -18,16 +15,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import ray
 import ray.data
 
 from backend.dataset.model_workers import TokenizeClips, TranscribePieces
-from backend.dataset.stage_workers import Reader, Row, cut, decode
+from backend.dataset.stage_workers import Row, cut, decode
 from backend.dataset.work_order import WorkOrder
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4
-_READER_CPUS = 0.5
+_TASK_CPUS = 0.5
 # Each holds a model of its own in memory; who has room for more asks for more.
 _MOST_ACTORS = 4
 
@@ -39,7 +37,6 @@ class Share:
     num_actors: int
     num_cpus: float
     num_gpus: float
-    num_readers: int
 
 
 def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_gpu: bool) -> Share:
@@ -51,22 +48,15 @@ def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_g
     free_for_actors = cpus - 1.0 if cpus > 1.0 else cpus / 2
     if use_gpu and gpus > 0:
         num_actors = wanted_actors or max(1, int(gpus))
-        num_cpus = min(1.0, free_for_actors / num_actors)
-        return Share(num_actors, num_cpus, min(1.0, gpus / num_actors), _readers(cpus - num_actors * num_cpus))
+        return Share(num_actors, min(1.0, free_for_actors / num_actors), min(1.0, gpus / num_actors))
     num_actors = wanted_actors or min(_MOST_ACTORS, max(1, int(free_for_actors)))
     # Ray counts resources in ten-thousandths, and refuses finer ones.
-    num_cpus = min(1.0, int(free_for_actors / num_actors * 100) / 100)
-    return Share(num_actors, num_cpus, 0.0, _readers(cpus - num_actors * num_cpus))
-
-
-def _readers(free_cpus: float) -> int:
-    """They may hold half of what the actors leave: Ray has rows of its own to move."""
-    return max(1, int(free_cpus / 2 / _READER_CPUS))
+    return Share(num_actors, min(1.0, int(free_for_actors / num_actors * 100) / 100), 0.0)
 
 
 def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator[Row]:
     """Decode recordings, and transcribe their pieces where the order names a transcriber."""
-    data = _readings(_source(rows), decode, order, share)
+    data = _tasks(_source(rows), decode, order)
     if order.transcriber is not None:
         data = _actors(data, TranscribePieces, order, share, len(rows))
     return _rows(data)
@@ -74,7 +64,7 @@ def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator
 
 def tokenize_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator[Row]:
     """Cut recordings and tokenize their clips."""
-    return _rows(_actors(_readings(_source(rows), cut, order, share), TokenizeClips, order, share, len(rows)))
+    return _rows(_actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share, len(rows)))
 
 
 def _source(rows: Sequence[Row]) -> ray.data.Dataset:
@@ -82,15 +72,8 @@ def _source(rows: Sequence[Row]) -> ray.data.Dataset:
     return ray.data.from_items(list(rows), override_num_blocks=len(rows))
 
 
-def _readings(data: ray.data.Dataset, work: Callable[..., Any], order: WorkOrder, share: Share) -> ray.data.Dataset:
-    return data.map_batches(
-        Reader,
-        fn_constructor_kwargs={"work": work, "order": order},
-        batch_size=1,
-        batch_format="pyarrow",
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=share.num_readers),
-        num_cpus=_READER_CPUS,
-    )
+def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], order: WorkOrder) -> ray.data.Dataset:
+    return data.map_batches(work, fn_kwargs={"order": order}, batch_size=1, batch_format="pyarrow", num_cpus=_TASK_CPUS)
 
 
 def _actors(

@@ -62,17 +62,6 @@ def cut(table: pa.Table, order: WorkOrder) -> Iterator[pa.Table]:
     yield CLIP_SCHEMA.empty_table()
 
 
-class Reader:
-    """An actor for the two stages that need no model."""
-
-    def __init__(self, work: Callable[[pa.Table, WorkOrder], Iterator[pa.Table]], order: WorkOrder) -> None:
-        self._work, self._order = work, order
-
-    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Decode or cut a batch of recordings."""
-        return self._work(table, self._order)
-
-
 def _sources(table: pa.Table) -> list[SourceRecording]:
     return [SourceRecording(**json.loads(row["recording"])) for row in table.to_pylist()]
 
