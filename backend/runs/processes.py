@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from backend.runs.errors import RunError
 _REPOSITORY = Path(__file__).parents[2]
 # Process ids are used again; the time of birth tells a successor from the one that was meant.
 _SAME_BIRTH_SECONDS = 2.0
+_END_SECONDS = 10.0
 
 # Kept so that a supervisor that ended while its parent lives on can be reaped.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -79,11 +81,23 @@ def end_session(leader: int, started_at: float) -> None:
     """
     if (birth := birth_of(leader)) and abs(birth - started_at) >= _SAME_BIRTH_SECONDS:
         return  # it is long gone, and somebody else has its number
-    members = [process for process in psutil.process_iter() if _session_of(process.pid) == leader]
-    for member in members:
+    give_up = time.monotonic() + _END_SECONDS
+    # Once is not enough: what a member started after the processes were listed would live on.
+    while (members := _living_members(leader)) and time.monotonic() < give_up:
+        for member in members:
+            with contextlib.suppress(psutil.Error):
+                member.kill()
+        psutil.wait_procs(members, timeout=1)
+
+
+def _living_members(session: int) -> list[psutil.Process]:
+    members = []
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            member.kill()
-    psutil.wait_procs(members, timeout=10)
+            # A zombie is dead already; it may stay for ever where nobody reaps orphans, as in many containers.
+            if _session_of(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                members.append(process)
+    return members
 
 
 def _session_of(process_id: int) -> int | None:

@@ -90,7 +90,13 @@ def test_a_model_is_judged_twice_alike(dataset: Path, tmp_path: Path) -> None:
     assert ears.verifier is None
     folder = tmp_path / "takes" / "base"
     takes, again = (judge(load_model(), chosen, ears, folder) for _ in range(2))
-    assert takes == again
+    # Where memory happens to lie changes the last bit of a matrix product: this number is equal to rounding.
+    first, second = ([take.speaker_similarity for take in each] for each in (takes, again))
+    assert first == pytest.approx(second, abs=1e-5)
+    unmeasured = {"speaker_similarity": 0.0}
+    assert [take.model_copy(update=unmeasured) for take in takes] == [
+        take.model_copy(update=unmeasured) for take in again
+    ]
     assert [take.file for take in takes] == ["takes/base/00.wav", "takes/base/01.wav"]
     for take in takes:
         assert (tmp_path / take.file).stat().st_size == 44 + 2 * round(take.seconds * 24_000)
