@@ -25,7 +25,8 @@ from backend.dataset.work_order import WorkOrder
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4
-_TASK_CPUS = 0.5
+# What Ray reckons for dividing rows as well, which only then happens in the reading task itself, not in one of its own.
+_TASK_CPUS = 1.0
 # Each holds a model of its own in memory; who has room for more asks for more.
 _MOST_ACTORS = 4
 
@@ -40,12 +41,12 @@ class Share:
 
 
 def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_gpu: bool) -> Share:
-    """Divide a cluster: at least one core, or half of the only one, stays free for reading and cutting.
+    """Divide a cluster: one core stays free for reading and cutting, the only one too.
 
     Actors that hold all cores would wait for rows that nobody is left to read.
     """
     cpus, gpus = resources.get("CPU", 1.0), resources.get("GPU", 0.0)
-    free_for_actors = cpus - 1.0 if cpus > 1.0 else cpus / 2
+    free_for_actors = max(0.0, cpus - _TASK_CPUS)
     if use_gpu and gpus > 0:
         num_actors = wanted_actors or max(1, int(gpus))
         return Share(num_actors, min(1.0, free_for_actors / num_actors), min(1.0, gpus / num_actors))

@@ -12,9 +12,10 @@ from backend.dataset.pipeline import share_of
 def test_actors_leave_room_for_reading(cores: float, wanted: int | None):
     share = share_of({"CPU": cores}, wanted, use_gpu=False)
     assert share.num_actors == (wanted or min(4, max(1, int(cores - 1))))
-    assert 0 < share.num_cpus <= 1
-    # A reading task takes half a core, and one that divides rows a whole one where there are two.
-    assert share.num_actors * share.num_cpus <= cores - min(1.0, cores / 2) + 1e-9
+    assert (share.num_cpus > 0) == (cores > 1)
+    assert share.num_cpus <= 1
+    # A task that reads or cuts takes a whole core.
+    assert share.num_actors * share.num_cpus <= cores - 1 + 1e-9
 
 
 def test_a_gpu_is_shared_by_those_who_ask_for_it():
