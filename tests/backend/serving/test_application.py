@@ -37,6 +37,7 @@ LONG = "One two three four five six seven eight nine ten eleven twelve. " * 40
 """Minutes of speech: nobody who listens to it ends by himself during a test."""
 START_SECONDS = 300.0
 NUM_START_ATTEMPTS = 3
+WAV_HEADER_BYTES = 44
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,14 @@ def spoken(client, **fields) -> bytes:
 
 
 ENGINE, CONTROLLER = "ServeReplica:encore:SpeechEngine", "ServeController"
+
+
+def kept(client) -> dict[str, list[dict[str, object]]]:
+    """What a person would miss: the voices, and the takes with the sound of each, whose file has a header."""
+    voices, takes = (client.get(f"/v1/audio/{kind}").json()["data"] for kind in ("voices", "takes"))
+    for take in takes:
+        take["sound"] = client.get(f"/v1/audio/takes/{take['id']}/content").content[WAV_HEADER_BYTES:]
+    return {"voices": voices, "takes": takes}
 
 
 def process_of(actor: str) -> int | None:
@@ -223,6 +232,8 @@ def test_a_replica_that_is_killed_is_replaced(client):
 def test_a_controller_that_is_killed_comes_back_and_nobody_notices(client):
     controller, engine = process_of(CONTROLLER), process_of(ENGINE)
     assert controller is not None
+    before = kept(client)
+    assert before["voices"]
     # Whoever listens meanwhile hears it to the end.
     with client.stream("POST", "/v1/audio/speech", json={**ask(), "model": str(GOLDEN_CHECKPOINT)}) as response:
         assert response.status_code == 200
@@ -230,6 +241,11 @@ def test_a_controller_that_is_killed_comes_back_and_nobody_notices(client):
         heard = next(chunks)
         os.kill(controller, signal.SIGKILL)
         heard += b"".join(chunks)
+    # It is kept as soon as it was heard, the others and the voices all the while.
+    wait_until(lambda: len(kept(client)["takes"]) == len(before["takes"]) + 1)
+    after = kept(client)
+    assert (after["voices"], after["takes"][1:]) == (before["voices"], before["takes"])
+    assert is_same_sound(after["takes"][0]["sound"], heard)
     assert is_same_sound(spoken(client), heard)
     wait_until(lambda: process_of(CONTROLLER) not in (None, controller))
     wait_until(lambda: client.get("/healthz").status_code == 200)
