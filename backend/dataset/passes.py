@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import ray
 
-from backend.dataset.pipeline import listen_pass, share_of, tokenize_pass
+from backend.dataset.pipeline import listen_pass, rows_of, share_of, tokenize_pass
 from backend.dataset.stage_workers import piece_name, source_row
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from training.model.voice_model import choose_device
@@ -41,7 +41,7 @@ def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str
     done = [source for source in sources if is_listened_to(source, order)]
     _count_listened(done, order)
     if left := _without(sources, done):
-        for row in listen_pass([source_row(source) for source in left], order, share):
+        for row in rows_of(listen_pass([source_row(source) for source in left], order, share)):
             if row["problem"]:
                 problems[row["recording_id"]] = row["problem"]
     if not order.counts.begin("cut"):
@@ -51,7 +51,7 @@ def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str
     done = [source for source in usable if is_tokenized(source, order)]
     _count_tokenized(done, order)
     if left := _without(usable, done):
-        for row in tokenize_pass([source_row(source) for source in left], order, share):
+        for row in rows_of(tokenize_pass([source_row(source) for source in left], order, share)):
             if row["problem"]:
                 problems[row["clip_id"] or row["recording_id"]] = row["problem"]
     return problems

@@ -55,17 +55,26 @@ def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_g
     return Share(num_actors, min(1.0, int(free_for_actors / num_actors * 100) / 100), 0.0)
 
 
-def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator[Row]:
+def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> ray.data.Dataset:
     """Decode recordings, and transcribe their pieces where the order names a transcriber."""
     data = _tasks(_source(rows), decode, order)
     if order.transcriber is not None:
         data = _actors(data, TranscribePieces, order, share, len(rows))
-    return _rows(data)
+    return data
 
 
-def tokenize_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> Iterator[Row]:
+def tokenize_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> ray.data.Dataset:
     """Cut recordings and tokenize their clips."""
-    return _rows(_actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share, len(rows)))
+    return _actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share, len(rows))
+
+
+def rows_of(data: ray.data.Dataset) -> Iterator[Row]:
+    """Run a pass; its rows as they come. Closing stops the workers."""
+    # Any: batches of pyarrow, in an iterator that Ray describes by its protocol alone.
+    stream: Any = iter(data.iter_batches(batch_size=None, batch_format="pyarrow"))
+    with closing(stream) as batches:
+        for batch in batches:
+            yield from batch.to_pylist()
 
 
 def _source(rows: Sequence[Row]) -> ray.data.Dataset:
@@ -91,11 +100,3 @@ def _actors(
         num_cpus=share.num_cpus,
         num_gpus=share.num_gpus,
     )
-
-
-def _rows(data: ray.data.Dataset) -> Iterator[Row]:
-    # Any: batches of pyarrow, in an iterator that Ray describes by its protocol alone. Closing stops the workers.
-    stream: Any = iter(data.iter_batches(batch_size=None, batch_format="pyarrow"))
-    with closing(stream) as batches:
-        for batch in batches:
-            yield from batch.to_pylist()

@@ -12,11 +12,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.dataset.build import encoder_facts
 from backend.dataset.datasets import Datasets
 from backend.dataset.job import BuildJob
+from backend.dataset.listeners import TranscriberSource
+from backend.dataset.stage_counts import StageCounts
+from backend.dataset.stage_workers import source_row
 from backend.dataset.views import BuildProgress, BuildState
+from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.store.database import Database
 from tests.backend.dataset.spoken import SENTENCES
+from tests.golden import GOLDEN_CHECKPOINT
 
 # Ray trips over its own old settings while it is imported.
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
@@ -86,6 +92,36 @@ def test_ray_builds_what_one_process_builds(ray_home: Path, built_home: Path):
     assert [recording.problem for recording in on_ray.recordings] == [
         recording.problem for recording in alone.recordings
     ]
+
+
+@pytest.mark.parametrize("cores", [1.0, 2.0, 4.0])
+def test_no_stage_waits_for_what_the_actors_hold(
+    ray_address: str, tmp_path: Path, job: Callable[..., BuildJob], cores: float
+):
+    """What Ray makes of the passes: a stage that asks for more than is left would never begin."""
+    from ray.data._internal.logical.optimizers import get_execution_plan  # noqa: PLC0415 - only this tier needs it
+
+    from backend.dataset.pipeline import listen_pass, share_of, tokenize_pass  # noqa: PLC0415
+
+    encoder = encoder_facts(str(GOLDEN_CHECKPOINT), "cpu")
+    order = WorkOrder(
+        home=tmp_path,
+        job=job(tmp_path),
+        model_folder=Path(encoder.folder),
+        encoder_identity=encoder.identity,
+        transcriber=TranscriberSource(
+            path="", name="", published_name=None, piece_seconds=30.0, silence_seconds=None, identity=""
+        ),
+        language_code=None,
+        counts=StageCounts(),
+    )
+    share = share_of({"CPU": cores}, None, use_gpu=False)
+    rows = [source_row(SourceRecording(recording_id="0" * 32, path="", name="", given_text=None))] * 5
+    for data in (listen_pass(rows, order, share), tokenize_pass(rows, order, share)):
+        plan, _ = get_execution_plan(data._logical_plan)
+        stages = list(plan.dag.post_order_iter())
+        wanted = {stage.name: stage.incremental_resource_usage().cpu or 0.0 for stage in stages}
+        assert 0 < max(wanted.values()) <= cores - share.num_actors * share.num_cpus + 1e-9, wanted
 
 
 def test_progress_counts_every_row_of_every_stage(ray_home: Path):
