@@ -17,14 +17,12 @@ from torch import Tensor, nn
 from training.model.config import ModelConfig
 from training.model.cuda_graphs import SPAN_STEP, GraphedCalls, round_up
 from training.model.errors import PromptError
-from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack
+from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack, treats_rows_alone
 from training.model.prompt import Prompt
-from training.model.sampling import DrawSettings, Sampling, draw, penalize_repetition
+from training.model.sampling import Sampling, draw, first_code_mask, penalize_repetition
+from training.model.slot_state import SlotState
 from training.model.step_transformer import StepTransformer
 from training.model.talker import Talker
-
-NUM_CONTROL_CODES = 1024
-"""The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
 
 
 class FinishReason(StrEnum):
@@ -85,8 +83,9 @@ class _Take:
 class FrameLoop:
     """Decodes up to `num_slots` takes at once; each take's codes are those it would have alone.
 
-    To the last bit, in a loop of as many slots: products are computed for all slots, taken or not, so that their
-    shapes never change; attention spans whole `SPAN_STEP`s; draws are among a number of codes the take itself decides.
+    To the last bit, in a loop of as many slots: attention spans whole `SPAN_STEP`s; draws are among a number of codes
+    the take itself decides; and products are computed for all slots, taken or not, so that their shapes never change,
+    unless their kernels give a row the same result in any number of rows.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class FrameLoop:
         self.config, self.talker, self.precision = config, talker, precision
         self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
-        num_codebooks, width = config.talker.num_code_groups, config.talker.hidden_size
+        num_codebooks = config.talker.num_code_groups
         # A take that has no company, and no graphs, needs neither masks nor rounding.
         self._is_alone = num_slots == 1 and self.device.type != "cuda"
         self._span_step = 1 if self._is_alone else SPAN_STEP
@@ -133,34 +132,28 @@ class FrameLoop:
             predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
             cache_length=num_codebooks, consume=consume,
         )  # fmt: skip
-        self._allocate(num_codebooks, width)
+        self._state = SlotState.allocate(config, num_slots, self.dtype, self.device)
+        self._drawn_BQ = torch.zeros(num_slots, num_codebooks)
+        self._forbidden_V = first_code_mask(config.talker, self.device)
+        with torch.inference_mode():
+            pad_id = torch.tensor([config.tts_pad_token_id], device=self.device)
+            self._pad_1D = talker.embed_text(pad_id).to(self.dtype)
+        linears = [*self._heads, self._codec_head, *([self._project] if isinstance(projection, nn.Linear) else [])]
+        self._skips_empty_slots = (
+            self.device.type == "cpu"
+            and treats_rows_alone(linears)
+            and self._main.treats_rows_alone
+            and self._depth.treats_rows_alone
+        )
         self._graphs = GraphedCalls(self.device)
         self._takes: list[_Take | None] = [None] * num_slots
         self._codes_unread = False
 
-    def _allocate(self, num_codebooks: int, width: int) -> None:
-        slots, device, vocabulary = self.num_slots, self.device, self.config.talker.vocab_size
-        self._hidden_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
-        self._frame_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
-        self._beside_BD = torch.zeros(slots, width, dtype=self.dtype, device=device)
-        self._next_code_B = torch.zeros(slots, dtype=torch.long, device=device)
-        self._codes_BQ = torch.zeros(slots, num_codebooks, dtype=torch.long, device=device)
-        self._positions_B = torch.zeros(slots, dtype=torch.long, device=device)
-        self._active_B = torch.zeros(slots, dtype=torch.long, device=device)
-        self._no_end_B = torch.zeros(slots, dtype=torch.bool, device=device)
-        self._used_BV = torch.zeros(slots, vocabulary, dtype=torch.bool, device=device)
-        self._penalty_B = torch.ones(slots, device=device)
-        self._uniform_BQ = torch.zeros(slots, num_codebooks, device=device)
-        self._uniforms = self._uniform_BQ.unbind(dim=1)
-        self._drawn_BQ = torch.zeros(slots, num_codebooks)
-        self._draw_first = DrawSettings(slots, vocabulary, device)
-        self._draw_rest = DrawSettings(slots, self.config.code_predictor.vocab_size, device)
-        self._forbidden_V = torch.zeros(vocabulary, device=device)
-        self._forbidden_V[max(0, vocabulary - NUM_CONTROL_CODES) :] = -torch.inf
-        self._forbidden_V[self.config.talker.codec_eos_token_id] = 0
-        with torch.inference_mode():
-            pad_id = torch.tensor([self.config.tts_pad_token_id], device=device)
-            self._pad_1D = self.talker.embed_text(pad_id).to(self.dtype)
+    def _rows(self) -> SlotState:
+        """The slots a frame is computed for: all of them, or those up to the last take where that changes no bit."""
+        if not self._skips_empty_slots:
+            return self._state
+        return self._state.rows(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))
 
     @property
     def free_slots(self) -> tuple[int, ...]:
@@ -192,45 +185,48 @@ class FrameLoop:
             position=steps,
         )
         self._occupy(slot, take)
-        self._hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
-        next_code = self._draw_next(self._codec_head(self._hidden_BD).float())[slot]
-        self._next_code_B[slot] = next_code
-        self._used_BV[slot, next_code] = True
+        self._state.hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
+        alone = self._skips_empty_slots
+        state = self._state.rows(slot, 1) if alone else self._state
+        next_code = self._draw_next(self._codec_head(state.hidden_BD).float(), state)[0 if alone else slot]
+        self._state.next_code_B[slot] = next_code
+        self._state.used_BV[slot, next_code] = True
 
     def _occupy(self, slot: int, take: _Take) -> None:
-        sampling = take.request.sampling
+        state, sampling = self._state, take.request.sampling
         self._takes[slot] = take
-        self._active_B[slot] = 1
-        self._positions_B[slot] = take.position
-        self._used_BV[slot] = False
-        self._penalty_B[slot] = sampling.repetition_penalty
-        self._no_end_B[slot] = take.request.min_frames > 0
-        self._beside_BD[slot] = self._pad_1D[0]
-        self._uniform_BQ[slot] = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
-        self._draw_first.set_slot(slot, sampling.of_first_codebook)
-        self._draw_rest.set_slot(slot, sampling.of_residual_codebooks)
+        state.active_B[slot] = 1
+        state.positions_B[slot] = take.position
+        state.used_BV[slot] = False
+        state.penalty_B[slot] = sampling.repetition_penalty
+        state.no_end_B[slot] = take.request.min_frames > 0
+        state.beside_BD[slot] = self._pad_1D[0]
+        state.uniform_BQ[slot] = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
+        state.first_draw.set_slot(slot, sampling.of_first_codebook)
+        state.rest_draw.set_slot(slot, sampling.of_residual_codebooks)
 
     def leave(self, slot: int) -> None:
         """Free a slot at once, whatever its take was doing."""
         self._takes[slot] = None
-        self._active_B[slot] = 0
-        self._positions_B[slot] = 0
-        self._draw_first.set_slot(slot, None)
-        self._draw_rest.set_slot(slot, None)
+        self._state.active_B[slot] = 0
+        self._state.positions_B[slot] = 0
+        self._state.first_draw.set_slot(slot, None)
+        self._state.rest_draw.set_slot(slot, None)
 
     @torch.inference_mode()
     def step(self) -> FrameStep:
         """Advance every take by one frame; slots of ended takes are free again when this returns."""
         self._advance()
         end = self.config.talker.codec_eos_token_id
-        next_codes = self._next_code_B.tolist()
+        next_codes = self._state.next_code_B.tolist()
         ended = [slot for slot, take in enumerate(self._takes) if take is not None and next_codes[slot] == end]
         finished = dict.fromkeys(ended, FinishReason.EOS)
         for slot in finished:
             self.leave(slot)
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
         if spoke:
-            self._graphs.run(("depth", self._draw_rest.plan), self._predict_residual)
+            state = self._rows()
+            self._graphs.run(("depth", state.rest_draw.plan), lambda: self._predict_residual(state))
             self._codes_unread = True
         for slot in spoke:
             take = self._takes[slot]
@@ -239,7 +235,7 @@ class FrameLoop:
             if take.num_frames >= take.request.max_frames:
                 finished[slot] = FinishReason.LENGTH
                 self.leave(slot)
-        return FrameStep(codes_BQ=self._codes_BQ.clone(), spoke=spoke, finished=finished)
+        return FrameStep(codes_BQ=self._state.codes_BQ.clone(), spoke=spoke, finished=finished)
 
     def _advance(self) -> None:
         """Feed the last frame back to the talker. Put off until needed, so that a frame is out before it."""
@@ -252,49 +248,52 @@ class FrameLoop:
                 continue
             if len(take.trailing_SD):
                 is_over = take.num_frames > len(take.trailing_SD)
-                self._beside_BD[slot] = self._pad_1D[0] if is_over else take.trailing_SD[take.num_frames - 1]
+                beside_D = self._pad_1D[0] if is_over else take.trailing_SD[take.num_frames - 1]
+                self._state.beside_BD[slot] = beside_D
             if take.num_frames == take.request.min_frames:
-                self._no_end_B[slot] = False
+                self._state.no_end_B[slot] = False
             self._drawn_BQ[slot].uniform_(generator=take.generator)
             take.position += 1
             span = max(span, take.position)
+        if span == 1:
+            return  # nobody is left
         # One copy for all slots: on a GPU each would cost as much as a small kernel.
-        self._uniform_BQ.copy_(self._drawn_BQ)
-        span = round_up(span, self._span_step)
-        self._graphs.run(("talker", span, self._draw_first.plan), lambda: self._talker_step(span))
+        self._state.uniform_BQ.copy_(self._drawn_BQ)
+        span, state = round_up(span, self._span_step), self._rows()
+        self._graphs.run(("talker", span, state.first_draw.plan), lambda: self._talker_step(state, span))
 
-    def _talker_step(self, span: int) -> None:
-        x_BD, main = self._frame_BD + self._beside_BD, self._main
+    def _talker_step(self, state: SlotState, span: int) -> None:
+        x_BD, main = state.frame_BD + state.beside_BD, self._main
         alone = self._is_alone
-        self._hidden_BD.copy_(main.step_together(x_BD, span - 1) if alone else main.step(x_BD, self._positions_B, span))
-        self._positions_B.add_(self._active_B)
-        next_code_B = self._draw_next(self._codec_head(self._hidden_BD).float())
-        self._next_code_B.copy_(next_code_B)
-        self._used_BV.scatter_(1, next_code_B.unsqueeze(1), True)
+        state.hidden_BD.copy_(main.step_together(x_BD, span - 1) if alone else main.step(x_BD, state.positions_B, span))
+        state.positions_B.add_(state.active_B)
+        next_code_B = self._draw_next(self._codec_head(state.hidden_BD).float(), state)
+        state.next_code_B.copy_(next_code_B)
+        state.used_BV.scatter_(1, next_code_B.unsqueeze(1), True)
 
-    def _draw_next(self, logits_BV: Tensor) -> Tensor:
+    def _draw_next(self, logits_BV: Tensor, state: SlotState) -> Tensor:
         """Codebook 0 of the next frame, or the end of speech."""
-        logits_BV = penalize_repetition(logits_BV, self._used_BV, self._penalty_B) + self._forbidden_V
+        logits_BV = penalize_repetition(logits_BV, state.used_BV, state.penalty_B) + self._forbidden_V
         end = self.config.talker.codec_eos_token_id
-        logits_BV[:, end] = logits_BV[:, end].masked_fill(self._no_end_B, -torch.inf)
-        return draw(logits_BV, self._uniforms[0], self._draw_first)
+        logits_BV[:, end] = logits_BV[:, end].masked_fill(state.no_end_B, -torch.inf)
+        return draw(logits_BV, state.uniform_BQ[:, 0], state.first_draw)
 
-    def _predict_residual(self) -> None:
+    def _predict_residual(self, state: SlotState) -> None:
         """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
 
         Sums the embeddings of all codebooks on the way, because the talker reads them next.
         """
-        codes = [self._next_code_B]
-        first_BD = self.talker.model.codec_embedding(self._next_code_B)
-        x_BTD = self._project(torch.stack((self._hidden_BD, first_BD.to(self.dtype)), dim=1))
+        codes, uniforms = [state.next_code_B], state.uniform_BQ.unbind(dim=1)
+        first_BD = self.talker.model.codec_embedding(state.next_code_B)
+        x_BTD = self._project(torch.stack((state.hidden_BD, first_BD.to(self.dtype)), dim=1))
         hidden_BD = self._depth.begin_together(x_BTD)[:, 1]
         embedded: list[Tensor] = []
         for codebook, (head, table_VD) in enumerate(zip(self._heads, self._tables, strict=True), start=1):
-            code_B = draw(head(hidden_BD).float(), self._uniforms[codebook], self._draw_rest)
+            code_B = draw(head(hidden_BD).float(), uniforms[codebook], state.rest_draw)
             codes.append(code_B)
             embedded.append(table_VD.index_select(0, code_B))
             if codebook < len(self._heads):
                 x_BD = self._project(embedded[-1].to(self.dtype))
                 hidden_BD = self._depth.step_together(x_BD, codebook + 1, keep=True)
-        torch.stack(codes, dim=1, out=self._codes_BQ)
-        self._frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))
+        torch.stack(codes, dim=1, out=state.codes_BQ)
+        state.frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))

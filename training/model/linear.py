@@ -10,7 +10,7 @@ with nothing lost. On other devices the weights are used as they are.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -64,6 +64,15 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
     if weight_OI.device.type == "cpu" and dtype == torch.float32:
         return _TransposedLinear(weight_OI, bias_O)
     return lambda x: F.linear(x, weight_OI, bias_O)
+
+
+def treats_rows_alone(layers: Iterable[RowLinear]) -> bool:
+    """Whether a row's products are the same to the last bit however many rows share the call.
+
+    True of the kernels written for weights of 16 and 8 bits, which add up every element in one order. Products of
+    float32 by a general library choose another order by the number of rows.
+    """
+    return all(isinstance(layer, _HalfLinear | _SmallHalfLinear | _Int8Linear | _SmallInt8Linear) for layer in layers)
 
 
 def _fits_half(weight_OI: Tensor) -> bool:

@@ -8,13 +8,15 @@ random state and can stand inside a captured graph.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from training.model.config import TalkerConfig
 from training.model.errors import PromptError
 
 BELOW_ONE = 1 - 2**-22
@@ -22,6 +24,10 @@ BELOW_ONE = 1 - 2**-22
 
 NARROW = 64
 """Draws are made among this many codes, or among all of them; the usual top-k of 50 fits."""
+
+
+NUM_CONTROL_CODES = 1024
+"""The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +100,9 @@ def _require(name: str, value: float, lowest: float, highest: float) -> None:
         raise PromptError(f"{name} is {value}; choose a value from {lowest} to {highest}.")
 
 
+_PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
+
+
 class DrawSettings:
     """One codebook family's sampling of every slot, as tensors on the device.
 
@@ -129,6 +138,18 @@ class DrawSettings:
         self.wide_B[slot] = self._is_wide(top_k)
         self.cut_BV[slot] = False
         self.cut_BV[slot, self._width(top_k) :] = True
+        self._choose_plan()
+
+    def rows(self, start: int, num_rows: int) -> Self:
+        """Neighbouring slots as settings of their own; they share the tensors, and stand as long as no slot is set."""
+        seen = copy.copy(self)
+        for name in _PER_SLOT:
+            setattr(seen, name, getattr(self, name).narrow(0, start, num_rows))
+        seen._slots = self._slots[start : start + num_rows]
+        seen._choose_plan()
+        return seen
+
+    def _choose_plan(self) -> None:
         # Greedy and empty slots take the likeliest code, whatever is cut off behind it.
         drawn = [entry for entry in self._slots if entry is not None and entry[0] > 0]
         wide = [self._is_wide(entry[1]) for entry in drawn]
@@ -191,3 +212,11 @@ def penalize_repetition(logits_BV: Tensor, used_BV: Tensor, penalty_B: Tensor) -
     penalty = penalty_B.unsqueeze(1)
     penalized = torch.where(logits_BV < 0, logits_BV * penalty, logits_BV / penalty)
     return torch.where(used_BV, penalized, logits_BV)
+
+
+def first_code_mask(config: TalkerConfig, device: torch.device) -> Tensor:
+    """What is added to logits of codebook 0 (V,): -inf for ids that are no code, the end of speech excepted."""
+    mask_V = torch.zeros(config.vocab_size, device=device)
+    mask_V[max(0, config.vocab_size - NUM_CONTROL_CODES) :] = -torch.inf
+    mask_V[config.codec_eos_token_id] = 0
+    return mask_V

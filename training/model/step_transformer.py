@@ -18,7 +18,10 @@ from torch import Tensor
 
 from training.model.config import TransformerConfig
 from training.model.layers import DecoderLayer, Transformer, rotary_angles
-from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack
+from training.model.linear import COMPUTE_DTYPE, Precision, RowLinear, pack, treats_rows_alone
+
+_SERIAL_ELEMENTS = 32_768
+"""PyTorch divides element-wise work beyond this among its threads, wherever that is in a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,33 +172,42 @@ class StepTransformer:
         self.cos, self.sin = rotary_angles(positions, config.head_dim, config.rope_theta)
         # Rotation is x * cos + (x with its halves swapped) * sin, the first half of sin being negative.
         self.sin[:, : config.head_dim // 2].neg_()
-        self._kept_windows: dict[int, Window] = {}
+        self._kept_windows: dict[tuple[int, int], Window] = {}
+        linears = [linear for layer in self.layers for linear in (layer.qkv, layer.out, layer.gate_up, layer.down)]
+        widest = max(
+            config.intermediate_size, (config.num_attention_heads + config.num_key_value_heads) * config.head_dim
+        )
+        self.treats_rows_alone = treats_rows_alone(linears) and num_slots * widest <= _SERIAL_ELEMENTS
+        """Whether a call for the first slots only brings each of them what a call for all would, to the last bit."""
 
     def prefill(self, x_TD: Tensor, slot: int) -> Tensor:
         """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps."""
         return self._run(x_TD, self._first_window(x_TD.shape[0], slice(slot, slot + 1)))
 
     def step(self, x_BD: Tensor, positions_B: Tensor, span: int) -> Tensor:
-        """Append one step to every slot.
+        """Append one step to every slot, or to as many of the first as there are rows.
 
         Args:
             x_BD: input embedding per slot.
-            positions_B: how many steps each slot already holds.
+            positions_B: how many steps each of these slots already holds.
             span: one more than the largest of them, or anything larger up to the cache length.
 
         Returns:
             Hidden states (B, D).
         """
-        rows_B = torch.arange(self.num_slots, device=positions_B.device)
+        num_rows = x_BD.shape[0]
+        rows_B = torch.arange(num_rows, device=positions_B.device)
 
         def place(layer: StepLayer) -> Place:
-            def write(kv_BKTE: Tensor) -> None:
-                if self.num_slots == 1:
-                    layer.cache.index_copy_(2, positions_B, kv_BKTE)
-                else:
-                    layer.cache[rows_B, :, positions_B] = kv_BKTE[:, :, 0]
+            cache = layer.cache.narrow(0, 0, num_rows)
 
-            keys, values = layer.cache.narrow(2, 0, span).chunk(2, dim=1)
+            def write(kv_BKTE: Tensor) -> None:
+                if num_rows == 1:
+                    cache.index_copy_(2, positions_B, kv_BKTE)
+                else:
+                    cache[rows_B, :, positions_B] = kv_BKTE[:, :, 0]
+
+            keys, values = cache.narrow(2, 0, span).chunk(2, dim=1)
             return Place(write=write, keys=keys, values=values)
 
         seen = torch.arange(span, device=positions_B.device) <= positions_B.unsqueeze(1)
@@ -209,27 +221,29 @@ class StepTransformer:
         return self._run(x_BD, window)
 
     def step_together(self, x_BD: Tensor, position: int, *, keep: bool = False) -> Tensor:
-        """Append one step to every slot, all of them being at `position`; hidden states (B, D).
+        """Append one step to the first slots, one per row, all of them being at `position`; hidden states (B, D).
 
         Positions are Python integers here, so a loop of such calls is a fixed graph, and nothing is masked. With
         `keep` what such a call looks at is prepared once and kept, for stacks with few positions.
         """
-        window = self._kept_windows.get(position)
+        num_rows = x_BD.shape[0]
+        window = self._kept_windows.get((num_rows, position))
         if window is None:
-            window = self._window_at(position)
+            window = self._window_at(position, num_rows)
             if keep:
-                self._kept_windows[position] = window
+                self._kept_windows[num_rows, position] = window
         return self._run(x_BD, window)
 
     def begin_together(self, x_BTD: Tensor) -> Tensor:
-        """Begin every slot anew with T > 1 steps; hidden states (B, T, D)."""
-        window = self._first_window(x_BTD.shape[1], slice(None))
+        """Begin the first slots anew, one per row, with T > 1 steps; hidden states (B, T, D)."""
+        window = self._first_window(x_BTD.shape[1], slice(x_BTD.shape[0]))
         return self._run(x_BTD.flatten(0, 1), window).view_as(x_BTD)
 
-    def _window_at(self, position: int) -> Window:
+    def _window_at(self, position: int, num_rows: int) -> Window:
         def place(layer: StepLayer) -> Place:
-            keys, values = layer.cache.narrow(2, 0, position + 1).chunk(2, dim=1)
-            return Place(write=layer.cache.narrow(2, position, 1).copy_, keys=keys, values=values)
+            cache = layer.cache.narrow(0, 0, num_rows)
+            keys, values = cache.narrow(2, 0, position + 1).chunk(2, dim=1)
+            return Place(write=cache.narrow(2, position, 1).copy_, keys=keys, values=values)
 
         return Window(
             steps=1,

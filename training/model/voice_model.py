@@ -15,6 +15,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.checkpoint.writing import save_checkpoint
 from training.model.config import ModelConfig
+from training.model.device import choose_device
 from training.model.errors import CheckpointError, ModelError, PromptError
 from training.model.linear import Precision
 from training.model.mel import log_mel
@@ -165,25 +166,6 @@ class VoiceModel:
     def encode(self, waveform_S: Tensor) -> Tensor:
         """Codes (F, Q) of a recording at `tokenizer_sample_rate`."""
         return self.speech_tokenizer.encode([waveform_S.to(self.device)])[0]
-
-
-def choose_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU.
-
-    Raises:
-        ModelError: an unknown device, or CUDA asked for where there is none.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ModelError(f"There is no device {name!r}. Use auto, cpu or cuda.") from error
-    if device.type not in ("cpu", "cuda"):
-        raise ModelError(f"The device {name!r} is not supported. Use auto, cpu or cuda.")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ModelError("No CUDA device was found. Use --device cpu, or check the driver with nvidia-smi.")
-    return device
 
 
 def choose_precision(choice: PrecisionChoice, device: torch.device, num_parameters: int) -> Precision:

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from training.model.config import CodePredictorConfig, ModelConfig, SpeakerEncoderConfig, TalkerConfig
-from training.model.frame_loop import NUM_CONTROL_CODES
+from training.model.sampling import NUM_CONTROL_CODES
 from training.pretrain.schedule import learning_rate_share
 from training.pretrain.text_tokenizer import VOCAB_SIZE, special_token_ids
 from training.pretrain.tokenizer_job import NUM_CODEBOOKS

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -83,6 +84,34 @@ def test_int8_takes_do_not_depend_on_their_company_either(golden_model, requests
     assert all(torch.equal(together[slot], codes) for slot, codes in enumerate(single))
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_empty_slots_cost_nothing_and_change_no_bit(golden_model, requests, monkeypatch, precision):
+    """What every draw of a take is made from, in company that comes and goes, is to the last bit what it is alone."""
+    # Published weights fit 16 bits; those of this checkpoint do not.
+    talker = copy.deepcopy(golden_model.talker).bfloat16().float()
+
+    def logits_of(joins):
+        seen, num_rows = [], set()
+        loop = FrameLoop(talker, golden_model.config, precision=precision, num_slots=4, cache_length=160)
+        draw_next = loop._draw_next
+
+        def note(logits, state):
+            num_rows.add(len(logits))
+            if state.positions_B.data_ptr() == first_row:
+                seen.append(logits[0].clone())
+            return draw_next(logits, state)
+
+        first_row = loop._state.positions_B.data_ptr()
+        monkeypatch.setattr(loop, "_draw_next", note)
+        run(loop, joins)
+        return torch.stack(seen), num_rows
+
+    alone, rows_alone = logits_of([(0, 0, requests[0])])
+    together, rows_together = logits_of([(0, 0, requests[0]), (1, 2, requests[3]), (2, 1, requests[1])])
+    assert torch.equal(alone, together[: len(alone)])
+    assert (rows_alone, max(rows_together)) == ({1}, 3)
+
+
 def test_a_freed_slot_shows_nothing_of_its_former_take(golden_model, requests, alone):
     loop = new_loop(golden_model)
     loop.join(0, requests[1])
@@ -107,7 +136,9 @@ def test_generation_sees_the_logits_of_training(golden_model, requests, alone, m
         loop = new_loop(golden_model)
         draw_next = loop._draw_next
         monkeypatch.setattr(
-            loop, "_draw_next", lambda logits, draw=draw_next, kept=seen: (kept.append(logits.clone()), draw(logits))[1]
+            loop,
+            "_draw_next",
+            lambda logits, state, draw=draw_next, kept=seen: (kept.append(logits.clone()), draw(logits, state))[1],
         )
         run(loop, [(0, 0, request)])
         example = build_example(config, request.prompt, codes, request.speaker)
@@ -132,7 +163,7 @@ def test_the_code_predictor_sees_the_logits_of_training(golden_model, requests, 
         seen.clear()
         loop = new_loop(golden_model)
         run(loop, [(0, 0, request)])
-        residual = torch.cat([logits for settings, logits in seen if settings is loop._draw_rest])
+        residual = torch.cat([logits for settings, logits in seen if settings is loop._state.rest_draw])
         example = build_example(config, request.prompt, codes, request.speaker)
         with torch.inference_mode():
             hidden = talker(talker.embed_rows(example.rows.batched(), request.speaker.unsqueeze(0)))[0]
@@ -175,7 +206,10 @@ def test_int8_logits_stay_close_to_fp32(golden_model, requests, monkeypatch, sma
         monkeypatch.setattr(
             loop,
             "_draw_next",
-            lambda found, name=precision, draw=draw_next: (logits.setdefault(name, found.clone()), draw(found))[1],
+            lambda found, state, name=precision, draw=draw_next: (
+                logits.setdefault(name, found.clone()),
+                draw(found, state),
+            )[1],
         )
         loop.join(0, requests[1])
     error = (logits["int8"] - logits["fp32"]).square().mean().sqrt()

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from training.model.device import choose_device
 from training.model.errors import ModelError, PromptError
 from training.model.frame_loop import FinishReason
 from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest, VoicePrompt, build_prompt
-from training.model.voice_model import VoiceModel, choose_device, choose_precision
+from training.model.voice_model import VoiceModel, choose_precision
 
 NUM_FRAMES = 14
 

@@ -87,7 +87,7 @@ def test_logits_do_not_depend_on_the_company_to_the_last_bit(golden_model, batch
         seen, draw_next = [], loop._draw_next
         for slot, request in company:
             loop.join(slot, batch.lay_out(request))
-        loop._draw_next = lambda logits: (seen.append(logits[1].clone()), draw_next(logits))[1]
+        loop._draw_next = lambda logits, state: (seen.append(logits[1].clone()), draw_next(logits, state))[1]
         loop.join(1, batch.lay_out(request_of))
         while 1 not in loop.free_slots:
             loop.step()
