@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pyloudnorm
 from numpy.typing import NDArray
 
 TARGET_LUFS = -23.0
@@ -52,6 +51,9 @@ def measure_loudness(samples: NDArray[np.float32], sample_rate: int) -> float:
     block = samples if len(samples) >= num_samples else np.resize(samples, num_samples)
     if not np.any(block):
         return -math.inf
+    # Here: it brings along all of SciPy's filters, and most processes that read sound measure nothing.
+    import pyloudnorm  # noqa: PLC0415 - see above
+
     # pyloudnorm divides by the number of audible blocks; without any it warns about a mean of nothing.
     with np.errstate(all="ignore"):
         loudness = float(pyloudnorm.Meter(sample_rate).integrated_loudness(block.astype(np.float64)))

@@ -52,7 +52,7 @@ class TranscriberSource:
         # Here: Whisper and PyTorch take seconds to load, and most workers only look results up.
         from backend.transcription.whisper_transcriber import WhisperTranscriber  # noqa: PLC0415 - see above
         from backend.transcription.whisper_weights import WhisperWeights  # noqa: PLC0415
-        from training.model.voice_model import choose_device  # noqa: PLC0415
+        from training.model.device import choose_device  # noqa: PLC0415
 
         weights = WhisperWeights(
             path=Path(self.path),

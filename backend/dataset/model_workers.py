@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import torch
 
-from backend.dataset.clip_encoder import ClipEncoder
 from backend.dataset.records import Span
 from backend.dataset.stage_counts import Outcome
 from backend.dataset.stage_workers import CLIP_SCHEMA, PIECE_SCHEMA, Row, piece_name, problem_of
 from backend.dataset.work_order import WorkOrder
 from backend.transcription.transcriber import Transcriber
+
+if TYPE_CHECKING:
+    from backend.dataset.clip_encoder import ClipEncoder
 
 
 class TranscribePieces:
@@ -82,6 +86,9 @@ class TokenizeClips:
 
     def _loaded(self) -> ClipEncoder:
         if self._encoder is None:
+            # Here: the networks take seconds to load, which whoever transcribes has no use for.
+            from backend.dataset.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
+
             self._encoder = ClipEncoder.load(self._order.model_folder, self._order.job.device)
         return self._encoder
 

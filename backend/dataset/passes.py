@@ -9,7 +9,7 @@ import ray
 from backend.dataset.pipeline import listen_pass, rows_of, share_of, tokenize_pass
 from backend.dataset.stage_workers import piece_name, source_row
 from backend.dataset.work_order import SourceRecording, WorkOrder
-from training.model.voice_model import choose_device
+from training.model.device import choose_device
 
 
 def is_listened_to(source: SourceRecording, order: WorkOrder) -> bool:

@@ -15,9 +15,10 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
 from backend.doctor.finding import Finding, Level
 from backend.settings import Settings
+from training.model.device import choose_device
 from training.model.errors import EncoreError
 from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, resolve_model
-from training.model.voice_model import choose_device, choose_precision
+from training.model.voice_model import choose_precision
 
 _GB = 1e9
 # A dataset of an hour, a run with three checkpoints of the embedded model, and room to breathe.

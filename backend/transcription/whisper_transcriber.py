@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,14 @@ import torch
 import whisper
 from numpy.typing import NDArray
 from torch.nn import functional
+from whisper import timing
 from whisper.audio import HOP_LENGTH, log_mel_spectrogram, pad_or_trim
 from whisper.decoding import DecodingOptions, DecodingResult
 from whisper.model import AudioEncoder
-from whisper.timing import add_word_timestamps
 from whisper.tokenizer import LANGUAGES, get_tokenizer
 
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
+from backend.transcription.time_warp import warp_times
 from backend.transcription.transcriber import TRANSCRIBER_HZ
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 from backend.transcription.whisper_weights import WhisperWeights
@@ -62,6 +62,8 @@ class WhisperTranscriber:
         # What Whisper does with a spectrum it now does with a sound that is encoded already: it would encode each piece
         # once to write it down, once more to time the words, and there without the fast form of attention.
         self._encoder, self._model.encoder = self._model.encoder, torch.nn.Identity()
+        # Its own would be compiled anew in each process that listens.
+        timing.dtw = warp_times
         self._name = weights.name
         self._window_samples: int = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH
         self._silence_seconds = weights.silence_seconds
@@ -109,7 +111,7 @@ class WhisperTranscriber:
         """
         # Where the most probable text runs in circles others are drawn; they shall be the same each time.
         gpus = range(torch.cuda.device_count())
-        with _ONE_AT_A_TIME, torch.random.fork_rng(devices=gpus), torch.inference_mode(), _keep_num_threads():
+        with _ONE_AT_A_TIME, torch.random.fork_rng(devices=gpus), torch.inference_mode():
             torch.manual_seed(_SEED)
             encoded = self._encode(piece)
             heard = self._decode(encoded, language if self._model.is_multilingual else "en")
@@ -126,7 +128,7 @@ class WhisperTranscriber:
             tokenizer = get_tokenizer(
                 self._model.is_multilingual, num_languages=self._model.num_languages, language=heard.language
             )
-            add_word_timestamps(
+            timing.add_word_timestamps(
                 segments=[segment],
                 model=self._model,
                 tokenizer=tokenizer,
@@ -168,21 +170,6 @@ class WhisperTranscriber:
                 return results[-1]
         # None is good; the greedy one says so by its own numbers.
         return results[0]
-
-
-@contextmanager
-def _keep_num_threads() -> Iterator[None]:
-    """Let torch have as many threads as before.
-
-    Timing words makes Numba start its own threads, at first use, and that many are then OpenMP's too, which torch
-    computes with: two processes that were told to use one core each would wait for each other on all of them.
-    """
-    num_threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != num_threads:
-            torch.set_num_threads(num_threads)
 
 
 def _encode(encoder: AudioEncoder, spectrum: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from backend.serving.engine import Engine
 from tests.benchmarks.shapes import materialize, read_shapes
 from tests.golden import GOLDEN_CHECKPOINT
 from training.model.config import ModelConfig, SpeechTokenizerConfig
+from training.model.device import choose_device
 from training.model.hub import PROJECT_FOLDER
 from training.model.sampling import Sampling
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
@@ -26,7 +27,7 @@ from training.model.take import Synthesizer
 from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.talker import Talker
 from training.model.text_tokenizer import TextTokenizer
-from training.model.voice_model import VoiceModel, choose_device, choose_precision, supports_bf16
+from training.model.voice_model import VoiceModel, choose_precision, supports_bf16
 
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 

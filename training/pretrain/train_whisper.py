@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from training.model.voice_model import choose_device
+from training.model.device import choose_device
 from training.pretrain.errors import PretrainError
 from training.pretrain.loss_curve import write_loss_curve
 from training.pretrain.stop_request import StopRequest

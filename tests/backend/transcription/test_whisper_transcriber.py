@@ -6,14 +6,13 @@ import dataclasses
 import itertools
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import whisper
+from whisper import timing
 
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
@@ -61,32 +60,13 @@ def test_listening_leaves_the_random_numbers_of_others_alone(transcriber: Whispe
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_listening_leaves_the_number_of_threads_alone(tiny_whisper: Path) -> None:
-    """In a process of its own, because only the first words that are timed there start Numba's threads."""
-    program = """
-import sys
-import numpy, torch
-from backend.transcription.whisper_transcriber import WhisperTranscriber
-from backend.transcription.whisper_weights import find_whisper
-torch.set_num_threads(1)
-transcriber = WhisperTranscriber(find_whisper(sys.argv[1]))
-sound = numpy.random.default_rng(0).normal(scale=0.1, size=32_000).astype(numpy.float32)
-assert transcriber.transcribe(sound, "en").words, "nothing was timed"
-import numba
-assert numba.threading_layer(), "Numba's threads were started"
-print(torch.get_num_threads())
-"""
-    # The suite may have told Numba and OpenMP how many; a person has not.
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("NUM_THREADS")}
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(tiny_whisper)],
-        env=environment | {"NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert ended.stdout.split() == ["1"], ended.stderr
+def test_listening_compiles_nothing_and_starts_no_threads(transcriber: WhisperTranscriber) -> None:
+    """Numba would take seconds of each process that listens, and give torch as many threads as there are cores."""
+    num_threads = torch.get_num_threads()
+    assert transcriber.transcribe(sing(1.0, TRANSCRIBER_HZ), "en").words, "nothing was timed"
+    assert not timing.dtw_cpu.signatures
+    assert not timing.backtrace.signatures
+    assert torch.get_num_threads() == num_threads
 
 
 def test_what_is_longer_than_its_window_is_heard_in_pieces(transcriber: WhisperTranscriber) -> None:
