@@ -10,12 +10,12 @@ from pathlib import Path
 PROGRAM = """
 import sys
 import backend.dataset.stage_workers
-assert not {"torch", "scipy", "transformers"} & set(sys.modules), "who reads and cuts loads no networks"
+assert not {"torch", "scipy.signal", "transformers"} & set(sys.modules), "who reads and cuts loads no networks"
 import backend.dataset.model_workers
 import backend.dataset.passes
 import backend.transcription.whisper_transcriber
 import training.model.device
-assert not {"scipy", "transformers"} & set(sys.modules), "who transcribes does not load what tokenizes"
+assert not {"scipy.signal", "transformers"} & set(sys.modules), "who transcribes does not load what tokenizes"
 """
 
 
