@@ -32,7 +32,7 @@ class SpokenProof(BaseModel):
     phrase: str = Field(min_length=1, max_length=500)
     heard: str = Field(max_length=2000)
     error_rate: float = Field(ge=0, allow_inf_nan=False)
-    """Word errors per word of the phrase."""
+    """Letter errors per letter of the phrase."""
     similarity: float = Field(ge=-1.001, le=1.001)
     """Cosine between the speaker embeddings of phrase and reference."""
 

@@ -44,10 +44,21 @@ def playwright() -> Iterator[Playwright]:
 
 
 @pytest.fixture(scope="session")
-def chromium(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    microphone = write_voice(tmp_path_factory.mktemp("microphone") / "voice.wav", seconds=6.0)
+def microphone_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the browser's microphone hears: read from its start whenever a page begins to record, and once."""
+    return tmp_path_factory.mktemp("microphone") / "voice.wav"
+
+
+@pytest.fixture
+def microphone(microphone_file: Path) -> Path:
+    """The same, with somebody who goes on speaking; a test may write another WAV file there."""
+    return write_voice(microphone_file, seconds=30.0)
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright: Playwright, microphone_file: Path) -> Iterator[Browser]:
     executable = next(path for path in map(shutil.which, CHROMIUM_COMMANDS) if path)
-    arguments = [*ARGUMENTS, f"--use-file-for-fake-audio-capture={microphone}"]
+    arguments = [*ARGUMENTS, f"--use-file-for-fake-audio-capture={microphone_file}%noloop"]
     browser = playwright.chromium.launch(executable_path=executable, args=arguments)
     yield browser
     browser.close()

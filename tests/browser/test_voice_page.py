@@ -151,6 +151,7 @@ def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, ap
     expect(page.locator("#status")).to_contain_text("is ready")
 
 
+@pytest.mark.usefixtures("microphone")
 def test_a_voice_is_recorded_in_the_browser(open_page, app):
     page = open_page(app.address)
     page.locator("#microphone button", has_text="Record").click()

@@ -11,7 +11,7 @@ import gradio as gr
 
 from backend.errands import ErrandState
 from backend.errors import EncoreError
-from backend.voices.phrase import draw_phrase
+from backend.voices.phrase_words import draw_phrase
 from ui import render, render_dataset, render_source
 from ui.errors import stream_shows_errors
 from ui.following import follow

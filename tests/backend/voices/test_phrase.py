@@ -10,7 +10,8 @@ import pytest
 from backend.audio.writing import write_wav
 from backend.errors import RecordingError
 from backend.voices.errors import ConsentRefused
-from backend.voices.phrase import STATEMENT, ProofLimits, check_phrase, draw_phrase, error_rate
+from backend.voices.phrase import ProofLimits, check_phrase
+from backend.voices.phrase_words import draw_phrase
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 from training.model.voice_model import VoiceModel
@@ -42,25 +43,6 @@ def reference(tmp_path):
 @pytest.fixture
 def spoken(tmp_path):
     return write_voice(tmp_path / "spoken.wav", seconds=3.0)
-
-
-def test_phrases_hold_the_statement_and_differ():
-    phrases = {draw_phrase() for _ in range(50)}
-    assert all(phrase.startswith(STATEMENT) for phrase in phrases)
-    assert len(phrases) > 25
-
-
-@pytest.mark.parametrize(
-    ("heard", "expected"),
-    [
-        ("i agree THAT my voice, is cloned", 0.0),
-        ("I agree that my voice was cloned", 1 / 7),
-        ("", 1.0),
-        ("Something else entirely was said here", 7 / 7),
-    ],
-)
-def test_errors_are_counted_in_words(heard, expected):
-    assert error_rate("I agree that my voice is cloned.", heard) == pytest.approx(expected, abs=0.15)
 
 
 def test_the_phrase_in_the_same_voice_is_proof(model, reference, spoken):
