@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from transformers.activations import ACT2FN
-
+from training.model.activations import is_activation
 from training.model.errors import ConfigError
 from training.model.json_fields import (
     FromJson,
@@ -42,7 +41,7 @@ class TransformerConfig(FromJson):
     initializer_range: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.hidden_act not in ACT2FN:
+        if not is_activation(self.hidden_act):
             raise ConfigError(f"config.json: there is no activation {self.hidden_act!r}.")
         if self.num_attention_heads % self.num_key_value_heads:
             raise ConfigError(

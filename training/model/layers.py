@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
+from training.model.activations import build_activation
 from training.model.config import TransformerConfig
 from training.model.packing import Packing
 
@@ -97,7 +97,7 @@ class SwiGLU(nn.Module):
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
-        self.act = ACT2FN[config.hidden_act]
+        self.act = build_activation(config.hidden_act)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) to (..., D)."""

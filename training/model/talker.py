@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
+from training.model.activations import build_activation
 from training.model.code_predictor import CodePredictor
 from training.model.config import CodePredictorConfig, TalkerConfig
 from training.model.layers import Transformer
@@ -20,7 +20,7 @@ class TextProjection(nn.Module):
         super().__init__()
         self.linear_fc1 = nn.Linear(config.text_hidden_size, config.text_hidden_size)
         self.linear_fc2 = nn.Linear(config.text_hidden_size, config.hidden_size)
-        self.act = ACT2FN[config.hidden_act]
+        self.act = build_activation(config.hidden_act)
 
     def forward(self, text: Tensor) -> Tensor:
         """(..., text width) to (..., D)."""

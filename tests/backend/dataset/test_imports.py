@@ -15,7 +15,8 @@ import backend.dataset.model_workers
 import backend.dataset.passes
 import backend.transcription.whisper_transcriber
 import training.model.device
-assert not {"scipy.signal", "transformers"} & set(sys.modules), "who transcribes does not load what tokenizes"
+import backend.dataset.clip_encoder
+assert not {"scipy.signal", "transformers"} & set(sys.modules), "who transcribes or tokenizes loads no networks that speak"
 """
 
 
