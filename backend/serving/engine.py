@@ -235,6 +235,7 @@ class Engine:
             with self._wake:
                 self._is_closed = True
             self._scheduler.fail_all(EngineClosed(), waiting=True)
+            self._scheduler.close()
 
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; false when there never will be."""

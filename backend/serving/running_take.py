@@ -27,6 +27,7 @@ class RunningTake:
         num_decoded: frames in them.
         reason: why it has ended; None while frames are still coming.
         is_prepared: whether its decoder is behind the reference.
+        is_sounding: whether frames of it are being decoded; its slot's decoder must be left alone so long.
     """
 
     slot: int
@@ -37,6 +38,7 @@ class RunningTake:
     num_decoded: int = 0
     reason: FinishReason | None = None
     is_prepared: bool = True
+    is_sounding: bool = False
 
     @property
     def needed_at(self) -> float:
@@ -70,3 +72,9 @@ class RunningTake:
         self.num_chunks += 1
         self.num_decoded += num_frames
         return codes
+
+    def put_back(self, codes: Tensor) -> None:
+        """Let frames (frames, codebooks) wait again that `take_codes` gave out last: there was no time for them."""
+        self.waiting[:0] = codes.unbind()
+        self.num_chunks -= 1
+        self.num_decoded -= len(codes)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 
 import torch
 
 from backend.errors import EncoreError
 from backend.serving.errors import TakeFailed
 from backend.serving.running_take import NEVER, RunningTake
+from backend.serving.sound_maker import Chunks, SoundMaker, has_processor_for_sound
 from backend.serving.tally import Tally
 from backend.serving.waiting_line import WaitingLine, WaitingTake
 from training.model.frame_loop import FinishReason
@@ -25,12 +25,6 @@ LONGEST_HESITATION_SECONDS = 1.0
 MOST_FRAMES_PER_CALL = 128
 """Frames of all takes in one call of the decoder: bounds its memory."""
 
-DECODING_SECONDS = 0.03
-"""After so much decoding in one round the rest waits for the next, unless somebody would run dry."""
-
-MARGIN_SECONDS = 0.25
-"""Sound a listener should have in hand while something else is done first."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -39,6 +33,7 @@ class Scheduler:
 
     def __init__(self, batch: TakeBatch, line: WaitingLine, tally: Tally) -> None:
         self.batch, self.line, self.tally = batch, line, tally
+        self._sound = SoundMaker(batch, tally, in_thread=has_processor_for_sound(batch.model))
         self.running: list[RunningTake] = []
         self._num_steps = 0
         self._prefill_seconds_per_row = 0.0
@@ -50,16 +45,22 @@ class Scheduler:
 
     def round(self) -> None:
         """One frame for everybody, and what goes with it."""
+        self._settle(wait=False)
         self._drop_unwanted()
         self._admit()
         if not self.running:
             return
-        self._step()
+        has_stepped = self._step()
         self._prepare()
-        self._decode_due()
+        if not self._sound.is_at_work:
+            self._settle(wait=False)
+            self._sound.start(self._choose_chunks())
+        # Without frames to make there is nothing to do but to wait for the sound.
+        self._settle(wait=not has_stepped)
 
     def fail_all(self, error: BaseException, *, waiting: bool) -> None:
         """End every running take with an error, and with `waiting` those in the line too."""
+        self._sound.abandon()
         for take in list(self.running):
             self._end(take, error=error)
         if waiting:
@@ -67,12 +68,27 @@ class Scheduler:
                 entry.delivery.fail(error)
                 self.tally.failed += 1
 
+    def close(self) -> None:
+        """Leave no thread behind."""
+        self._sound.close()
+
+    def _settle(self, *, wait: bool) -> None:
+        """Go on from the sound that has been made: takes are over when all of theirs is."""
+        self._sound.settle(wait=wait)
+        for take in list(self.running):
+            if take.reason is not None and not take.waiting and not take.is_sounding:
+                self._end(take, take.reason)
+
     def _drop_unwanted(self) -> None:
         for entry in self.line.take_unwanted():
             entry.delivery.finish(FinishReason.CANCELLED)
             self.tally.cancelled += 1
-        for take in [take for take in self.running if not take.delivery.is_wanted]:
-            self._end(take, FinishReason.CANCELLED)
+        unwanted = [take for take in self.running if not take.delivery.is_wanted]
+        if any(take.is_sounding for take in unwanted):
+            self._settle(wait=True)
+        for take in unwanted:
+            if take in self.running:
+                self._end(take, FinishReason.CANCELLED)
 
     def _admit(self) -> None:
         """Give free slots to those who wait, as far as those who speak can bear it."""
@@ -80,13 +96,19 @@ class Scheduler:
             # Whoever is alone sounds the same each time, see `RunningTake.next_frames`.
             self._num_steps = 0
         rows = 0
-        while self.batch.free_slots and (entry := self.line.first()) is not None:
+        while self._free_slots and (entry := self.line.first()) is not None:
             new_rows = len(entry.request.prompt.rows)
             if (rows and rows + new_rows > MOST_PREFILL_ROWS) or self._should_stand_back(entry):
                 return
             self.line.remove(entry)
             self._join(entry)
             rows += new_rows
+
+    @property
+    def _free_slots(self) -> list[int]:
+        """Slots without a take whose decoder is done with the take before."""
+        sounding = {take.slot for take in self.running}
+        return [slot for slot in self.batch.free_slots if slot not in sounding]
 
     def _should_stand_back(self, entry: WaitingTake) -> bool:
         """Whether a listener has so little in hand that it would be gone while this one's prompt is read."""
@@ -98,7 +120,7 @@ class Scheduler:
         return any(0 < left < seconds for left in in_hand)
 
     def _join(self, entry: WaitingTake) -> None:
-        slot, started = self.batch.free_slots[0], time.monotonic()
+        slot, started = self._free_slots[0], time.monotonic()
         try:
             self.batch.join(slot, entry.request, entry.voice)
             is_prepared = not self.batch.is_preparing(slot)
@@ -118,21 +140,23 @@ class Scheduler:
             RunningTake(slot=slot, delivery=entry.delivery, begun_at=self._num_steps, is_prepared=is_prepared)
         )
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
+        """Whether anybody had a frame to make."""
         # Ended takes have left the loop; they are here only for the rest of their sound.
         if all(take.reason is not None for take in self.running):
-            return
+            return False
         step = self.batch.step()
         self._num_steps += 1
         self.tally.steps += 1
         self.tally.frames += len(step.spoke)
-        by_slot = {take.slot: take for take in self.running}
+        by_slot = {take.slot: take for take in self.running if take.reason is None}
         codes = step.codes_BQ.cpu()
         for slot in step.spoke:
             by_slot[slot].waiting.append(codes[slot])
             by_slot[slot].delivery.codes.append(codes[slot])
         for slot, reason in step.finished.items():
             by_slot[slot].reason = reason
+        return True
 
     def _prepare(self) -> None:
         """Take the decoder that is needed first a piece further through its reference; all of it for ended takes."""
@@ -143,34 +167,22 @@ class Scheduler:
                 if take.reason is None:
                     break
 
-    def _decode_due(self) -> None:
-        """Make sound of frames, for those first who need it first."""
-        started = time.monotonic()
+    def _choose_chunks(self) -> list[Chunks]:
+        """What should become sound now, for those first who need it first."""
+        chosen: list[Chunks] = []
         while due := self._due():
-            has_ended = any(take.reason is not None for take in due)
-            now = time.monotonic()
-            if now - started > DECODING_SECONDS and due[0].needed_at > now + MARGIN_SECONDS and not has_ended:
-                break
-            # The slot of an ended take may be taken over in the next round.
-            first = due[0] if not has_ended else next(take for take in due if take.reason is not None)
+            # An ended take's slot is wanted by others.
+            first = next((take for take in due if take.reason is not None), due[0])
             frames = first.next_frames()
             most = max(1, MOST_FRAMES_PER_CALL // frames)
-            group = [first, *(take for take in due if take is not first and take.next_frames() == frames)]
-            # In the order of their slots, which the batch decodes fastest.
-            self._decode(sorted(group[:most], key=lambda take: take.slot), frames)
-        for take in [take for take in self.running if take.reason is not None and not take.waiting]:
-            self._end(take, take.reason)
+            group = [first, *(take for take in due if take is not first and take.next_frames() == frames)][:most]
+            group.sort(key=lambda take: take.slot)
+            chosen.append(Chunks(group, torch.stack([take.take_codes(frames) for take in group])))
+        return chosen
 
     def _due(self) -> list[RunningTake]:
         due = [take for take in self.running if take.is_prepared and take.is_due]
         return sorted(due, key=_urgency)
-
-    def _decode(self, takes: Sequence[RunningTake], num_frames: int) -> None:
-        codes = torch.stack([take.take_codes(num_frames) for take in takes])
-        chunks = self.batch.decode([take.slot for take in takes], codes)
-        for take, chunk in zip(takes, chunks, strict=True):
-            if take.delivery.put(chunk.copy()):
-                self.tally.underruns += 1
 
     def _end(
         self, take: RunningTake, reason: FinishReason | None = None, *, error: BaseException | None = None
