@@ -19,6 +19,7 @@ from backend.audio.writing import WavWriter, write_wav
 from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.sides import Side, ways_of
+from backend.runs.ears import find_transcriber
 from backend.runs.runs import Runs
 from backend.serving.loaded_model import LoadedModel
 from backend.serving.loading import LoadingState, ModelLoading
@@ -271,7 +272,8 @@ class Studio:
             ConsentRefused: other words or another voice, or nobody here can listen.
             RecordingError: a recording cannot be used.
         """
-        listener = self.comparing.measuring.transcriber(loaded)
+        # A Whisper that knows people, if there is one.
+        listener = find_transcriber(None) or self.comparing.measuring.transcriber(loaded)
         if listener is None:
             raise ConsentRefused(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "

@@ -34,16 +34,16 @@ class TakeMeasuring:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_ready = False
+        self._listens_for: Path | None = None
         self._verifier: SpeakerVerifier | None = None
         self._transcriber: Transcriber | None = None
 
     def transcriber(self, base: LoadedModel) -> Transcriber | None:
         """Speech recognition; None where its weights are not on this machine."""
         with self._lock:
-            if not self._is_ready:
+            if self._listens_for != base.folder:
                 self._transcriber, self._verifier = find_transcriber(base.folder), find_verifier()
-                self._is_ready = True
+                self._listens_for = base.folder
             return self._transcriber
 
     def measure(

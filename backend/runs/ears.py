@@ -15,10 +15,11 @@ PREFERRED_WHISPERS = ("base", "small", "turbo", "medium", "large-v3", "tiny")
 """Small ones first: they listen beside training, and all checkpoints are heard by the same."""
 
 
-def find_transcriber(base_model: Path) -> Transcriber | None:
+def find_transcriber(base_model: Path | None) -> Transcriber | None:
     """A transcriber whose weights are here; None where there is none, and then no words are checked.
 
-    The embedded one knows the voices that the embedded model speaks with, and is asked about no others.
+    The embedded one knows the voices that the embedded model speaks with, and is asked about no others: not about those
+    of people, for which no `base_model` is given.
     """
     import whisper  # noqa: PLC0415 - takes seconds, and only judges need it
 
@@ -27,7 +28,7 @@ def find_transcriber(base_model: Path) -> Transcriber | None:
 
     folder = whisper_weights.default_cache_folder()
     names = [name for name in PREFERRED_WHISPERS if (folder / whisper._MODELS[name].rpartition("/")[2]).is_file()]
-    if base_model.resolve() == EMBEDDED_FOLDER.resolve():
+    if base_model is not None and base_model.resolve() == EMBEDDED_FOLDER.resolve():
         names.insert(0, EMBEDDED_MODEL)
     for name in names:
         try:

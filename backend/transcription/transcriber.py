@@ -12,6 +12,9 @@ from backend.transcription.transcript import Transcript
 TRANSCRIBER_HZ = 16_000
 """The rate at which transcribers and voice activity detection listen."""
 
+EMBEDDED_TRANSCRIBER = "the embedded transcriber"
+"""The name of the one that comes with the program."""
+
 
 class Transcriber(Protocol):
     """Listens to speech and writes it down, with the time of each word."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import whisper
 
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
+from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
 from backend.transcription.whisper_download import download_weights
 from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
 
@@ -120,7 +121,7 @@ def hash_file(path: Path) -> str:
 def _embedded(path: Path, notice: str | None = None) -> WhisperWeights:
     return WhisperWeights(
         path=path,
-        name="the embedded transcriber",
+        name=EMBEDDED_TRANSCRIBER,
         piece_seconds=EMBEDDED_PIECE_SECONDS,
         silence_seconds=EMBEDDED_SILENCE_SECONDS,
         notice=notice or "The embedded transcriber knows synthetic English voices only.",

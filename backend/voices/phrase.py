@@ -15,6 +15,7 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
+from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
 from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
 from backend.voices.consent import SpokenProof
 from backend.voices.errors import ConsentRefused
@@ -22,6 +23,12 @@ from backend.voices.phrase_words import error_rate, num_misheard_words, statemen
 from training.model.voice_model import VoiceModel
 
 LISTENING_SAMPLE_RATE = 16_000
+
+_ADVICE = {
+    False: "Read the phrase aloud once more, close to the microphone.",
+    True: "It was heard by the embedded transcriber, which knows synthetic voices only: to be heard yourself, download "
+    "a Whisper model on the System tab. Otherwise read the phrase once more.",
+}
 
 
 class Heard(Protocol):
@@ -34,6 +41,10 @@ class Heard(Protocol):
 
 class Listener(Protocol):
     """A transcriber, such as Whisper."""
+
+    @property
+    def name(self) -> str:
+        """Which it is."""
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None, /) -> Heard:
         """Write down mono samples at 16 kHz."""
@@ -86,8 +97,8 @@ def check_phrase(
     )
     if not says_phrase(phrase, heard, limits):
         raise ConsentRefused(
-            f"The recording does not say the phrase; understood was {heard[:120]!r}. Read the phrase aloud once more, "
-            "close to the microphone."
+            f"The recording does not say the phrase; understood was {heard[:120]!r}. "
+            f"{_ADVICE[listener.name == EMBEDDED_TRANSCRIBER]}"
         )
     if proof.similarity < limits.least_similarity:
         raise ConsentRefused(

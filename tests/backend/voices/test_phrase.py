@@ -9,6 +9,7 @@ import pytest
 
 from backend.audio.writing import write_wav
 from backend.errors import RecordingError
+from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
 from backend.voices.errors import ConsentRefused
 from backend.voices.phrase import ProofLimits, check_phrase
 from backend.voices.phrase_words import draw_phrase
@@ -23,6 +24,7 @@ class Hears:
 
     text: str
     seconds: float = 0.0
+    name: str = "whisper base"
 
     def transcribe(self, samples, language):
         assert samples.dtype == np.float32
@@ -58,6 +60,12 @@ def test_the_phrase_in_the_same_voice_is_proof(model, reference, spoken):
 def test_other_words_are_no_proof(model, reference, spoken):
     with pytest.raises(ConsentRefused, match="does not say the phrase"):
         check_phrase(draw_phrase(), spoken, reference, listener=Hears("Good evening, this is the news."), model=model)
+
+
+def test_whom_the_embedded_transcriber_cannot_hear_is_told_why(model, reference, spoken):
+    listener = Hears("Something.", name=EMBEDDED_TRANSCRIBER)
+    with pytest.raises(ConsentRefused, match="synthetic voices only: to be heard yourself, download a Whisper"):
+        check_phrase(draw_phrase(), spoken, reference, listener=listener, model=model)
 
 
 def test_another_voice_is_no_proof(model, reference, tmp_path):
