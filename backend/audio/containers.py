@@ -11,6 +11,9 @@ Container = Literal["wav", "flac", "mp3", "ogg", "mp4", "matroska", "aac"]
 # A tag holds a cover picture at most; a chain of tags is an attack on whoever walks it.
 _MOST_TAGS = 4
 _HEAD_BYTES = 16
+# Broadcast recorders put a description of some hundred bytes before the format.
+_WAV_HEAD_BYTES = 4096
+_MOST_CHUNKS = 8
 _MP4_FIRST_BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 # Recorders that stream write a size near 2 or 4 GiB, or 0, and mean "until the end".
 _LARGEST_MEANT_RIFF_BYTES = 0x7FFF_0000
@@ -47,6 +50,24 @@ def promised_wav_share(file: BinaryIO) -> float:
         return 1.0
     (promised,) = cast(tuple[int], struct.unpack("<I", head[4:]))
     return (promised + 8) / num_bytes if 0 < promised < _LARGEST_MEANT_RIFF_BYTES else 1.0
+
+
+def stated_wav_rate(file: BinaryIO) -> int | None:
+    """The samples per second of a RIFF header, as far as there is such a statement; leaves the position at the start.
+
+    The demuxer takes a WAV file without a possible rate for a broken one.
+    """
+    file.seek(0)
+    head = file.read(_WAV_HEAD_BYTES)
+    file.seek(0)
+    position = 12
+    for _ in range(_MOST_CHUNKS):
+        name, size = head[position : position + 4], head[position + 4 : position + 8]
+        if name == b"fmt " and len(head) >= position + 16:
+            return int.from_bytes(head[position + 12 : position + 16], "little")
+        # Chunks begin at even positions.
+        position += 8 + (int.from_bytes(size, "little") + 1) // 2 * 2
+    return None
 
 
 def _head_after_tags(file: BinaryIO) -> bytes:

@@ -241,10 +241,14 @@ def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> Recording
             return RecordingUnsupported(name, problem=f"uses the codec {outcome.codec}, which is not decoded here")
         case "channels":
             # FFmpeg counts beyond 512 channels as none.
-            count = f"{number:.0f}" if number else "too many"
-            return RecordingUnsupported(name, problem=f"has {count} channels, more than {limits.maximum_channels}")
+            most = limits.maximum_channels
+            counted = f"has {number:.0f} channels, more than {most}"
+            return RecordingUnsupported(
+                name, problem=counted if number else f"has none or far more than {most} channels"
+            )
         case "sample_rate":
-            return RecordingUnsupported(name, problem=f"has a sample rate of {number:.0f} Hz")
+            accepted = f"{limits.minimum_sample_rate} to {limits.maximum_sample_rate} Hz"
+            return RecordingUnsupported(name, problem=f"has a sample rate of {number:.0f} Hz, not one of {accepted}")
         case "too_long":
             return RecordingTooLong(name, maximum_seconds=limits.maximum_seconds)
         case "ends_early":

@@ -19,7 +19,7 @@ from av.audio.stream import AudioStream
 from av.container import InputContainer
 from numpy.typing import NDArray
 
-from backend.audio.containers import Container, promised_wav_share
+from backend.audio.containers import Container, promised_wav_share, stated_wav_rate
 from backend.audio.decoder_protocol import Refusal
 from backend.audio.limits import DecodingLimits
 
@@ -67,6 +67,8 @@ class MonoBlocks:
     def __init__(self, file: BinaryIO, kind: Container, limits: DecodingLimits) -> None:
         self._limits = limits
         wav_share = promised_wav_share(file) if kind == "wav" else 1.0
+        if kind == "wav" and (rate := stated_wav_rate(file)) is not None:
+            self._check_rate(rate)
         self._container = _open(file, kind)
         self._track = _first_audio_track(self._container)
         self._promised_seconds = _promised_seconds(self._container, self._track, kind, wav_share)
@@ -84,8 +86,7 @@ class MonoBlocks:
     def __iter__(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
         for frame in self._frames():
             self._check_channels(frame.layout.nb_channels)
-            if not self._limits.minimum_sample_rate <= frame.sample_rate <= self._limits.maximum_sample_rate:
-                raise Refusal("sample_rate", number=frame.sample_rate)
+            self._check_rate(frame.sample_rate)
             self.sample_rate = self.sample_rate or frame.sample_rate
             self.channels = max(self.channels, frame.layout.nb_channels)
             self.seconds += frame.samples / frame.sample_rate
@@ -110,6 +111,10 @@ class MonoBlocks:
             raise
         except av.error.FFmpegError as error:
             raise Refusal("undecodable") from error
+
+    def _check_rate(self, sample_rate: int) -> None:
+        if not self._limits.minimum_sample_rate <= sample_rate <= self._limits.maximum_sample_rate:
+            raise Refusal("sample_rate", number=sample_rate)
 
     def _check_channels(self, channels: int) -> None:
         if not 1 <= channels <= self._limits.maximum_channels:
