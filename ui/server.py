@@ -59,6 +59,9 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "show_error": False,
         "quiet": True,
         "prevent_thread_lock": True,
+        # Means only that Gradio need not ask for the page: it gives up after three seconds, which a busy machine may
+        # take, and then wants a public link. That the program answers it has asked without a limit just before.
+        "_frontend": False,
         "theme": build_theme(),
         "css_paths": STYLESHEETS,
     }

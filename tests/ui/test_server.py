@@ -10,6 +10,7 @@ import time
 
 import httpx
 import pytest
+from gradio import networking
 from gradio.queueing import Queue
 
 from backend.errors import SettingsError
@@ -38,6 +39,12 @@ def test_a_taken_port_is_said(tmp_path):
             serve(Settings(port=port, home=tmp_path, model="none/of-them"))
     assert not list((tmp_path / "temporary").iterdir())
     gc.collect()  # Gradio forgets to close the socket it tried; let that be found here and not in another test
+
+
+def test_a_machine_that_is_slow_to_answer_is_no_reason_to_give_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(networking, "url_ok", lambda url: False)
+    with serve_page(tmp_path) as page:
+        assert httpx.get(page.address, timeout=PATIENCE_SECONDS).status_code == 200
 
 
 def test_with_a_password_no_route_is_served_without_it(tmp_path):
