@@ -109,10 +109,10 @@ def strategy_problems(job: FineTuneJob) -> list[str]:
     problems = []
     if importlib.util.find_spec("deepspeed") is None:
         problems.append("The package deepspeed is not installed. Install it, or use ddp or fsdp2.")
-    if not any(map(shutil.which, ("c++", "g++", "clang++"))) or not _has_ninja():
+    if job.offload == "nvme" and not (any(map(shutil.which, ("c++", "g++", "clang++"))) and _has_ninja()):
         problems.append(
-            "DeepSpeed compiles a part of itself and needs a C++ compiler and ninja. Install them (Debian: apt install "
-            "g++ ninja-build), or use ddp or fsdp2."
+            "For offload to NVMe DeepSpeed compiles a part of itself, and needs a C++ compiler and ninja. Install them "
+            "(Debian: apt install g++ ninja-build), or offload to cpu."
         )
     if job.nvme_folder is not None and not job.nvme_folder.is_dir():
         problems.append(f"There is no folder {job.nvme_folder} to offload to. Make it, or name another one.")

@@ -143,14 +143,15 @@ def check_ray(settings: Settings) -> Finding:
 
 
 def check_deepspeed(settings: Settings) -> Finding:
-    """Whether the ZeRO strategies could be used; the others need no compiler."""
+    """Whether the ZeRO strategies could be used, and with all that they offer."""
+    found = f"DeepSpeed {metadata.version('deepspeed')}."
     if any(map(shutil.which, _COMPILERS)):
-        return Finding(name="DeepSpeed", level=Level.GOOD, found=f"DeepSpeed {metadata.version('deepspeed')}.")
+        return Finding(name="DeepSpeed", level=Level.GOOD, found=found)
     return Finding(
         name="DeepSpeed",
         level=Level.LIMITED,
-        found="There is no C++ compiler, so zero1, zero2 and zero3 cannot be used.",
-        remedy="Install one (Debian: apt install g++), or use ddp or fsdp2.",
+        found=f"{found} There is no C++ compiler, so zero3 cannot offload to NVMe.",
+        remedy="Install one (Debian: apt install g++ ninja-build libaio-dev), or offload to cpu.",
     )
 
 

@@ -157,10 +157,13 @@ def test_what_is_missing_is_said_before_anything_starts(folder, changes, message
         preflight(make_job(folder, **changes), Machine(num_cpus=2, num_gpus=0))
 
 
-def test_a_compiler_is_asked_for_before_deepspeed_fails(folder, monkeypatch):
+def test_a_compiler_is_asked_for_only_where_deepspeed_needs_one(folder, monkeypatch):
     monkeypatch.setenv("PATH", str(folder))
+    machine = Machine(num_cpus=2, num_gpus=0)
+    for offload in ("none", "cpu"):
+        assert preflight(make_job(folder, strategy="zero3", offload=offload), machine).num_clips == 5
     with pytest.raises(PreflightError, match=r"needs a C\+\+ compiler and ninja"):
-        preflight(make_job(folder, strategy="zero2"), Machine(num_cpus=2, num_gpus=0))
+        preflight(make_job(folder, strategy="zero3", offload="nvme", nvme_folder=folder), machine)
 
 
 def test_a_model_of_another_family_is_refused(folder):

@@ -33,10 +33,11 @@ def test_a_model_that_is_not_here_is_no_error(model: str):
     assert checks.check_model(Settings(model=model)).level != Level.GOOD
 
 
-def test_zero_needs_a_compiler(monkeypatch: pytest.MonkeyPatch):
+def test_only_offload_to_a_disk_needs_a_compiler(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nowhere")
     finding = checks.check_deepspeed(Settings())
     assert finding.level == Level.LIMITED
+    assert "NVMe" in finding.found
     assert "g++" in finding.remedy
 
 
