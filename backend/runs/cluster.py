@@ -12,6 +12,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 from backend.runs.errors import ClusterError
+from backend.runs.quiet_ray import make_quiet
 
 _REPOSITORY = Path(__file__).parents[2]
 # Ray gives a new cluster 30 seconds, which on a machine that is busy with other things is not always enough.
@@ -61,8 +62,8 @@ def connect(machine: Machine) -> None:
 
     options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": True}
     if machine.address is None:
-        # The dashboard stays on: without it a killed trainer's placement group holds its processors for minutes.
-        options |= {"address": "local", "num_cpus": machine.num_cpus, "include_dashboard": True}
+        make_quiet()
+        options |= {"address": "local", "num_cpus": machine.num_cpus, "include_dashboard": False}
     else:
         modules = [str(_REPOSITORY / name) for name in ("training", "backend")]
         options |= {"address": machine.address, "runtime_env": {"py_modules": modules}}
@@ -97,6 +98,21 @@ def own_address() -> dict[str, Any]:
     import ray  # noqa: PLC0415 - see `connect`
 
     return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+
+
+def free_what_trainers_held() -> None:
+    """Take their processors back from trainers that are gone; for a Ray that serves one run alone.
+
+    A trainer that was killed cannot give back the places of its workers. Ray Train's own cleaner of them asks Ray's
+    dashboard every second whether the trainer lives, which on a small machine costs more than it is worth.
+    """
+    import ray  # noqa: PLC0415 - see `connect`
+    from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group  # noqa: PLC0415
+
+    for held in placement_group_table().values():
+        if held["state"] != "REMOVED":
+            name = ray.PlacementGroupID(bytes.fromhex(held["placement_group_id"]))
+            remove_placement_group(PlacementGroup(name))
 
 
 def check_size(needed_cpus: int, needed_gpus: int) -> None:

@@ -39,7 +39,8 @@ class Driver:
         if launch.is_elastic:
             workers = (launch.fewest_workers, launch.max_workers)
         resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
-        TorchTrainer(
+        trainer = TorchTrainer if launch.machine.address else _without_cleaner(TorchTrainer)
+        trainer(
             train_under_ray,
             train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
             torch_config=TorchConfig(backend=_backend(launch, raw_job)),
@@ -59,6 +60,17 @@ class Driver:
                 callbacks=[FaultLog(run_folder.faults, attempt)],
             ),
         ).fit()
+
+
+def _without_cleaner(trainer: Any) -> Any:  # a class of Ray Train's, and one derived from it
+    """A trainer that, if it is killed, leaves it to the supervisor to free what it held."""
+
+    class Trainer(trainer):  # type: ignore[misc]  # the base is only known once Ray Train is imported
+        def _create_default_callbacks(self) -> list[Any]:
+            callbacks = super()._create_default_callbacks()
+            return [one for one in callbacks if type(one).__name__ != "PlacementGroupCleanerCallback"]
+
+    return Trainer
 
 
 def _backend(launch: LaunchPlan, raw_job: dict[str, Any]) -> str:

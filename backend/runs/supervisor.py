@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import EncoreError
-from backend.runs.cluster import check_size, connect, own_address
+from backend.runs.cluster import check_size, connect, free_what_trainers_held, own_address
 from backend.runs.control import Control, StopReason
 from backend.runs.judge_queue import JudgeQueue
 from backend.runs.launch import LaunchPlan
@@ -28,7 +28,7 @@ from backend.runs.watching import Watcher, register_checkpoints
 from backend.store.database import Database
 from training.job import FineTuneJob
 
-POLL_SECONDS = 0.3
+POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 3.0
 GRACE_SECONDS: dict[StopReason, float] = {"cancel": 5.0, "interrupt": 5.0, "pause": 120.0}
 """How long workers may take to finish their step and save; a cancel has to free the machine within ten seconds."""
@@ -170,6 +170,8 @@ class Supervisor:
             # Nothing if it has ended; otherwise this is what frees the processors.
             ray.kill(driver)
             watcher.look()
+            if self._launch.machine.address is None:
+                free_what_trainers_held()
         self._stop_if_wanted()
         if not is_running:
             self._rows.move(self._run_id, RunState.RUNNING, "Training.")

@@ -1,7 +1,8 @@
-"""What a run does when Ray does not start at once."""
+"""How a run starts Ray: quiet where it is the run's own, and again where it did not start at once."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,15 @@ def start_process() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 
 
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """Ray's settings are variables of the process that starts it."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
     """A child that is none of Ray's."""
@@ -66,3 +76,18 @@ def test_a_machine_where_ray_never_starts_says_so(monkeypatch: pytest.MonkeyPatc
     start.left[-1].kill()
     for process in start.left:
         process.wait(timeout=60)
+
+
+def test_a_ray_of_its_own_is_quiet_and_wishes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.init", SlowStart(num_failures=0))
+    monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "7")
+    connect(Machine(num_cpus=1, num_gpus=0))
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["AUTOSCALER_UPDATE_INTERVAL_S"] == "7"
+
+
+def test_a_joined_cluster_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.init", SlowStart(num_failures=0))
+    before = dict(os.environ)
+    connect(Machine(num_cpus=1, num_gpus=0, address="10.0.0.1:6379"))
+    assert dict(os.environ) == before
