@@ -134,7 +134,8 @@ class RecordingTooLong(RecordingError):
     def __init__(self, name: str, *, maximum_seconds: float, seconds: float | None = None) -> None:
         length = "longer than that" if seconds is None else f"{_round_up(seconds)} s"
         super().__init__(
-            name, f"is too long: at most {maximum_seconds:g} s are accepted, it is {length}. Cut out a shorter part."
+            name,
+            f"is too long: at most {_length(maximum_seconds)} are accepted, it is {length}. Cut out a shorter part.",
         )
 
 
@@ -179,6 +180,11 @@ def _restore(kind: type[EncoreError], args: tuple[Any, ...], state: dict[str, An
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
+
+
+def _length(seconds: float) -> str:
+    """A limit as people say it."""
+    return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds:g} s"
 
 
 def _printable(name: str) -> str:

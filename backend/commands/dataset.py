@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import threading
 from collections.abc import Iterator
@@ -103,14 +104,21 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     from backend.dataset.gates import Verdict  # noqa: PLC0415 - seconds to load
 
     lines = [f"note: {view.notice}"] if view.notice else []
-    lines += [f"left out: {recording.problem}" for recording in view.recordings if recording.problem]
+    for recording in view.recordings:
+        if recording.problem:
+            # What is wrong with a file is told with its name, what is wrong with its sound is not.
+            about = "" if recording.problem.startswith(_shown(recording.name)) else f"{_shown(recording.name)}: "
+            lines.append(f"left out: {about}{recording.problem}")
     for recording in view.recordings:
         for lost in recording.details.lost:
             span = lost.span
             lines.append(
-                f"left out: {recording.name}, {span.start_seconds:.1f} to {span.end_seconds:.1f} s: {lost.problem}"
+                f"left out: {_shown(recording.name)}, {_moment(span.start_seconds)} to {_moment(span.end_seconds)}: "
+                f"{lost.problem}"
             )
-    lines += [line for clip in view.clips for line in _clip_lines(clip) if with_clips or clip.reasons]
+    listed = [clip for clip in view.clips if with_clips or clip.reasons]
+    for name, clips in itertools.groupby(listed, key=lambda clip: clip.details.recording_name):
+        lines += [f"{_shown(name)}:", *(line for clip in clips for line in _clip_lines(clip))]
     lines += [
         f"{verdict.value}: {view.count(verdict)} clips, {view.minutes(verdict):.1f} minutes" for verdict in Verdict
     ]
@@ -126,8 +134,20 @@ def _clip_lines(clip: ClipView) -> list[str]:
     text = clip.text if len(clip.text) <= _LONGEST_TEXT else clip.text[: _LONGEST_TEXT - 1] + "…"
     marks = [mark for mark, applies in (("reference", clip.is_reference), ("held out", clip.held_out)) if applies]
     notes = f" ({', '.join(marks)})" if marks else ""
-    head = f"{clip.key}  {clip.verdict.value:<8}  {clip.seconds:5.1f} s  {text}{notes}"
-    return [head, *(f"{'':14}{reason}" for reason in clip.reasons)]
+    begin = _moment(clip.details.current.span.start_seconds)
+    head = f"  {clip.key}  {clip.verdict.value:<8}  at {begin:>7}  {clip.seconds:4.1f} s  {text}{notes}"
+    return [head, *(f"{'':16}{reason}" for reason in clip.reasons)]
+
+
+def _moment(seconds: float) -> str:
+    """A place in a recording, as players show it."""
+    minutes, rest = divmod(round(10 * seconds), 600)
+    return f"{minutes}:{rest / 10:04.1f}"
+
+
+def _shown(name: str) -> str:
+    """A file name that does nothing to a terminal."""
+    return "".join(character if character.isprintable() else "?" for character in name)
 
 
 def _datasets(settings: Settings) -> Datasets:

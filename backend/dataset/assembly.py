@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from backend.dataset.cut_stage import CutStage
 from backend.dataset.dataset_table import ClipEdit, ClipRow, DatasetTable
@@ -15,7 +21,11 @@ from backend.dataset.tokenize_stage import TokenizeStage, read_encoded
 from backend.dataset.views import ClipDetails, RecordingDetails, RecordingView
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.dataset.workplace import Workplace
+from backend.store.errors import ArtifactError
 from backend.transcription.transcript import Transcript
+
+_EMBEDDINGS_REMEMBERED = 8192
+"""A few kilobytes each; without them an edit of one clip opens two files of every other."""
 
 _NOT_DONE = "It was not finished. Build again to go on."
 
@@ -47,7 +57,7 @@ def rejudge(
     candidates = []
     for key, details in clips.items():
         edit = edits.get(key, ClipEdit())
-        tokenized = stage.find(details.current.clip_id)
+        tensors_id, embedding = _tokenized(details, workplace, stage)
         candidates.append(
             Candidate(
                 key=key,
@@ -55,11 +65,11 @@ def rejudge(
                     update={
                         "text": details.current.text or "" if edit.text is None else edit.text,
                         "text_source": details.current.text_source if edit.text is None else "person",
-                        "tensors_id": tokenized.tensors_id if tokenized else None,
-                        "failure": "" if tokenized else details.failure,
+                        "tensors_id": tensors_id,
+                        "failure": "" if tensors_id else details.failure,
                     }
                 ),
-                embedding=read_encoded(workplace, tokenized.tensors_id).speaker_embedding if tokenized else None,
+                embedding=embedding,
             )
         )
     rows = judge(candidates, edits, table.chosen_reference(job.name), job.gates)
@@ -76,7 +86,7 @@ def with_cut(details: ClipDetails, heard: Transcript | None, span: Span, stage: 
     if heard is not None and source == "whisper":
         text = heard.excerpt(span.start_seconds, span.end_seconds).text
     current = stage.describe_clip(details.recording_audio_id, span, heard, text, source)
-    return details.model_copy(update={"current": current})
+    return details.model_copy(update={"current": current, "tensors_id": None})
 
 
 def clip_key(recording_id: str, clip: CutClip) -> str:
@@ -126,6 +136,25 @@ def _with_moved_cuts(
         if edit is not None and edit.span is not None:
             moved[key] = with_cut(details, heard, edit.span, order.cut_stage)
     return moved
+
+
+def _tokenized(
+    details: ClipDetails, workplace: Workplace, stage: TokenizeStage
+) -> tuple[str | None, NDArray[np.float32] | None]:
+    """Codes and speaker embedding of a clip, where it is known or found that there are any."""
+    if details.tensors_id is not None:
+        with suppress(ArtifactError):
+            return details.tensors_id, _embedding(workplace.home, details.tensors_id)
+    tokenized = stage.find(details.current.clip_id)
+    if tokenized is None:
+        return None, None
+    return tokenized.tensors_id, _embedding(workplace.home, tokenized.tensors_id)
+
+
+@lru_cache(maxsize=_EMBEDDINGS_REMEMBERED)
+def _embedding(home: Path, tensors_id: str) -> NDArray[np.float32]:
+    """Artefacts are named by what is in them, so what was read once is still true."""
+    return read_encoded(Workplace(home), tensors_id).speaker_embedding
 
 
 def _unusable(

@@ -25,8 +25,9 @@ from backend.dataset.passes import count_as_reused, is_listened_to, is_tokenized
 from backend.dataset.pulse import Pulse
 from backend.dataset.ray_session import ray_session
 from backend.dataset.records import EncoderFacts
+from backend.dataset.shared_counts import SharedCounts
 from backend.dataset.sources import FoundRecording, keep_originals, open_sources
-from backend.dataset.stage_counts import SharedCounts, StageCounts
+from backend.dataset.stage_counts import StageCounts
 from backend.dataset.stage_workers import DISK_FULL
 from backend.dataset.views import BuildState
 from backend.dataset.work_order import SourceRecording, WorkOrder

@@ -140,9 +140,9 @@ def _export_line(clip: ClipRow, reference: ClipRow) -> str:
 
 def _why_nothing(clips: Sequence[ClipRow]) -> str:
     if not clips:
-        return "No clip could be cut from any recording. `app.py dataset show` lists the reasons."
+        return "No clip could be cut from any recording. `app.py dataset show NAME` lists the reasons."
     first = next((result.sentence for clip in clips for result in clip.details.gates if result.sentence), "")
     return (
         f"None of the {len(clips)} clips can be trained on. The first one: {first or 'it is rejected.'} "
-        "`app.py dataset show` lists all reasons; overrule them one by one, or record again."
+        "`app.py dataset show NAME` lists all reasons; overrule them one by one, or record again."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.gates import Verdict
@@ -12,6 +13,10 @@ from backend.dataset.job import BuildJob
 from backend.dataset.records import EncoderFacts, Span
 from backend.dataset.views import ClipDetails, RecordingDetails, RecordingView
 from backend.store.database import Database
+
+
+_CLIPS_REMEMBERED = 8192
+"""Of thousands of clips an edit changes one or two; what the others say is read, but not taken apart again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +121,18 @@ class DatasetTable:
 
     def save_clips(self, name: str, clips: Sequence[ClipRow]) -> None:
         """Replace the clips of a dataset, and remember that the files do not reflect them yet."""
+        before = self.clips(name)
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM dataset_clips WHERE dataset = ?", (name,))
+            if [clip.key for clip in before] == [clip.key for clip in clips]:
+                changed = [position for position, clip in enumerate(clips) if clip != before[position]]
+            else:
+                connection.execute("DELETE FROM dataset_clips WHERE dataset = ?", (name,))
+                changed = list(range(len(clips)))
             connection.executemany(
-                "INSERT INTO dataset_clips "
+                "INSERT OR REPLACE INTO dataset_clips "
                 "(dataset, key, position, clip_id, verdict, held_out, is_reference, seconds, details) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_clip_values(name, position, clip) for position, clip in enumerate(clips)],
+                [_clip_values(name, position, clips[position]) for position in changed],
             )
             connection.execute("UPDATE datasets SET rows_are_current = 0 WHERE name = ?", (name,))
 
@@ -206,8 +216,13 @@ def _clip_row(row: sqlite3.Row) -> ClipRow:
         verdict=Verdict(row["verdict"]),
         held_out=bool(row["held_out"]),
         is_reference=bool(row["is_reference"]),
-        details=ClipDetails.model_validate_json(row["details"]),
+        details=_details(row["details"]),
     )
+
+
+@lru_cache(maxsize=_CLIPS_REMEMBERED)
+def _details(stored: str) -> ClipDetails:
+    return ClipDetails.model_validate_json(stored)
 
 
 def _edit(row: sqlite3.Row) -> ClipEdit:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from backend.dataset.build import run_build
 from backend.dataset.build_table import BuildTable
 from backend.dataset.dataset_files import dataset_folder, export_dataset
 from backend.dataset.dataset_lock import acquire_lock, dataset_lock
@@ -80,6 +79,9 @@ class Datasets(DatasetEditing):
         Raises:
             EncoreError: it failed, was cancelled, or is under way elsewhere.
         """
+        # Here: Ray and PyTorch take seconds to load, and whoever only looks needs neither.
+        from backend.dataset.build import run_build  # noqa: PLC0415 - see above
+
         with dataset_lock(self._home, job.name):
             run_build(job, self._database, self._home)
         return self.show(job.name)

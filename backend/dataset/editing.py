@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.dataset.assembly import rejudge, with_cut
-from backend.dataset.clip_encoder import ClipEncoder
 from backend.dataset.cut_stage import CutStage
 from backend.dataset.dataset_files import write_dataset
 from backend.dataset.dataset_lock import dataset_lock
@@ -114,6 +113,9 @@ class DatasetEditing:
                 row.clip_id for row in rows if row.verdict is not Verdict.REJECTED and stage.find(row.clip_id) is None
             ]
             if missing:
+                # Here: PyTorch takes seconds to load, and most verbs do without.
+                from backend.dataset.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
+
                 stage.run(list(dict.fromkeys(missing)), ClipEncoder.load(Path(encoder.folder), job.device))
                 rows = self._rejudge(name)
             card = write_dataset(self._workplace, job, encoder, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import jiwer
 import numpy as np
@@ -16,8 +17,12 @@ from backend.dataset.dataset_table import ClipEdit, ClipRow
 from backend.dataset.fingerprints import SoundIndex
 from backend.dataset.gates import GateResult, Verdict, overall
 from backend.dataset.settings import GateSettings
-from backend.dataset.speakers import speaker_distances
+from backend.dataset.speakers import SpeakerDistances, speaker_distances
 from backend.dataset.views import ClipDetails
+
+_TEXTS_REMEMBERED = 8192
+_SETS_REMEMBERED = 4
+"""What is done for one clip of thousands is judged at once: what its edit cannot change is not found out again."""
 
 _NO_TEXT = "Nobody knows what is said in it. Type the text, give a transcript, or name a Whisper model."
 
@@ -61,6 +66,7 @@ def is_usable(row: ClipRow) -> bool:
     return row.verdict is not Verdict.REJECTED and bool(row.details.text) and row.details.is_tokenized
 
 
+@lru_cache(maxsize=_TEXTS_REMEMBERED)
 def disagreement(given: str, heard: str) -> float:
     """Share of characters in which two texts differ, without case and punctuation."""
     given, heard = _plain(given), _plain(heard)
@@ -89,18 +95,35 @@ def _text_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult
 
 def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:
     """Look for each clip in the ones before it that may be trained on."""
-    index = SoundIndex([candidate.details.current.sound.fingerprint for candidate in candidates])
+    heard = _heard_before(
+        tuple(candidate.details.current.sound.fingerprint for candidate in candidates),
+        tuple(candidate.details.current.clip_id for candidate in candidates),
+        tuple(overall(found) is not Verdict.REJECTED for found in results),
+        settings,
+    )
+    for found, (share, twin) in zip(results, heard, strict=True):
+        found.append(gates.duplicate_audio_gate(share, "" if twin is None else _place(candidates[twin]), settings))
+
+
+@lru_cache(maxsize=_SETS_REMEMBERED)
+def _heard_before(
+    fingerprints: tuple[str, ...], clip_ids: tuple[str, ...], are_good: tuple[bool, ...], settings: GateSettings
+) -> tuple[tuple[float, int | None], ...]:
+    """Of each clip how much is in earlier ones that are kept, and in which of them the most."""
+    index = SoundIndex(fingerprints)
     kept: list[int] = []
     kept_by_id: dict[str, int] = {}
-    for position, (candidate, found) in enumerate(zip(candidates, results, strict=True)):
-        clip_id = candidate.details.current.clip_id
+    heard: list[tuple[float, int | None]] = []
+    for position, clip_id in enumerate(clip_ids):
         share, twin = index.heard_before(position, kept, settings.duplicate_similarity)
         if clip_id in kept_by_id:
             share, twin = 1.0, kept_by_id[clip_id]
-        found.append(gates.duplicate_audio_gate(share, "" if twin is None else _place(candidates[twin]), settings))
-        if overall(found) is not Verdict.REJECTED:
+        heard.append((share, twin))
+        is_new = gates.duplicate_audio_gate(share, "", settings).verdict is not Verdict.REJECTED
+        if are_good[position] and is_new:
             kept.append(position)
             kept_by_id[clip_id] = position
+    return tuple(heard)
 
 
 def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResult]]) -> None:
@@ -118,18 +141,23 @@ def _compare_speakers(
     """Find the centre of the clips that are good so far, and look for strangers among them."""
     distances: list[float | None] = [None] * len(candidates)
     embeddings = {
-        index: candidate.embedding
+        index: candidate.embedding.tobytes()
         for index, candidate in enumerate(candidates)
         if candidate.embedding is not None and overall(results[index]) is not Verdict.REJECTED
     }
     if not embeddings:
         return distances
-    found = speaker_distances([list(map(float, embedding)) for embedding in embeddings.values()])
+    found = _speakers(tuple(embeddings.values()))
     for index, distance, deviation in zip(embeddings, found.distances, found.deviations, strict=True):
         distances[index] = distance
         if len(embeddings) >= settings.least_clips_for_speaker:
             results[index].append(gates.speaker_gate(distance, deviation, settings))
     return distances
+
+
+@lru_cache(maxsize=_SETS_REMEMBERED)
+def _speakers(embeddings: tuple[bytes, ...]) -> SpeakerDistances:
+    return speaker_distances([np.frombuffer(embedding, np.float32) for embedding in embeddings])
 
 
 def _verdict(candidate: Candidate, found: list[GateResult], distance: float | None, edit: ClipEdit | None) -> ClipRow:

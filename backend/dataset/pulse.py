@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from backend.dataset.build_table import BuildTable
 from backend.dataset.errors import BuildCancelled
-from backend.dataset.stage_counts import Counts
 from backend.store.errors import StoreError
+
+if TYPE_CHECKING:
+    # Ray takes a second to load, and whoever only looks at datasets has no use for it.
+    from backend.dataset.shared_counts import Counts
 
 _BEAT_SECONDS = 0.5
 

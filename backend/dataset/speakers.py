@@ -27,7 +27,7 @@ class SpeakerDistances:
     deviations: tuple[float, ...]
 
 
-def speaker_distances(embeddings: Sequence[Sequence[float]]) -> SpeakerDistances:
+def speaker_distances(embeddings: Sequence[Sequence[float] | NDArray[np.float32]]) -> SpeakerDistances:
     """Distances of each of at least one embedding to the centre of the larger half.
 
     The centre is that of the half of the clips around the clip that is closest to most others, so that strangers, as
@@ -48,7 +48,7 @@ def speaker_distances(embeddings: Sequence[Sequence[float]]) -> SpeakerDistances
     )
 
 
-def _directions(embeddings: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+def _directions(embeddings: Sequence[Sequence[float] | NDArray[np.float32]]) -> NDArray[np.float64]:
     vectors = np.asarray(embeddings, dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions: NDArray[np.float64] = vectors / np.maximum(lengths, 1e-12)

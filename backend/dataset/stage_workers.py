@@ -8,15 +8,18 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from backend.dataset.records import Span
 from backend.dataset.stage_cache import Stage
-from backend.dataset.stage_counts import Counts
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.errors import EncoreError
+
+if TYPE_CHECKING:
+    # Ray takes a second to load, and whoever only looks at datasets has no use for it.
+    from backend.dataset.shared_counts import Counts
 
 _logger = logging.getLogger(__name__)
 

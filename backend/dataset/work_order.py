@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.audio.voice_activity import SpeechSpan
 from backend.dataset.cut_stage import CutStage
@@ -11,12 +12,15 @@ from backend.dataset.decode_stage import DecodeStage
 from backend.dataset.job import BuildJob
 from backend.dataset.listeners import TranscriberSource
 from backend.dataset.records import CutRecording, DecodedRecording, Span, TokenizedClip
-from backend.dataset.stage_counts import Counts
 from backend.dataset.tokenize_stage import TokenizeStage
 from backend.dataset.transcribe_stage import TranscribeStage
 from backend.dataset.workplace import Workplace
 from backend.transcription.recordings import cut_into_pieces
 from backend.transcription.transcript import Transcript, assemble_transcript
+
+if TYPE_CHECKING:
+    # Ray takes a second to load, and whoever only looks at datasets has no use for it.
+    from backend.dataset.shared_counts import Counts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist
 
 from backend.transcription.transcript import Word
 
 # Scripts that put no space between words are taken sign by sign.
 _UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u0e00-\u0eff])")
+
+# Fewer may agree by chance: "in the" is everywhere.
+_SURE_WORDS = 3
+# Pairs of words that are compared at once: 16 MB.
+_MOST_COMPARED = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +46,78 @@ def align_text(text: str, heard: Sequence[Word]) -> Alignment:
     words = _split(text)
     keys, heard_keys = [_key(word.text) for word in words], [_key(word.text) for word in heard]
     placed: list[Word] = []
-    for step in Levenshtein.opcodes(keys, heard_keys):
-        own = words[step.src_start : step.src_end]
-        theirs = heard[step.dest_start : step.dest_end]
-        if step.tag == "equal":
-            placed += [_at(word, other, other.probability) for word, other in zip(own, theirs, strict=True)]
-        elif step.tag == "replace":
-            placed += [_at(word, other, _likeness(word, other)) for word, other in zip(own, theirs, strict=True)]
-        elif own:
-            before = heard[step.dest_start - 1].end_seconds if step.dest_start else 0.0
-            after = heard[step.dest_start].start_seconds if step.dest_start < len(heard) else before
-            placed += _spread(own, min(before, after), after)
+    waiting: list[Word] = []
+    latest = 0.0
+    for own, their in [*_pairs(keys, heard_keys), (None, None)]:
+        if own is not None and their is None:
+            waiting.append(words[own])
+            continue
+        if waiting:
+            # Between the words that were heard on both sides.
+            after = heard[their].start_seconds if their is not None else latest
+            placed += _spread(waiting, min(latest, after), after)
+            waiting = []
+        if their is not None:
+            other, latest = heard[their], heard[their].end_seconds
+            if own is not None:
+                placed.append(_at(words[own], other, _likeness(words[own], other)))
     longest = max(len(keys), len(heard_keys))
     agreement = 1.0 - Levenshtein.distance(keys, heard_keys) / longest if longest else 1.0
     return Alignment(words=tuple(placed), agreement=agreement)
+
+
+def _pairs(keys: Sequence[str], heard_keys: Sequence[str]) -> Iterator[tuple[int | None, int | None]]:
+    """Which word was heard as which, by index, in order; None where one side has nothing.
+
+    Several equal words in a row are sure. What lies between them is compared letter by letter.
+    """
+    own, their = 0, 0
+    for step in [*Levenshtein.opcodes(keys, heard_keys), None]:
+        if step is not None and (step.tag != "equal" or step.src_end - step.src_start < _SURE_WORDS):
+            continue
+        own_end, their_end = (len(keys), len(heard_keys)) if step is None else (step.src_start, step.dest_start)
+        yield from _likeliest_pairs(keys, heard_keys, range(own, own_end), range(their, their_end))
+        if step is not None:
+            own, their = step.src_end, step.dest_end
+            yield from zip(range(own_end, own), range(their_end, their), strict=True)
+
+
+def _likeliest_pairs(
+    keys: Sequence[str], heard_keys: Sequence[str], own: range, their: range
+) -> list[tuple[int | None, int | None]]:
+    """Pair words so that as few letters as possible have to be changed, left out or put in."""
+    most = max(1, _MOST_COMPARED // max(1, len(their)))
+    if len(own) > most:
+        # Hours without three words in a row that agree: the text belongs to something else. Part by part will do.
+        share = len(their) * most // len(own)
+        return _likeliest_pairs(keys, heard_keys, own[:most], their[:share]) + _likeliest_pairs(
+            keys, heard_keys, own[most:], their[share:]
+        )
+    left_out = np.array([max(1, len(keys[index])) for index in own], np.float32)
+    put_in = np.array([max(1, len(heard_keys[index])) for index in their], np.float32)
+    changed = np.zeros((len(own), len(their)), np.float32)
+    if changed.size:
+        changed = cdist(keys[own.start : own.stop], heard_keys[their.start : their.stop], scorer=Levenshtein.distance)
+    so_far = np.concatenate([[0.0], np.cumsum(put_in)])
+    costs = [so_far]
+    for index in range(len(own)):
+        row = costs[-1] + left_out[index]
+        row[1:] = np.minimum(row[1:], costs[-1][:-1] + changed[index])
+        costs.append(np.minimum.accumulate(row - so_far) + so_far)
+    pairs: list[tuple[int | None, int | None]] = []
+    row_index, column = len(own), len(their)
+    while row_index or column:
+        here = costs[row_index][column]
+        if row_index and column and here == costs[row_index - 1][column - 1] + changed[row_index - 1, column - 1]:
+            row_index, column = row_index - 1, column - 1
+            pairs.append((own[row_index], their[column]))
+        elif row_index and here == costs[row_index - 1][column] + left_out[row_index - 1]:
+            row_index -= 1
+            pairs.append((own[row_index], None))
+        else:
+            column -= 1
+            pairs.append((None, their[column]))
+    return pairs[::-1]
 
 
 def _split(text: str) -> list[Word]:

@@ -27,9 +27,10 @@ from backend.dataset.listeners import find_transcriber
 from backend.dataset.one_process import run_in_one_process
 from backend.dataset.passes import run_passes
 from backend.dataset.ray_session import ray_session
+from backend.dataset.shared_counts import SharedCounts
 from backend.dataset.sources import open_sources
 from backend.dataset.stage_cache import STAGES, Stage
-from backend.dataset.stage_counts import SharedCounts, StageCounts
+from backend.dataset.stage_counts import StageCounts
 from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.dataset.workplace import Workplace
 from tests.backend.dataset.spoken import SENTENCES, speak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ def test_show_lists_every_clip_with_its_verdict(built_home: Path, capsys: pytest
     printed = capsys.readouterr().out
     for sentence in SENTENCES:
         assert sentence in printed
+    assert "/00.wav:\n  " in printed, "each clip stands below the recording it is from"
+    assert len(re.findall(r" at +0:0\d\.\d ", printed)) == len(SENTENCES)
     assert "(reference)" in printed
     assert "(held out)" in printed
     run(built_home, "show")

@@ -16,7 +16,7 @@ import backend.dataset.passes
 import backend.transcription.whisper_transcriber
 import training.model.device
 import backend.dataset.clip_encoder
-assert not {"scipy.signal", "transformers"} & set(sys.modules), "who transcribes or tokenizes loads no networks that speak"
+assert not {"scipy.signal", "transformers"} & set(sys.modules), "who listens loads nothing that speaks"
 """
 
 
