@@ -35,8 +35,10 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x_label: str = 
     parts = [_y_axis(tick, place((x_range[0], tick))[1]) for tick in y_ticks]
     parts += [_x_axis(tick, place((tick, y_range[0]))[0]) for tick in x_ticks if x_range[0] <= tick <= x_range[1]]
     parts += [_line(number, [place(point) for point in points]) for number, points in enumerate(drawn.values())]
+    # One line is what the title says.
+    named = list(drawn) if len(drawn) > 1 else []
     legend = "".join(
-        f'<span class="key line-{number % 4}">{html.escape(name)}</span>' for number, name in enumerate(drawn)
+        f'<span class="key line-{number % 4}">{html.escape(name)}</span>' for number, name in enumerate(named)
     )
     described = html.escape(f"{title}: {', '.join(drawn)} over {x_label}", quote=True)
     return (

@@ -134,8 +134,8 @@ def _players(run: RunRecord, checkpoints: Sequence[CheckpointRecord], run_folder
         origin = "said by the person too" if take.held_out else "standard sentence"
         rows.append(
             f'<tr><th scope="row">{html.escape(take.text)}<small>{origin}, seed {take.seed}</small></th>'
-            f"<td>{_player(base.get(position), 'Base model', run_folder)}</td>"
-            f"<td>{_player(tuned.get(position), 'Fine-tuned', run_folder)}</td></tr>"
+            f'<td data-who="Base model">{_player(base.get(position), "Base model", run_folder)}</td>'
+            f'<td data-who="Fine-tuned">{_player(tuned.get(position), "Fine-tuned", run_folder)}</td></tr>'
         )
     if not rows:
         return ""

@@ -116,3 +116,9 @@ def test_ticks_are_round_and_span_the_range() -> None:
         assert found[0] <= low
         assert found[-1] >= high
         assert len(found) <= 8
+
+
+def test_a_chart_names_its_lines_only_where_there_are_several() -> None:
+    line = [(1.0, 2.0), (2.0, 1.0)]
+    assert 'class="key' not in line_chart("Gradient norm", {"gradient norm": line})
+    assert line_chart("Loss", {"one": line, "other": line}).count('class="key') == 2
