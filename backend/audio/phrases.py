@@ -121,7 +121,7 @@ def _compare_witnesses(phrase: Phrase, spans: list[tuple[float, float]]) -> Phra
     return replace(
         phrase,
         is_unheard=_longest_unheard(phrase, spans) >= _UNHEARD_SECONDS,
-        is_unspoken=any(_is_unspoken(run) for run in _runs_nobody_heard(phrase.words)),
+        is_unspoken=any(_is_unspoken(run, spans) for run in _runs_nobody_heard(phrase.words)),
     )
 
 
@@ -132,9 +132,11 @@ def _runs_nobody_heard(words: tuple[Word, ...]) -> Iterator[list[Word]]:
             yield list(run)
 
 
-def _is_unspoken(run: list[Word]) -> bool:
+def _is_unspoken(run: list[Word], spans: list[tuple[float, float]]) -> bool:
     """Whether there is no time to say some words; a single one may have been swallowed, or written in another way."""
-    seconds = run[-1].end_seconds - run[0].start_seconds
+    begin, end = run[0].start_seconds, run[-1].end_seconds
+    # Nobody says anything in a pause, however long it is.
+    seconds = sum(max(0.0, min(end, to) - max(begin, since)) for since, to in spans)
     num_letters = sum(len(word.text) for word in run)
     return len(run) > 1 and num_letters > _FASTEST_LETTERS_PER_SECOND * seconds
 

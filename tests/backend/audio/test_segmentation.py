@@ -97,6 +97,15 @@ def test_words_nobody_says_are_in_no_clip() -> None:
     assert [part.reason for part in found.leftovers] == [LeftoverReason.WORDS_NOT_SPOKEN]
 
 
+def test_words_that_are_laid_into_a_pause_are_in_no_clip() -> None:
+    """They have all the time of the pause, but nobody says anything in it."""
+    left_out = [Word(text=text, start_seconds=3.0, end_seconds=4.0, probability=0.0) for text in ("nobody", "says")]
+    words = [*evenly("one two three", 0.0, 3.0), *left_out, *evenly("four five six", 4.0, 7.0)]
+    found = segment_speech([span(0.0, 3.0), span(4.0, 7.0)], words, 7.0)
+    assert "nobody" not in " ".join(segment.text or "" for segment in found.segments)
+    assert any(part.reason is LeftoverReason.WORDS_NOT_SPOKEN for part in found.leftovers)
+
+
 def test_a_breath_does_not_divide_a_sentence() -> None:
     words = [*evenly("Before the breath", 0.0, 2.0), *evenly("and after it.", 2.8, 5.0)]
     found = segment_speech([span(0.0, 2.0), span(2.3, 2.5), span(2.8, 5.0)], words, 5.0)

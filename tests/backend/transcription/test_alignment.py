@@ -87,3 +87,36 @@ def test_every_word_of_the_text_gets_a_time_in_order(text: str, spoken: str) -> 
     assert all(word.start_seconds <= word.end_seconds for word in found.words)
     assert all(a.start_seconds <= b.start_seconds for a, b in itertools.pairwise(found.words))
     assert 0.0 <= found.agreement <= 1.0
+
+
+def said(text: str, start_seconds: float, seconds_per_letter: float = 0.07) -> list[Word]:
+    """Words at an even pace."""
+    words = []
+    for word in text.split():
+        end_seconds = start_seconds + seconds_per_letter * len(word)
+        words.append(Word(text=word, start_seconds=start_seconds, end_seconds=end_seconds, probability=0.9))
+        start_seconds = end_seconds
+    return words
+
+
+def test_the_end_of_a_sentence_stays_in_front_of_the_pause() -> None:
+    """Word by word, "the" of the next sentence would do for the one that was not heard."""
+    before, after = said("a bottle on the waited", 0.0), said("the suster fond it", 3.0)
+    found = align_text("A bottle on the way to the market. The sister found it.", before + after)
+    assert [word.text for word in found.words if word.start_seconds >= 3.0] == ["The", "sister", "found", "it."]
+
+
+def test_words_that_were_run_together_share_their_time() -> None:
+    found = align_text(
+        "The engineer described a leather map without a word.",
+        said("the engineer diskribbullellethermap without a word", 1.0),
+    )
+    assert all(word.probability > 0 for word in found.words)
+    assert found.words[-3].start_seconds > found.words[3].end_seconds > found.words[3].start_seconds
+    durations = [word.end_seconds - word.start_seconds for word in found.words[2:6]]
+    assert min(durations) > 0.03
+
+
+def test_words_that_were_left_out_get_no_time_from_their_neighbours() -> None:
+    found = align_text("The engineer described a leather map to us.", said("the engineer described map to us", 1.0))
+    assert [word.text for word in found.words if word.probability == 0] == ["a", "leather"]
