@@ -14,7 +14,6 @@ from backend.dataset.records import EncoderFacts, Span
 from backend.dataset.views import ClipDetails, RecordingDetails, RecordingView
 from backend.store.database import Database
 
-
 _CLIPS_REMEMBERED = 8192
 """Of thousands of clips an edit changes one or two; what the others say is read, but not taken apart again."""
 

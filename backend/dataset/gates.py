@@ -56,7 +56,8 @@ class GateResult(BaseModel):
 
 def overall(results: Iterable[GateResult]) -> Verdict:
     """The heaviest verdict of all gates."""
-    return max((result.verdict for result in results), key=lambda verdict: verdict.weight, default=Verdict.ACCEPTED)
+    found = [result.verdict for result in results]
+    return next((verdict for verdict in (Verdict.REJECTED, Verdict.WARNED) if verdict in found), Verdict.ACCEPTED)
 
 
 def sound_gates(seconds: float, sound: SoundMeasures, settings: GateSettings) -> list[GateResult]:

@@ -16,6 +16,7 @@ from backend.dataset.choices import ReferenceCandidate, choose_held_out, choose_
 from backend.dataset.dataset_table import ClipEdit, ClipRow
 from backend.dataset.fingerprints import SoundIndex
 from backend.dataset.gates import GateResult, Verdict, overall
+from backend.dataset.records import CutClip, TextSource
 from backend.dataset.settings import GateSettings
 from backend.dataset.speakers import SpeakerDistances, speaker_distances
 from backend.dataset.views import ClipDetails
@@ -47,9 +48,12 @@ def judge(
 ) -> list[ClipRow]:
     """Judge all clips of a set; what a person decided comes last and wins."""
     results = [
-        _text_gates(candidate.details, settings)
-        + gates.sound_gates(candidate.details.current.seconds, candidate.details.current.sound, settings)
-        for candidate in candidates
+        list(
+            _own_gates(
+                each.details.current, each.details.text, each.details.text_source, each.details.failure, settings
+            )
+        )
+        for each in candidates
     ]
     _compare_sounds(candidates, results, settings)
     _compare_texts(candidates, results)
@@ -75,15 +79,22 @@ def disagreement(given: str, heard: str) -> float:
     return float(jiwer.cer(given, heard))
 
 
-def _text_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
-    current, text = details.current, details.text
-    found: list[GateResult] = []
-    if details.failure:
-        found.append(gates.failure_gate(details.failure))
+@lru_cache(maxsize=_TEXTS_REMEMBERED)
+def _own_gates(
+    current: CutClip, text: str, text_source: TextSource, failure: str, settings: GateSettings
+) -> tuple[GateResult, ...]:
+    """What can be said of a clip without the others."""
+    found = [gates.failure_gate(failure)] if failure else []
+    found += _text_gates(current, text, text_source, settings)
+    found += gates.sound_gates(current.seconds, current.sound, settings)
+    return tuple(found)
+
+
+def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: GateSettings) -> list[GateResult]:
     if not _plain(text):
-        return [*found, gates.missing_text_gate(current.doubt or _NO_TEXT)]
-    found.append(gates.speaking_rate_gate(text, current.seconds, settings))
-    if details.text_source == "whisper":
+        return [gates.missing_text_gate(current.doubt or _NO_TEXT)]
+    found = [gates.speaking_rate_gate(text, current.seconds, settings)]
+    if text_source == "whisper":
         if current.confidence is not None:
             found.append(gates.confidence_gate(current.confidence, settings))
         if current.doubt:
@@ -211,6 +222,7 @@ def _place(candidate: Candidate) -> str:
     return f"{candidate.details.recording_name} at {minutes:.0f}:{seconds:04.1f}"
 
 
+@lru_cache(maxsize=_TEXTS_REMEMBERED)
 def _plain(text: str) -> str:
     kept = (character for character in text.casefold() if character.isalnum() or character.isspace())
     return " ".join("".join(kept).split())
