@@ -73,7 +73,7 @@ def _build(bench: Workbench) -> PreparePart:
     chosen = gr.Dropdown([("A new one", NEW)], value=NEW, label="Dataset", elem_id="dataset")
     deletion = build_deletion()
     files = gr.File(
-        label="Recordings, zip archives, and texts beside them (optional)",
+        label="Recordings, zips, and their texts (optional)",
         file_count="multiple",
         height=140,
         elem_id="dataset-files",

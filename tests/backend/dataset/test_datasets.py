@@ -108,6 +108,20 @@ def test_a_person_overrules_edits_and_chooses(datasets: Datasets, home: Path):
     assert datasets.rebuild_rows("ann").digest == digest
 
 
+def test_what_is_decided_of_one_clip_is_written_for_that_clip_alone(datasets: Datasets, home: Path):
+    key = next(clip.key for clip in datasets.show("ann").clips if clip.verdict is Verdict.ACCEPTED)
+
+    def row_numbers() -> dict[str, int]:
+        with Database(home).reading() as connection:
+            return {row["key"]: row["rowid"] for row in connection.execute("SELECT rowid, key FROM dataset_clips")}
+
+    before = row_numbers()
+    datasets.overrule("ann", key, Verdict.ACCEPTED)
+    after = row_numbers()
+    assert {each for each in before if after[each] != before[each]} == {key}
+    datasets.overrule("ann", key, None)
+
+
 def test_a_moved_cut_is_cut_and_tokenized_anew_and_survives_the_next_build(
     datasets: Datasets, recordings: Path, job: Callable[..., BuildJob]
 ):
