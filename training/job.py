@@ -73,7 +73,7 @@ class FineTuneJob(BaseModel):
     offload: Offload = "none"
     """Where optimizer state (and with fsdp2 and zero3 the shards of the weights) waits between uses."""
     nvme_folder: Path | None = None
-    """A run that waits on a disk cannot be resumed exactly: its optimizer's moments begin anew."""
+    """Where it waits with offload nvme; a run that does is resumed by as many workers as it had."""
     deepspeed: dict[str, JsonValue] = Field(default_factory=dict)
     """Laid over the DeepSpeed configuration that the strategy makes, section by section."""
 

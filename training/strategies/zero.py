@@ -1,12 +1,11 @@
 """ZeRO through DeepSpeed: stage 1 shards the optimizer, 2 also gradients, 3 also weights (Rajbhandari et al. 2020).
 
 DeepSpeed's checkpoints are in its own format, one file per worker. Read by another number of workers they are taken
-through its universal format first.
+through its universal format first. What it keeps on a disk it cannot read again, so those checkpoints are ours.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
@@ -26,16 +25,15 @@ from training.errors import ResumeError
 from training.job import FineTuneJob
 from training.loss import SpeechLoss, SpeechLosses
 from training.strategies.compiled_parts import compile_disk_access
+from training.strategies.disk_state import load_disk_state, save_disk_state
 from training.strategies.learner import StateBytes
 from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
 
-_logger = logging.getLogger(__name__)
-
 TAG = "zero"
 UNIVERSAL = "universal"
 WHOLE_WEIGHTS_FILE = "weights.safetensors"
-"""In checkpoints of runs that offload to a disk: DeepSpeed's own files then lack the weights that lie there."""
+"""In checkpoints of runs that offload to a disk, for the export; their other files hold each worker's share."""
 
 # DeepSpeed holds a whole bucket of gradients beside them; its own default of half a billion is 2 GB.
 LARGEST_BUCKET = 50_000_000
@@ -172,8 +170,10 @@ class ZeroLearner:
 
     def start_save(self, folder: Path) -> None:
         """See `Learner.start_save`; DeepSpeed returns when it has written."""
-        self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=True)
-        if self._on_disk:
+        if not self._on_disk:
+            self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=True)
+        else:
+            save_disk_state(self._engine.optimizer, folder, self._workers.rank)
             whole = self.weights()
             if self._workers.is_first:
                 save_file({name: tensor.contiguous() for name, tensor in whole.items()}, folder / WHOLE_WEIGHTS_FILE)
@@ -182,9 +182,10 @@ class ZeroLearner:
         """See `Learner.finish_save`."""
 
     def load(self, folder: Path) -> None:
-        """See `Learner.load`; of what waited on a disk DeepSpeed cannot read the optimizer's moments again."""
+        """See `Learner.load`."""
         if self._on_disk:
-            _logger.warning("DeepSpeed keeps no moments of what waited on a disk: training goes on with new ones.")
+            load_disk_state(self._engine.optimizer, folder, self._workers.rank, self._workers.size)
+            return
         num_writers = len(list((folder / TAG).glob("*_optim_states.pt")))
         if num_writers == self._workers.size:
             self._load(folder, TAG)
