@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
@@ -19,7 +20,7 @@ _UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\
 
 # Fewer may agree by chance: "in the" is everywhere.
 _SURE_WORDS = 3
-# Pairs of words that are compared at once: 16 MB.
+# Pairs of words that are compared at once: 64 MB.
 _MOST_COMPARED = 1 << 22
 
 # People speed up by this much within a sentence.
@@ -134,31 +135,40 @@ def _likeliest_pairs(
         return _likeliest_pairs(keys, heard_keys, own[:most], their[:share]) + _likeliest_pairs(
             keys, heard_keys, own[most:], their[share:]
         )
-    left_out = np.array([max(1, len(keys[index])) for index in own], np.float32)
-    put_in = np.array([max(1, len(heard_keys[index])) for index in their], np.float32)
-    changed = np.zeros((len(own), len(their)), np.float32)
+    left_out = np.array([max(1, len(keys[index])) for index in own], np.float64)
+    put_in = np.array([max(1, len(heard_keys[index])) for index in their], np.float64)
+    changed = np.zeros((len(own), len(their)), np.float64)
     if changed.size:
         changed = cdist(keys[own.start : own.stop], heard_keys[their.start : their.stop], scorer=Levenshtein.distance)
-    so_far = np.concatenate([[0.0], np.cumsum(put_in)])
-    costs = [so_far]
-    for index in range(len(own)):
-        row = costs[-1] + left_out[index]
-        row[1:] = np.minimum(row[1:], costs[-1][:-1] + changed[index])
-        costs.append(np.minimum.accumulate(row - so_far) + so_far)
+    costs = _costs_of_pairing(changed, left_out, put_in)
     pairs: list[tuple[int | None, int | None]] = []
-    row_index, column = len(own), len(their)
-    while row_index or column:
-        here = costs[row_index][column]
-        if row_index and column and here == costs[row_index - 1][column - 1] + changed[row_index - 1, column - 1]:
-            row_index, column = row_index - 1, column - 1
-            pairs.append((own[row_index], their[column]))
-        elif row_index and here == costs[row_index - 1][column] + left_out[row_index - 1]:
-            row_index -= 1
-            pairs.append((own[row_index], None))
+    row, column = len(own), len(their)
+    while row or column:
+        here = costs[row][column]
+        if row and column and here == costs[row - 1][column - 1] + changed[row - 1, column - 1]:
+            row, column = row - 1, column - 1
+            pairs.append((own[row], their[column]))
+        elif row and here == costs[row - 1][column] + left_out[row - 1]:
+            row -= 1
+            pairs.append((own[row], None))
         else:
             column -= 1
             pairs.append((None, their[column]))
     return pairs[::-1]
+
+
+def _costs_of_pairing(
+    changed: NDArray[np.float64], left_out: NDArray[np.float64], put_in: NDArray[np.float64]
+) -> list[NDArray[np.float64]]:
+    """What the first words of both sides cost together at least, in rows by words of the text."""
+    only_heard = np.concatenate([[0.0], np.cumsum(put_in)])
+    costs = [only_heard]
+    for changed_row, own in zip(changed, left_out, strict=True):
+        row = costs[-1] + own
+        row[1:] = np.minimum(row[1:], costs[-1][:-1] + changed_row)
+        # Whatever is put in after the cheapest way to anywhere before.
+        costs.append(np.minimum.accumulate(row - only_heard) + only_heard)
+    return costs
 
 
 def _split(text: str) -> list[Word]:
