@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from training.allocator import keep_freed_memory
 from training.checkpoint import CheckpointKeeper, find_resumable
 from training.data.batching import BatchPlan, BatchShape
 from training.data.code_rows import CodeRow
@@ -215,6 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one worker of the job in a file; exit status 0 when the run is complete or was stopped on request."""
     parser = argparse.ArgumentParser(prog="torchrun -m training.worker", description=__doc__)
     parser.add_argument("job", type=Path, help="a job file, as FineTuneJob.write makes it")
+    keep_freed_memory()
     try:
         job = FineTuneJob.read(parser.parse_args(arguments).job)
         context = TorchrunContext(job.output)

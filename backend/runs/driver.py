@@ -8,10 +8,12 @@ from typing import Any
 
 from backend.runs.launch import LaunchPlan
 from backend.runs.run_folder import RunFolder
+from training.allocator import ENVIRONMENT
 
 ELASTIC_RESIZE_SECONDS = 60.0
-START_SECONDS = 300
-"""Ray Train's own minute for workers to start is too short for a crowded machine, which then begins again and again."""
+START_SECONDS, ELASTIC_START_SECONDS = 300, 30
+"""Ray Train's own minute for workers to find their places is too short for a crowded machine, which then begins again
+and again. A run that can do with fewer asks again soon: for a while after a machine is lost, Ray still offers it."""
 
 
 class Driver:
@@ -30,11 +32,12 @@ class Driver:
         from backend.runs.ray_rows import SHARD, rows_for_everyone  # noqa: PLC0415
         from backend.runs.ray_worker import FaultLog, share_rows_or_tell, train_under_ray  # noqa: PLC0415
 
-        # Handed on to the controller, which reads it.
-        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(START_SECONDS))
         # Typed as Ray Train's first version, which shares the names of the second, which is the one that runs.
         train: Any = ray.train
         launch, run_folder = LaunchPlan.model_validate(raw_launch), RunFolder(Path(folder))
+        # Handed on to the controller, which reads it.
+        patience = ELASTIC_START_SECONDS if launch.is_elastic else START_SECONDS
+        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(patience))
         workers: int | tuple[int, int] = launch.max_workers
         if launch.is_elastic:
             workers = (launch.fewest_workers, launch.max_workers)
@@ -56,6 +59,7 @@ class Driver:
                 # A new name each time: what to resume from is in the run's own checkpoints, not in Ray's notes.
                 name=f"attempt-{attempt}",
                 storage_path=str(run_folder.ray),
+                worker_runtime_env={"env_vars": ENVIRONMENT},
                 failure_config=train.FailureConfig(max_failures=launch.max_failures),
                 callbacks=[FaultLog(run_folder.faults, attempt)],
             ),
