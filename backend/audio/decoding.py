@@ -244,7 +244,7 @@ def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> Recording
             most = limits.maximum_channels
             counted = f"has {number:.0f} channels, more than {most}"
             return RecordingUnsupported(
-                name, problem=counted if number else f"has none or far more than {most} channels"
+                name, problem=counted if number else f"has too many channels or none, not 1 to {most}"
             )
         case "sample_rate":
             accepted = f"{limits.minimum_sample_rate} to {limits.maximum_sample_rate} Hz"

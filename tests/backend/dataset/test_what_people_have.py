@@ -151,7 +151,7 @@ def test_every_fault_is_found_by_its_gate(view: DatasetView, name: str, gate: st
         ("everything/hours of silence.flac", "is too long"),
         ("everything/channels.wav", "too many channels"),
         ("everything/not a number.wav", "not numbers"),
-        ("everything/fast.wav", "is damaged"),
+        ("everything/fast.wav", "sample rate of 4000000000 Hz"),
         ("everything/slow.wav", "sample rate of 1 Hz"),
         ("nothing", "holds no recordings"),
         ("evil.zip/../../out.wav", "leads out of the archive"),
