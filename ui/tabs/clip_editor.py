@@ -109,6 +109,7 @@ def _connect_picking(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) ->
         return _show(shelf, name, key)
 
     def pick(name: str | None, event: gr.EventData) -> list[Any]:
+        """Show the clip whose button was pressed."""
         key = str(event.clip)
         return [key, *_show(shelf, name, key)]
 
@@ -139,6 +140,7 @@ def _connect_listening(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) 
     def take_over(
         name: str | None, key: str | None, wanted: str, sort: str, page: float | None, event: gr.EventData
     ) -> list[Any]:
+        """What was heard becomes the clip's text."""
         _take_over(shelf, str(name), str(event.clip))
         return [*shelf.list(name, wanted, sort, page), *_show(shelf, name, str(event.clip)), shelf.follow(name)[2]]
 
@@ -215,6 +217,7 @@ def _changing(shelf: ClipsShelf, edit: Callable[..., None]) -> Callable[..., lis
     def change(
         dataset: str | None, key: str | None, wanted: str, sort: str, page: float | None, *values: Any
     ) -> list[Any]:
+        """Edit, then list and show again."""
         problem = ""
         try:
             if not dataset or not key:

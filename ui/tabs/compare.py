@@ -124,6 +124,7 @@ def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
     is_chosen = gr.State(False)
 
     def refresh(first: str | None, second: str | None, third: str | None, by_person: bool) -> list[Any]:
+        """Who can be compared now."""
         sides = bench.studio.comparing.list_sides()
         # Until somebody chooses, the newest voice is proposed: mostly the one that has just been made.
         chosen = (first, second, third) if by_person else (None, None, third)
@@ -171,6 +172,7 @@ def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
         before: Shown,
         request: gr.Request,
     ) -> Iterator[list[Any]]:
+        """Let all of them speak, and show each as it is ready."""
         chosen = [key for key in (first, second, third) if key]
         flag = bench.flags.current(_flag(request))
         try:
@@ -206,6 +208,8 @@ def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
 
 def _connect_voting(bench: Workbench, part: ComparePart) -> None:
     def vote_for(verdict: Verdict) -> Callable[[str, Shown], list[Any]]:
+        """A handler for one button."""
+
         def vote(comparison_id: str, paths: Shown) -> list[Any]:
             if not comparison_id:
                 raise NotReady("There is nothing to vote on yet. Compare two voices first.")
@@ -222,6 +226,7 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
         return vote
 
     def keep(comparison_id: str, name: str, request: gr.Request) -> Iterator[str]:
+        """Put the winner into the library."""
         loaded = bench.studio.loaded
         if loaded is None:
             raise NotReady("No model is loaded yet. Load one at the top of the page.")

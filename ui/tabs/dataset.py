@@ -82,7 +82,7 @@ def _build(bench: Workbench) -> PreparePart:
     with gr.Row(elem_classes=["choose"]):
         name = gr.Textbox(label="Name of the dataset", max_length=64, scale=2, min_width=180, elem_id="dataset-name")
         language = gr.Dropdown(
-            [("Automatic", "auto")], value="auto", label="Language", scale=1, min_width=140, elem_id="dataset-language"
+            [("Automatic", "auto")], value="auto", label="Language", scale=1, min_width=170, elem_id="dataset-language"
         )
         prepare = gr.Button("Prepare", variant="primary", scale=1, min_width=120, elem_id="prepare")
         cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-prepare")
@@ -126,6 +126,7 @@ def _connect_choosing(
     def refresh(
         chosen: str | None, references: list[Reference], source: Source | None, files: list[str] | None, name: str
     ) -> list[Any]:
+        """The datasets there are now, and what is to be prepared."""
         names = bench.studio.datasets.list()
         value = chosen if chosen in names else NEW
         loaded = bench.studio.loaded
@@ -152,11 +153,13 @@ def _connect_choosing(
     )
 
     def choose(chosen: str | None) -> list[Any]:
+        """Show another dataset."""
         names = bench.studio.datasets.list()
         name = chosen or proposed_name(None, names)
         return [name, *_follow(bench, chosen or NEW, None)[0], *shelf.open(chosen or NEW)]
 
     def without(chosen: str) -> list[Any]:
+        """What is shown once the dataset on the page was deleted."""
         names = bench.studio.datasets.list()
         return [gr.update(choices=[("A new one", NEW), *((one, one) for one in names)], value=NEW), *choose(chosen)]
 
@@ -185,6 +188,7 @@ def _connect_preparing(
         whisper: str | None,
         actors: str,
     ) -> list[Any]:
+        """Start a build of what was given."""
         material = Material.gather(references, source, transcript, files or [])
         wanted = Preparation(name=name, language=language or "auto", whisper=whisper or "", num_actors=actors or "")
         job = plan_build(bench, material, wanted)
@@ -193,6 +197,7 @@ def _connect_preparing(
         return [gr.update(choices=choices, value=job.name), *_follow(bench, job.name, None)[0]]
 
     def tick(chosen: str | None, seen: str | None) -> list[Any]:
+        """How the build is doing, and its clips at its end."""
         updates, has_ended = _follow(bench, chosen or NEW, seen)
         return [*updates, *(shelf.open(chosen or NEW) if has_ended else clips.unchanged)]
 

@@ -275,6 +275,7 @@ def numbers_of(view: DatasetView) -> dict[str, int]:
 
 def _stale(shelf: ClipsShelf) -> Any:
     def look(name: str | None) -> Values:
+        """Whether the files are behind the edits by now."""
         view = shelf.view(name)
         if view is None:
             return [gr.skip(), gr.skip()]

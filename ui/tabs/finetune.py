@@ -159,6 +159,7 @@ def _planning(planner: Planner) -> Callable[..., list[Any]]:
     """A handler that begins to plan what is filled in."""
 
     def plan(request: gr.Request, *fields: Any) -> list[Any]:
+        """Begin, and show what is known already."""
         session = str(request.session_hash)
         planner.plan(session, read_wish(*fields))
         return _planned(planner, session)
@@ -204,6 +205,7 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
         given_who: str,
         given_name: str,
     ) -> list[Any]:
+        """What there is to train on, and what was filled in on the Voice tab."""
         names = [one for one in bench.studio.datasets.list() if bench.studio.datasets.show(one).digest]
         chosen = dataset if dataset in names else (names[0] if names else None)
         return [
@@ -233,6 +235,7 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
     def start(
         request: gr.Request, name: str, statement: str | None, who: str, source: Source | None, *fields: Any
     ) -> list[Any]:
+        """Begin to start a run with what is filled in."""
         session = str(request.session_hash)
         planner.start(session, read_wish(*fields), name, read_consent(statement, who, source))
         return [*_starting(planner, session)[:2], gr.Timer(active=True)]

@@ -50,14 +50,17 @@ def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) ->
     """Make it work; `chosen` holds the id of the run."""
 
     def read(run_id: str | None) -> list[str]:
+        """The log's end, for the page and to compare with later."""
         log = bench.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
         return [render_finetune.log_html(log), log]
 
     def follow(run_id: str | None, before: str) -> list[Any]:
+        """The same, where something was written since."""
         now = read(run_id)
         return [gr.skip(), gr.skip()] if now[1] == before else now
 
     def write(run_id: str | None) -> Iterator[str]:
+        """Write the report, and link to it."""
         if not run_id:
             raise NotReady("Choose a run first.")
         yield render.says("", "Writing the report …")

@@ -9,7 +9,6 @@ from typing import Any
 
 import gradio as gr
 
-from backend.errands import ErrandState
 from backend.errors import EncoreError
 from backend.voices.phrase_words import draw_phrase
 from ui import render, render_dataset, render_source
@@ -64,54 +63,24 @@ def build_spoken_consent() -> SpokenConsent:
 def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.State) -> None:
     """Make it work; a proof belongs to the source it was heard with, and ends with it."""
 
-    def draw() -> list[Any]:
-        phrase = draw_phrase()
-        return [phrase, render_source.phrase_card(phrase), None, render.NOTHING]
-
-    def check(phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request) -> Iterator[list[Any]]:
-        yield [render.says("", "Listening …"), None, gr.skip()]
-        problem = _missing(bench, phrase, recorded, chosen)
-        if problem:
-            yield [render.says("mixed", problem), None, gr.skip()]
-            return
-        assert recorded is not None
-        assert chosen is not None
-        reference, loaded = chosen.preview, bench.studio.loaded
-        assert reference is not None
-        assert loaded is not None
-
-        def show(state: ErrandState) -> list[Any]:
-            return [render_dataset.errand_line(state), None, gr.update(visible=True)]
-
-        try:
-            proof = yield from follow(
-                bench.errands,
-                f"phrase {request.session_hash}",
-                "Listening",
-                lambda _: bench.studio.prove_consent(loaded, phrase, Path(recorded), reference),
-                show,
-            )
-        except EncoreError as error:
-            yield [render.says("bad", render.escaped(str(error)), role="alert"), None, gr.update(visible=False)]
-            return
-        heard = render.escaped(proof.heard)
-        recognised = render.says("good", f"<strong>Heard and recognised:</strong> “{heard}”")
-        yield [recognised, proof, gr.update(visible=False)]
+    def listen(phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request) -> Iterator[list[Any]]:
+        """Hear the recording, and say what was heard."""
+        return _listen(bench, phrase, recorded, chosen, request)
 
     def stop_listening(request: gr.Request) -> None:
         bench.errands.cancel(f"phrase {request.session_hash}")
 
     spoken.stop.click(stop_listening, None, None, queue=False, api_visibility="private")
     spoken.ask.click(
-        draw,
+        _draw,
         None,
-        [spoken.phrase, spoken.shown, spoken.proof, spoken.result],
+        [spoken.phrase, spoken.shown, spoken.microphone, spoken.proof, spoken.result],
         queue=False,
         api_name="draw_phrase",
         api_visibility="undocumented",
     )
     spoken.check.click(
-        stream_shows_errors(check),
+        stream_shows_errors(listen),
         [spoken.phrase, spoken.microphone, source],
         [spoken.result, spoken.proof, spoken.stop],
         api_name="check_phrase",
@@ -121,6 +90,45 @@ def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.S
     source.change(
         lambda: [None, render.NOTHING], None, [spoken.proof, spoken.result], queue=False, api_visibility="private"
     )
+
+
+def _draw() -> list[Any]:
+    """Another phrase; a recording of the one before is no proof of it."""
+    phrase = draw_phrase()
+    return [phrase, render_source.phrase_card(phrase), None, None, render.NOTHING]
+
+
+def _listen(
+    bench: Workbench, phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request
+) -> Iterator[list[Any]]:
+    """What is said of the recording, the proof, and whether one can stop, until it was heard."""
+    yield [render.says("", "Listening …"), None, gr.skip()]
+    problem = _missing(bench, phrase, recorded, chosen)
+    if problem:
+        yield [render.says("mixed", problem), None, gr.skip()]
+        return
+    assert recorded is not None
+    assert chosen is not None
+    reference, loaded = chosen.preview, bench.studio.loaded
+    assert reference is not None
+    assert loaded is not None
+    try:
+        proof = yield from follow(
+            bench.errands,
+            f"phrase {request.session_hash}",
+            "Listening",
+            lambda _: bench.studio.prove_consent(loaded, phrase, Path(recorded), reference),
+            lambda state: [render_dataset.errand_line(state), None, gr.update(visible=True)],
+        )
+    except EncoreError as error:
+        yield [render.says("bad", render.escaped(str(error)), role="alert"), None, gr.update(visible=False)]
+        return
+    heard = render.escaped(proof.heard)
+    yield [
+        render.says("good", f"<strong>Heard and recognised:</strong> “{heard}”"),
+        proof,
+        gr.update(visible=False),
+    ]
 
 
 def remember_who(bench: Workbench, who: gr.Textbox) -> None:

@@ -127,6 +127,7 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
         source: Source | None,
         request: gr.Request,
     ) -> Iterator[list[Any]]:
+        """Hear what was given anew, and say of each recording how good it is."""
         given = [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
         examining = Examining(bench, f"examine {request.session_hash}", {one.path: one for one in before})
         for said, may_stop in examining.run(given):
@@ -205,6 +206,7 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
         proof: SpokenProof | None,
         request: gr.Request,
     ) -> Iterator[list[Any]]:
+        """Put the voice into the library, with its consent."""
         yield [render.says("", "Saving …"), gr.skip()]
 
         def show(state: ErrandState) -> list[Any]:
