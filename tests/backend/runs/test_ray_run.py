@@ -44,7 +44,8 @@ def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     # Ray is polite to everybody else on the machine by default, which on a busy one takes minutes.
     monkeypatch.setenv("RAY_worker_niceness", "0")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    runs = Runs(Database(home), home, num_cpus=4)
+    # As many as it has workers: what a killed trainer held must be free for the next.
+    runs = Runs(Database(home), home, num_cpus=2)
     yield runs
     for run in runs.list():
         if run.process_id is not None:
