@@ -79,6 +79,7 @@ class _Pace:
     num_frames: int = 0
 
     def add(self, plan: StepPlan) -> float:
+        """Count a step; tells the seconds since this began."""
         self.num_steps += 1
         self.num_clips += plan.num_clips
         self.num_frames += plan.num_frames

@@ -52,6 +52,7 @@ def speak_order(
     now = ""
 
     def work(errand: Errand) -> FinishedComparison | None:
+        """Speak with all voices, and tell how far it is."""
         nonlocal now
         steps = bench.studio.comparing.compare(
             loaded,

@@ -75,6 +75,7 @@ def connect_take_list(bench: Workbench, listed: gr.HTML) -> gr.State:
         return [known, known, kept.html(known)]
 
     def delete(name: str, event: gr.EventData) -> Any:
+        """Delete the take whose button was pressed."""
         try:
             return kept.delete(str(event.take), name)
         except TakeUnknown:
@@ -92,6 +93,7 @@ def connect_api_takes(bench: Workbench, listed: gr.HTML, tab: gr.Tab) -> None:
     kept = KeptTakes(bench)
 
     def delete(event: gr.EventData) -> str:
+        """Delete the API's take whose button was pressed."""
         try:
             return kept.delete_api_take(str(event.take))
         except TakeUnknown:

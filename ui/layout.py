@@ -107,6 +107,7 @@ def _keep_up_to_date(
     outputs: list[Any] = [shown, timer, *bar.outputs, bar.chooser, *speech.waiting]
 
     def refresh(before: model_bar.Shown) -> Any:
+        """Show another model where it has changed; nothing is sent where it has not."""
         now = model_bar.what_to_show(studio)
         if now == before:
             return gr.skip()

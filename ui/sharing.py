@@ -50,6 +50,7 @@ def announce_link(page: gr.Blocks) -> threading.Thread:
     """Make the link without keeping the page waiting for it, and print it, or why there is none."""
 
     def announce() -> None:
+        """Wait for the link in a thread of its own."""
         try:
             print(f"Shared at {open_link(page)} with everyone who has the link and the password.", flush=True)
         except ShareRefused as error:

@@ -91,6 +91,7 @@ class _Unpacking:
         self._refused: list[RefusedEntry] = []
 
     def run(self) -> list[RefusedEntry]:
+        """Unpack what may be unpacked; tells what was refused."""
         entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
         if len(entries) > self._limits.maximum_entries:
             return [_refuse_archive(f"holds {len(entries)} files; at most {self._limits.maximum_entries} are accepted")]

@@ -136,6 +136,7 @@ class _Search:
                 self._read_sidecar(file, _shown(file.name), has_any_place=True)
 
     def result(self) -> Intake:
+        """What was found, each recording with the text that belongs to it."""
         transcripts, unmatched = match_sidecars(self._entries, list(self._names))
         self._report_unmatched(unmatched)
         recordings = (

@@ -164,6 +164,7 @@ def _progress_line(datasets: Datasets, name: str) -> Iterator[None]:
     ended = threading.Event()
 
     def follow() -> None:
+        """Write over the last line until the build has ended."""
         while not ended.wait(_LOOK_SECONDS):
             stream.write("\r" + _progress_text(datasets.progress(name)).ljust(100)[:100])
             stream.flush()

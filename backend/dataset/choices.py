@@ -40,6 +40,7 @@ def choose_reference(candidates: Sequence[ReferenceCandidate], settings: GateSet
     """The clip that stands for the voice, of at least one: clean, of 5 to 10 s, near the centre, with little noise."""
 
     def demerits(candidate: ReferenceCandidate) -> tuple[bool, float, float, str]:
+        """What speaks against a clip, the weightiest first."""
         seconds = candidate.seconds
         shortest, longest = settings.reference_shortest_seconds, settings.reference_longest_seconds
         outside_seconds = max(shortest - seconds, seconds - longest, 0.0)

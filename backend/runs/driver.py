@@ -70,6 +70,8 @@ def _without_cleaner(trainer: Any) -> Any:  # a class of Ray Train's, and one de
     """A trainer that, if it is killed, leaves it to the supervisor to free what it held."""
 
     class Trainer(trainer):  # type: ignore[misc]  # the base is only known once Ray Train is imported
+        """Without the callback that asks Ray's dashboard."""
+
         def _create_default_callbacks(self) -> list[Any]:
             callbacks = super()._create_default_callbacks()
             return [one for one in callbacks if type(one).__name__ != "PlacementGroupCleanerCallback"]

@@ -147,6 +147,7 @@ def _run(pieces: Pieces, speech: Speech, cancelled: Callable[[], bool]) -> Itera
     joiner = Joiner(speech.sample_rate)
 
     def heard(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+        """Count samples on their way to the listener."""
         speech.wall_seconds = time.perf_counter() - started
         if len(samples):
             speech.num_samples += len(samples)

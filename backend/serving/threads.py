@@ -28,11 +28,13 @@ async def iterate_in_thread(
     cancelled = threading.Event()
 
     def put(item: Item | _End | BaseException) -> None:
+        """Hand an item to the loop's thread."""
         # A loop that is closed has nobody left who listens.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(queue.put_nowait, item)
 
     def pump() -> None:
+        """Iterate until the end, or until nobody listens."""
         try:
             for item in make(cancelled.is_set):
                 if cancelled.is_set():

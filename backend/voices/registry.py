@@ -121,6 +121,7 @@ class Voices:
         )
 
         def fill(folder: Path) -> None:
+            """Copy the voice's files to where they stay."""
             copy_variants(checkpoints, folder)
             if reference is not None:
                 write_reference(folder / REFERENCE_FILE, [reference])

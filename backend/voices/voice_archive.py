@@ -208,6 +208,7 @@ class _BoundedReads(io.RawIOBase):
         return self._file.tell()
 
     def read(self, size: int = -1) -> bytes:
+        """As any file; refuses to read more at once than an honest table of contents takes."""
         if not 0 <= size <= _LONGEST_READ:
             position = self._file.tell()
             left = self._file.seek(0, io.SEEK_END) - position

@@ -199,9 +199,11 @@ class StepTransformer:
         rows_B = torch.arange(num_rows, device=positions_B.device)
 
         def place(layer: StepLayer) -> Place:
+            """Where this step goes in a layer's cache, each slot at its own position."""
             cache = layer.cache.narrow(0, 0, num_rows)
 
             def write(kv_BKTE: Tensor) -> None:
+                """Put keys and values (B, 2K, 1, E) there."""
                 if num_rows == 1:
                     cache.index_copy_(2, positions_B, kv_BKTE)
                 else:
@@ -241,6 +243,7 @@ class StepTransformer:
 
     def _window_at(self, position: int, num_rows: int) -> Window:
         def place(layer: StepLayer) -> Place:
+            """Where this step goes in a layer's cache."""
             cache = layer.cache.narrow(0, 0, num_rows)
             keys, values = cache.narrow(2, 0, position + 1).chunk(2, dim=1)
             return Place(write=cache.narrow(2, position, 1).copy_, keys=keys, values=values)

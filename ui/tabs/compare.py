@@ -157,6 +157,7 @@ def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
 
 def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
     def begin(request: gr.Request) -> list[Any]:
+        """Take away the comparison before."""
         bench.flags.begin(_flag(request))
         nothing = [render.NOTHING] * 3
         return [render.says("", "Waiting for its turn …"), *nothing, gr.update(visible=False), gr.update(visible=False)]
@@ -211,6 +212,7 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
         """A handler for one button."""
 
         def vote(comparison_id: str, paths: Shown) -> list[Any]:
+            """Count the vote and show who was who."""
             if not comparison_id:
                 raise NotReady("There is nothing to vote on yet. Compare two voices first.")
             comparison = bench.studio.comparing.rows.vote(comparison_id, verdict)

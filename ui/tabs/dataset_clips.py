@@ -213,6 +213,7 @@ class ClipsShelf:
         """Begin to pack the clips for other tools."""
 
         def work(_: Errand) -> object:
+            """Write the clips and pack them, beside the page."""
             place = unguessable_path(self.bench.folder, f"{name}-dataset")
             num_clips = self.bench.studio.datasets.export(str(name), place)
             packed = Path(shutil.make_archive(str(place), "zip", place))

@@ -52,6 +52,7 @@ def connect_deletion(
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
     def delete(name: str | None) -> list[Any]:
+        """Delete it and say what stays."""
         delete_dataset(bench, name)
         gone = f"<strong>{render.escaped(name or '')}</strong> was deleted. Voices that were made of it stay."
         return [render.says("", gone), gr.update(visible=False), *show("")]

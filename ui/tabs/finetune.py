@@ -241,6 +241,7 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
         return [*_starting(planner, session)[:2], gr.Timer(active=True)]
 
     def tick(request: gr.Request) -> list[Any]:
+        """Follow the start of a run until there is a run to watch."""
         session = str(request.session_hash)
         line, button, run_id = _starting(planner, session)
         if not isinstance(run_id, str):

@@ -139,6 +139,7 @@ def _connect_speech(
         return render.says("", "Waiting for its turn …")
 
     def speak(name: str, request: gr.Request, **fields: Any) -> Iterator[Outputs]:
+        """Speak in the list of takes that belongs to this browser."""
         visit = str(request.session_hash)
         # A program that drives the page has no browser; its list ends with the visit.
         yield from speaker.speak(SpeakForm(**fields), name or f"visit {visit}", visit)

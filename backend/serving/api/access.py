@@ -86,6 +86,7 @@ class BodyLimit:
         num_bytes = 0
 
         async def receive_counted() -> Message:
+            """Receive as before, up to the bound."""
             nonlocal num_bytes
             message = await receive()
             num_bytes += len(message.get("body", b""))

@@ -45,6 +45,7 @@ def install_openapi(app: FastAPI, most_characters: int) -> None:
     """Serve the document with the length that a text may have here, and without the 422 that is never sent."""
 
     def build() -> dict[str, Any]:
+        """The document, made once."""
         if app.openapi_schema is None:
             document = get_openapi(title=app.title, version=app.version, routes=app.routes)
             for operations in document["paths"].values():

@@ -168,6 +168,7 @@ class _DecoderLayers(nn.Module):
         self.layers = nn.ModuleList(_DecoderLayer(codebook_size, width) for _ in range(num_quantizers))
 
     def decode(self, codes_BFQ: Tensor) -> Tensor:
+        """Codes (B, F, Q) to the sum of their entries (B, F, D)."""
         layers = [layer for layer in self.layers if isinstance(layer, _DecoderLayer)]
         pairs = zip(codes_BFQ.unbind(dim=-1), layers, strict=True)
         return torch.stack([layer.decode(codes_BF) for codes_BF, layer in pairs]).sum(dim=0)
