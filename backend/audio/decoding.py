@@ -16,8 +16,10 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, BinaryIO
 
 import numpy as np
@@ -165,8 +167,31 @@ def _run_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str)
 
     Returns its exit code (negative: the signal that ended it) and the last of what it said.
     """
+    process: subprocess.Popen[bytes] | None = None
     try:
-        process = subprocess.Popen(
+        with _interrupts_put_off():
+            process = _start_decoder(job, recording, samples, name)
+        exit_code = process.wait(timeout=job.limits.wall_seconds)
+        # All it said is in the pipe by now; what does not fit there has no place in an answer.
+        assert process.stderr is not None
+        os.set_blocking(process.stderr.fileno(), False)
+        return exit_code, process.stderr.read() or b""
+    except subprocess.TimeoutExpired:
+        raise DecoderFailed(name, cause=f"it took longer than {job.limits.wall_seconds:g} s") from None
+    finally:
+        # Also on Ctrl-C and when a job is cancelled.
+        if process is not None:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            assert process.stderr is not None
+            process.stderr.close()
+
+
+def _start_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str) -> subprocess.Popen[bytes]:
+    """The process, just begun. Raises DecoderFailed."""
+    try:
+        return subprocess.Popen(
             # -P: the folder it runs in does not become a place to import from.
             [sys.executable, "-P", "-m", "backend.audio.decoder_process", job.to_json()],
             stdin=recording,
@@ -180,20 +205,23 @@ def _run_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str)
         )
     except OSError as error:
         raise DecoderFailed(name, cause=f"its process could not be started ({error.strerror})") from error
-    assert process.stderr is not None
-    with process.stderr:
-        try:
-            exit_code = process.wait(timeout=job.limits.wall_seconds)
-        except subprocess.TimeoutExpired:
-            raise DecoderFailed(name, cause=f"it took longer than {job.limits.wall_seconds:g} s") from None
-        finally:
-            # Also on Ctrl-C and when a job is cancelled.
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        # All it said is in the pipe by now; what does not fit there has no place in an answer.
-        os.set_blocking(process.stderr.fileno(), False)
-        return exit_code, process.stderr.read() or b""
+
+
+@contextlib.contextmanager
+def _interrupts_put_off() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block: what has just been started must be known to whoever is to end it."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield  # other threads are never told of interrupts
+        return
+    put_off: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: put_off.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if put_off:
+            handler(*put_off[0])
 
 
 def _decoder_environment() -> dict[str, str]:
