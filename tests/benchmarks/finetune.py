@@ -130,6 +130,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=14, help="per job and round")
     parser.add_argument("--launcher-steps", type=int, default=40, help="per round under Ray Train and torchrun")
+    parser.add_argument("--launcher-workers", type=int, default=2, help="under Ray Train and torchrun")
     parser.add_argument("--micro-batch-rows", type=int, default=512)
     parser.add_argument("--without-deepspeed", action="store_true")
     parser.add_argument("--without-ray", action="store_true", help="do not compare Ray Train with torchrun")
@@ -190,7 +191,7 @@ def measure_launchers(folder: Path, options: argparse.Namespace) -> list[str]:
     write_card(folder / "dataset", card.model_copy(update={"tokenizer_fingerprint": fingerprint_of(options.model)}))
     fields = {
         "strategy": "ddp",
-        "num_workers": 2,
+        "num_workers": options.launcher_workers,
         "num_steps": options.launcher_steps,
         "micro_batch_rows": options.micro_batch_rows,
         "checkpoint_every": options.launcher_steps,

@@ -1,4 +1,4 @@
-"""An opponent that learns to tell decoded speech from recorded speech, for machines with a GPU."""
+"""An opponent that learns to tell decoded speech from recorded speech."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from torch.nn import functional
 
 _FFT_SIZES = (2048, 1024, 512)
 _SLOPE = 0.2
+# Magnitudes are raised to this power and phases kept, so that opponents see what lies between loud harmonics, too.
+_COMPRESSION = 0.3
+_FLOOR = 1e-4
 # Kernels over (bins, frames), growing in reach over time as in EnCodec (Défossez et al. 2022).
 _DILATIONS = (1, 2, 4)
 
@@ -41,7 +44,9 @@ class SpectrogramOpponent(nn.Module):
         spectrum = torch.stft(
             waveform, self.fft_size, hop, window=self.get_buffer("window"), normalized=True, return_complex=True
         )
-        hidden = torch.view_as_real(spectrum).permute(0, 3, 1, 2)
+        parts = torch.view_as_real(spectrum)
+        power = parts.square().sum(dim=-1, keepdim=True) + _FLOOR**2
+        hidden = (parts * power ** ((_COMPRESSION - 1) / 2)).permute(0, 3, 1, 2)
         features = []
         for layer in self.layers:
             hidden = functional.leaky_relu(layer(hidden), _SLOPE)

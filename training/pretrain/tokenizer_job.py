@@ -150,6 +150,15 @@ class TokenizerJob(_Frozen):
     """Crops of which only the first few acoustic codebooks are used."""
 
     adversarial: bool = False
+    adversary_learning_rate: PositiveFloat = 1e-3
+    """Of the opponents, by AdamW."""
+    num_steps_before_opponents: NonNegativeInt = 1000
+    """Opponents join when the decoder speaks; before that they only teach the decoder to hiss."""
+
+    decoder_only: bool = False
+    """The encoder stays as it is, so that codes keep their meaning for whoever has learnt them."""
+    bfloat16: bool = False
+    """Networks compute in bfloat16 and keep their weights in float32: half the time where processors have AMX."""
 
     validate_every: PositiveInt = 500
     log_every: PositiveInt = 20
@@ -162,14 +171,16 @@ class TokenizerJob(_Frozen):
 
     @classmethod
     def of_length(cls, num_steps: int, **changes: Any) -> Self:
-        """The recipe for a run of `num_steps`: short runs end their warm-up sooner.
+        """The recipe for a run of `num_steps`: short runs end their warm-up sooner, and opponents join them sooner.
 
         Raises:
             PretrainError: so few steps make no tokenizer.
         """
         num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
+        num_before_opponents = min(cls.model_fields["num_steps_before_opponents"].default, num_steps // 8)
+        shorter = {"num_warmup_steps": num_warmup_steps, "num_steps_before_opponents": num_before_opponents}
         try:
-            return cls(num_steps=num_steps, **{"num_warmup_steps": num_warmup_steps, **changes})
+            return cls(num_steps=num_steps, **{**shorter, **changes})
         except ValidationError as error:
             reasons = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
             raise PretrainError(f"No tokenizer can be trained like this: {reasons}.") from error

@@ -27,10 +27,10 @@ class Heard(NamedTuple):
 
     waveform: Tensor
     """Decoded from the analysis's codes (rows, samples)."""
-    imitation: Tensor
+    imitation: Tensor | None
     """Mean square distance of the encoder's vectors from what the codes stand for, whose own variance is about 1."""
-    first_code: Tensor
-    """Cross-entropy of the encoder's first codebook, in nats."""
+    first_code: Tensor | None
+    """Cross-entropy of the encoder's first codebook, in nats. Like imitation none where the encoder is not trained."""
 
 
 class TokenizerNetwork(nn.Module):
@@ -41,6 +41,8 @@ class TokenizerNetwork(nn.Module):
         self.job = job
         self.tokenizer = SpeechTokenizer(job.size.config())
         self._freeze_unused()
+        if job.decoder_only:
+            self.tokenizer.encoder.requires_grad_(False)
         self._encode: Callable[[Tensor], Tensor] = self.tokenizer.encoder.latents
         self._decode_latents: Callable[[Tensor], Tensor] = self.tokenizer.decoder.forward
 
@@ -78,10 +80,12 @@ class TokenizerNetwork(nn.Module):
     def forward(self, crops: Crops, random: torch.Generator) -> Heard:
         """Encode crops as loud as they are heard, and decode what the analysis made of them."""
         first_entries, rest_entries = self._entries(crops.codes)
-        first, rest = self.vectors(crops.waveform * crops.gains)
-        imitation = functional.mse_loss(first, first_entries) + functional.mse_loss(rest, rest_entries.sum(dim=0))
-        first_code = self._first_code_loss(first, crops.codes[..., 0])
-        kept = self._draw_kept(len(crops.codes), random).to(first.device)
+        imitation = first_code = None
+        if not self.job.decoder_only:
+            first, rest = self.vectors(crops.waveform * crops.gains)
+            imitation = functional.mse_loss(first, first_entries) + functional.mse_loss(rest, rest_entries.sum(dim=0))
+            first_code = self._first_code_loss(first, crops.codes[..., 0])
+        kept = self._draw_kept(len(crops.codes), random).to(first_entries.device)
         decoded = self._decode(first_entries, (rest_entries * kept[:, :, None, None]).sum(dim=0))
         return Heard(decoded, imitation, first_code)
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from training.model.checkpoint.reading import read_speech_tokenizer_config
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.pretrain import adversary as opponents
 from training.pretrain import frame_codes, muon
 from training.pretrain.corpus import PARTS, TRAIN
@@ -21,11 +23,10 @@ from training.pretrain.tokenizer_job import TokenizerJob
 from training.pretrain.tokenizer_network import Heard, TokenizerNetwork
 from training.pretrain.training_run import TrainingRun
 from training.pretrain.training_state import read_checkpoint, step_random
+from training.pretrain.widening import widen
 
 # Relative to the spectral loss, about as in DAC (Kumar et al. 2023).
 _DECEPTION_WEIGHT, _FEATURE_WEIGHT = 0.07, 0.13
-# Opponents join when the decoder speaks; before that they only teach the decoder to hiss.
-STEPS_BEFORE_OPPONENTS = 1000
 
 NUM_VALIDATED = 12
 """Utterances of each held-out part that are resynthesized in a validation."""
@@ -72,17 +73,32 @@ class TokenizerTraining(TrainingRun):
             self.network.compile_networks()
 
     def _optimizers_of(self, name: str) -> dict[str, torch.optim.Optimizer]:
-        """Muon for matrices and kernels, AdamW for the rest; the keys begin with the network's name."""
+        """Muon for matrices and kernels, AdamW for the rest and for opponents; keys begin with the network's name."""
         matrices, rest = muon.matrices_of(self.networks[name].to(self.device))
         job = self.job
+        if name == "adversary":
+            opponents_rate = job.adversary_learning_rate
+            adamw = torch.optim.AdamW(
+                [*matrices, *rest], lr=opponents_rate, betas=job.adam_betas, weight_decay=job.weight_decay
+            )
+            return {f"{name}/adamw": adamw}
         return {
             f"{name}/muon": muon.Muon(matrices, lr=job.muon_learning_rate, weight_decay=job.weight_decay),
             f"{name}/adamw": torch.optim.AdamW(rest, lr=job.peak_learning_rate, betas=job.adam_betas, weight_decay=0.0),
         }
 
     def read_start(self, start: Path) -> None:
-        """Begin with the weights of a `speech_tokenizer` folder, and with the codebooks found here."""
-        read_checkpoint(start, {"": self.network.tokenizer})
+        """Begin with the weights of a `speech_tokenizer` folder, and with the codebooks found here.
+
+        A wider decoder than the folder's begins with what that one can do.
+        """
+        config = read_speech_tokenizer_config(start.parent)
+        if config.decoder.decoder_dim < self.job.size.decoder_size:
+            narrow = SpeechTokenizer(config)
+            read_checkpoint(start, {"": narrow})
+            widen(narrow, self.network.tokenizer)
+        else:
+            read_checkpoint(start, {"": self.network.tokenizer})
         self.network.adopt(frame_codes.read_code_space(self.folder, self.job))
         note_start(self.folder, start, stage="tokenizer")
 
@@ -97,20 +113,25 @@ class TokenizerTraining(TrainingRun):
         """One update; returns what it measured."""
         random = step_random(self.job.seed, self.step)
         crops = Crops(*(tensor.to(self.device) for tensor in self._crops.batch(self.step)))
-        heard: Heard = self.network(crops, random)
+        with self._arithmetic():
+            heard: Heard = self.network(crops, random)
+        decoded = heard.waveform.float()
         losses = {
-            "spectral": self._spectral_loss(heard.waveform, crops.waveform),
-            "waveform": functional.l1_loss(heard.waveform, crops.waveform),
-            "imitation": heard.imitation,
-            "first_code": heard.first_code,
+            "spectral": self._spectral_loss(decoded, crops.waveform),
+            "waveform": functional.l1_loss(decoded, crops.waveform),
         }
         job = self.job
         total = losses["spectral"] + job.waveform_weight * losses["waveform"]
-        total = total + job.imitation_weight * losses["imitation"] + job.first_code_weight * losses["first_code"]
-        if self._adversary is not None and self.step >= STEPS_BEFORE_OPPONENTS:
-            total = total + self._play(self._adversary, heard.waveform, crops.waveform, losses)
+        if heard.imitation is not None and heard.first_code is not None:
+            losses |= {"imitation": heard.imitation, "first_code": heard.first_code}
+            total = total + job.imitation_weight * heard.imitation + job.first_code_weight * heard.first_code
+        if self._adversary is not None and self.step >= job.num_steps_before_opponents:
+            total = total + self._play(self._adversary, decoded, crops.waveform, losses)
         losses["gradient_norm"] = self._descend("network", total)
         return self.read(losses)
+
+    def _arithmetic(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.job.bfloat16)
 
     def _descend(self, name: str, loss: Tensor) -> Tensor:
         own = {key: one for key, one in self.optimizers.items() if key.startswith(f"{name}/")}
@@ -120,12 +141,14 @@ class TokenizerTraining(TrainingRun):
         self, adversary: opponents.Adversary, decoded: Tensor, recorded: Tensor, losses: dict[str, Tensor]
     ) -> Tensor:
         """Let the opponents learn from this batch, and return what the network loses against them."""
-        judged = opponents.opponent_loss(adversary(decoded.detach()), adversary(recorded))
+        with self._arithmetic():
+            judged = opponents.opponent_loss(adversary(decoded.detach()), adversary(recorded))
         losses["opponent"] = judged
         self._descend("adversary", judged)
         adversary.requires_grad_(False)
-        verdicts = adversary(decoded)
-        losses["deception"] = opponents.deception_loss(verdicts)
-        losses["feature"] = opponents.feature_loss(verdicts, adversary(recorded))
+        with self._arithmetic():
+            verdicts = adversary(decoded)
+            losses["deception"] = opponents.deception_loss(verdicts)
+            losses["feature"] = opponents.feature_loss(verdicts, adversary(recorded))
         adversary.requires_grad_(True)
         return _DECEPTION_WEIGHT * losses["deception"] + _FEATURE_WEIGHT * losses["feature"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from training.pretrain.loss_curve import write_loss_curve
 from training.pretrain.stop_request import StopRequest
 from training.pretrain.tokenizer_evaluation import describe, evaluate, held_out_speech
 from training.pretrain.tokenizer_export import export_tokenizer, share_codebooks
-from training.pretrain.tokenizer_job import TokenizerJob
+from training.pretrain.tokenizer_job import TokenizerJob, TokenizerSize
 from training.pretrain.tokenizer_network import TokenizerNetwork
 from training.pretrain.tokenizer_training import TokenizerTraining
 from training.pretrain.training_log import read_log
@@ -34,7 +35,15 @@ def main(arguments: list[str]) -> int:
         _evaluate(options.corpus, options.out)
         return 0
     device = choose_device(options.device)
-    job = TokenizerJob.of_length(options.steps, seed=options.seed, adversarial=options.adversarial)
+    job = TokenizerJob.of_length(
+        options.steps,
+        seed=options.seed,
+        adversarial=options.adversarial,
+        decoder_only=options.decoder_only,
+        bfloat16=options.bf16,
+        size=TokenizerSize(decoder_size=options.decoder_size, adversary_width=options.adversary_width),
+        waveform_weight=options.waveform_weight,
+    )
     if device.type == "cuda":
         job = job.for_gpu()
         # TensorFloat-32 suffices here. Autocast to bfloat16 does not pay: steps this small wait for launches.
@@ -63,7 +72,9 @@ def train(
     """Train to the end, export and evaluate. A run told to stop (SIGTERM, Ctrl-C) saves its state first: status 3."""
     stop = StopRequest()
     training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
-    with stop:
+    with stop, warnings.catch_warnings():
+        # Of autocast: the transformers' norms have weights in float32 and are not fused then. They are few and small.
+        warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
         finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
     if not finished:
         _print(f"stopped after step {training.step}; the same command continues")
@@ -83,7 +94,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="of the processor (all of them)")
-    parser.add_argument("--adversarial", action="store_true", help="sharper sound for twice the work: use a GPU")
+    parser.add_argument("--adversarial", action="store_true", help="sharper sound for twice the work")
+    parser.add_argument("--adversary-width", type=int, default=TokenizerSize().adversary_width, help="its channels")
+    parser.add_argument("--decoder-only", action="store_true", help="with --start: leave the encoder as it is")
+    parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels at first")
+    parser.add_argument(
+        "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="opponents do without: 0"
+    )
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
     parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
     parser.add_argument("--evaluate", action="store_true", help="only measure what the run has reached")

@@ -170,9 +170,14 @@ def test_the_export_makes_the_codes_that_training_ended_with(corpus: Path, finis
     assert torch.equal(load_exported(finished).encode([waveform])[0], expected)
 
 
-def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("training.pretrain.tokenizer_training.STEPS_BEFORE_OPPONENTS", 1)
-    changes = {"adversarial": True, "num_steps": 6, "log_every": 2, "validate_every": 6}
+def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path):
+    changes = {
+        "adversarial": True,
+        "num_steps_before_opponents": 1,
+        "num_steps": 6,
+        "log_every": 2,
+        "validate_every": 6,
+    }
     job = JOB.model_copy(update=changes)
     whole = TokenizerTraining(job, corpus, tmp_path / "whole", device=CPU, compiled=False, report=print)
     assert whole.run(save_every_seconds=1e9, should_stop=lambda: False)
@@ -184,6 +189,22 @@ def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path, m
     lines = list(read_log(tmp_path / "whole"))
     assert list(read_log(tmp_path / "stopped")) == lines
     assert ["opponent" in line for line in lines if "spectral" in line] == [True, True, True]
+
+
+def test_a_wider_decoder_learns_alone_from_where_another_run_ended(corpus: Path, finished: Path, tmp_path: Path):
+    size = JOB.size.model_copy(update={"decoder_size": 32})
+    changes = {"size": size, "decoder_only": True, "bfloat16": True, "num_steps": 8, "num_warmup_steps": 1}
+    job = JOB.model_copy(update={**changes, "log_every": 4, "validate_every": 8})
+    start = finished / "speech_tokenizer"
+    status = train(job, corpus, tmp_path, device=CPU, compiled=False, save_every_seconds=1e9, start=start)
+    assert status == 0
+    lines = [line for line in read_log(tmp_path) if "spectral" in line]
+    ended = [line["spectral"] for line in read_log(finished) if "spectral" in line][-1]
+    assert lines[-1]["spectral"] < 1.1 * ended
+    assert "imitation" not in lines[-1]
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "speech_tokenizer"))
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("encoder."))
+    assert after["decoder.decoder.0.conv.weight"].shape[0] == 32
 
 
 def test_the_command_trains_continues_nothing_and_evaluates(
