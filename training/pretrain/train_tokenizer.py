@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
         bfloat16=options.bf16,
         size=TokenizerSize(decoder_size=options.decoder_size, adversary_width=options.adversary_width),
         waveform_weight=options.waveform_weight,
+        muon_learning_rate=options.learning_rate,
     )
     if device.type == "cuda":
         job = job.for_gpu()
@@ -94,6 +95,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="of the processor (all of them)")
+    rate = TokenizerJob().muon_learning_rate
+    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; a run with --start may do with half")
     parser.add_argument("--adversarial", action="store_true", help="sharper sound for twice the work")
     parser.add_argument("--adversary-width", type=int, default=TokenizerSize().adversary_width, help="its channels")
     parser.add_argument("--decoder-only", action="store_true", help="with --start: leave the encoder as it is")
