@@ -35,6 +35,8 @@ FILTERS = {
 }
 
 PAGE_CLIPS = 10
+MOST_CHANGES = 30
+"""Shown at a time: comparing two texts word by word takes some milliseconds, and nobody reads thousands."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +141,12 @@ def changes_html(changes: Sequence[TranscriptChange], numbers: Mapping[str, int]
     """Where something else was heard than the texts say; equal clips are not shown."""
     if not changes:
         return says("good", "Heard again: every text says what was heard.")
-    items = "".join(_change_item(change, numbers.get(change.key, 0), language) for change in changes)
+    shown = changes[:MOST_CHANGES]
+    items = "".join(_change_item(change, numbers.get(change.key, 0), language) for change in shown)
+    more = f" These are the first {len(shown)}; others follow." if len(shown) < len(changes) else ""
     return (
         f'<div class="changes"><p>Something else was heard in {count_of(len(changes), "clip")}. '
-        f"Nothing is changed until you take it over.</p><ul>{items}</ul></div>"
+        f"Nothing is changed until you take it over.{more}</p><ul>{items}</ul></div>"
     )
 
 

@@ -138,9 +138,9 @@ def totals_html(view: DatasetView) -> str:
     return says("good" if usable else "bad", text, more=more)
 
 
-def stale_line(view: DatasetView) -> str:
+def stale_line(*, are_current: bool) -> str:
     """That the files do not reflect what was changed."""
-    if view.rows_are_current or not view.clips:
+    if are_current:
         return NOTHING
     return says("mixed", "You have changed clips. Apply the changes before you fine-tune or export.")
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from backend.dataset.cut_stage import CutStage
 from backend.dataset.dataset_table import ClipEdit, ClipRow, DatasetTable
 from backend.dataset.job import BuildJob
+from backend.dataset.judged_set import JudgedSet
 from backend.dataset.judging import Candidate, judge
 from backend.dataset.records import CutClip, DecodedRecording, Span
 from backend.dataset.sources import FoundRecording
@@ -25,7 +26,7 @@ from backend.store.errors import ArtifactError
 from backend.transcription.transcript import Transcript
 
 _EMBEDDINGS_REMEMBERED = 8192
-"""A few kilobytes each; without them an edit of one clip opens two files of every other."""
+"""A few kilobytes each; without them an edit that moves the speaker's centre opens a file of every clip."""
 
 _NOT_DONE = "It was not finished. Build again to go on."
 
@@ -54,27 +55,46 @@ def rejudge(
 ) -> list[ClipRow]:
     """Judge the clips of a dataset with all its edits, and store them; gives what was stored."""
     edits = table.edits(job.name)
-    candidates = []
-    for key, details in clips.items():
-        edit = edits.get(key, ClipEdit())
-        tensors_id, embedding = _tokenized(details, workplace, stage)
-        candidates.append(
-            Candidate(
-                key=key,
-                details=details.model_copy(
-                    update={
-                        "text": details.current.text or "" if edit.text is None else edit.text,
-                        "text_source": details.current.text_source if edit.text is None else "person",
-                        "tensors_id": tensors_id,
-                        "failure": "" if tensors_id else details.failure,
-                    }
-                ),
-                embedding=embedding,
-            )
-        )
+    candidates = [
+        _candidate(key, details, edits.get(key, ClipEdit()), workplace, stage) for key, details in clips.items()
+    ]
     rows = judge(candidates, edits, table.chosen_reference(job.name), job.gates)
     table.save_clips(job.name, rows)
     return rows
+
+
+def rejudge_clip(
+    job: BuildJob,
+    table: DatasetTable,
+    rows: Sequence[ClipRow],
+    changed: tuple[str, ClipDetails],
+    workplace: Workplace,
+    stage: TokenizeStage,
+) -> None:
+    """The same after one clip was changed or edited: its key and details; `rows` are the clips as they are stored."""
+    edits = table.edits(job.name)
+    key, details = changed
+    judged = JudgedSet(rows, job.gates, lambda tensors_id: _embedding(workplace.home, tensors_id))
+    try:
+        judged.change(key, _candidate(key, details, edits.get(key, ClipEdit()), workplace, stage).details)
+    except ArtifactError:
+        # Of another clip; judging all of them leaves it without.
+        rejudge(job, table, {row.key: row.details for row in rows} | {key: details}, workplace, stage)
+        return
+    table.update_clips(job.name, rows, judged.rows(edits, table.chosen_reference(job.name)))
+
+
+def _candidate(key: str, details: ClipDetails, edit: ClipEdit, workplace: Workplace, stage: TokenizeStage) -> Candidate:
+    tensors_id, embedding = _tokenized(details, workplace, stage)
+    now = details.model_copy(
+        update={
+            "text": details.current.text or "" if edit.text is None else edit.text,
+            "text_source": details.current.text_source if edit.text is None else "person",
+            "tensors_id": tensors_id,
+            "failure": "" if tensors_id else details.failure,
+        }
+    )
+    return Candidate(key=key, details=now, embedding=embedding)
 
 
 def with_cut(details: ClipDetails, heard: Transcript | None, span: Span, stage: CutStage) -> ClipDetails:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from pydantic import BaseModel, ConfigDict
+
 from backend.dataset.errors import DatasetNotFound
-from backend.dataset.gates import Verdict
+from backend.dataset.gates import GateResult, Verdict
 from backend.dataset.job import BuildJob
 from backend.dataset.records import EncoderFacts, Span
 from backend.dataset.views import ClipDetails, RecordingDetails, RecordingView
 from backend.store.database import Database
 
 _CLIPS_REMEMBERED = 8192
-"""Of thousands of clips an edit changes one or two; what the others say is read, but not taken apart again."""
+"""Of thousands of clips an edit changes one or two; the others are read, but not taken apart again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,19 @@ class ClipEdit:
     text: str | None = None
     verdict: Verdict | None = None
     span: Span | None = None
+
+
+class _Judgement(BaseModel):
+    """Fields of `ClipDetails` that are stored apart: an edit of another clip may change them, and them alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gates: tuple[GateResult, ...] = ()
+    own_verdict: Verdict = Verdict.ACCEPTED
+    distance: float | None = None
+
+
+_JUDGED = set(_Judgement.model_fields)
 
 
 class DatasetTable:
@@ -86,7 +101,8 @@ class DatasetTable:
 
     def mark_rows(self, name: str, *, are_current: bool) -> None:
         """Remember whether the files reflect all edits."""
-        self._set(name, "rows_are_current", int(are_current))
+        with self._database.transaction() as connection:
+            _mark_rows(connection, name, are_current=are_current)
 
     def chosen_reference(self, name: str) -> str | None:
         """Key of the clip that a person chose to stand for the voice."""
@@ -121,24 +137,40 @@ class DatasetTable:
     def save_clips(self, name: str, clips: Sequence[ClipRow]) -> None:
         """Replace the clips of a dataset, and remember that the files do not reflect them yet."""
         before = self.clips(name)
+        if [clip.key for clip in before] == [clip.key for clip in clips]:
+            self.update_clips(name, before, clips)
+            return
         with self._database.transaction() as connection:
-            if [clip.key for clip in before] == [clip.key for clip in clips]:
-                changed = [position for position, clip in enumerate(clips) if clip != before[position]]
-            else:
-                connection.execute("DELETE FROM dataset_clips WHERE dataset = ?", (name,))
-                changed = list(range(len(clips)))
-            connection.executemany(
-                "INSERT OR REPLACE INTO dataset_clips "
-                "(dataset, key, position, clip_id, verdict, held_out, is_reference, seconds, details) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_clip_values(name, position, clips[position]) for position in changed],
+            for table in ("dataset_clips", "dataset_judgements"):
+                connection.execute(f"DELETE FROM {table} WHERE dataset = ?", (name,))
+            _write_clips(connection, name, enumerate(clips))
+            _write_judgements(connection, name, clips)
+            _mark_rows(connection, name, are_current=False)
+
+    def update_clips(self, name: str, before: Sequence[ClipRow], clips: Sequence[ClipRow]) -> None:
+        """The same where they are stored as `before`, with the same keys: what is as it was is not written again."""
+        changed = [
+            (position, clip, was)
+            for position, (clip, was) in enumerate(zip(clips, before, strict=True))
+            if clip is not was and clip != was
+        ]
+        with self._database.transaction() as connection:
+            _write_clips(
+                connection,
+                name,
+                ((position, clip) for position, clip, was in changed if _unjudged(clip) != _unjudged(was)),
             )
-            connection.execute("UPDATE datasets SET rows_are_current = 0 WHERE name = ?", (name,))
+            _write_judgements(connection, name, [clip for _, clip, _ in changed])
+            _mark_rows(connection, name, are_current=False)
 
     def clips(self, name: str) -> list[ClipRow]:
         """The clips of a dataset, in the order of their recordings."""
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT * FROM dataset_clips WHERE dataset = ? ORDER BY position", (name,))
+            rows = connection.execute(
+                "SELECT dataset_clips.*, judgement FROM dataset_clips "
+                "LEFT JOIN dataset_judgements USING (dataset, key) WHERE dataset = ? ORDER BY position",
+                (name,),
+            )
             return [_clip_row(row) for row in rows]
 
     def edits(self, name: str) -> dict[str, ClipEdit]:
@@ -193,21 +225,49 @@ def _recording(row: sqlite3.Row) -> RecordingView:
     return RecordingView(**(dict(row) | {"details": RecordingDetails.model_validate_json(row["details"])}))
 
 
-def _clip_values(dataset: str, position: int, clip: ClipRow) -> tuple[str | int | float, ...]:
-    return (
-        dataset,
-        clip.key,
-        position,
-        clip.clip_id,
-        clip.verdict,
-        int(clip.held_out),
-        int(clip.is_reference),
-        clip.seconds,
-        clip.details.model_dump_json(),
+def _write_clips(connection: sqlite3.Connection, dataset: str, clips: Iterable[tuple[int, ClipRow]]) -> None:
+    """Store clips by their positions, without what the gates say of them."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO dataset_clips "
+        "(dataset, key, position, clip_id, verdict, held_out, is_reference, seconds, details) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                dataset,
+                clip.key,
+                position,
+                clip.clip_id,
+                clip.verdict,
+                int(clip.held_out),
+                int(clip.is_reference),
+                clip.seconds,
+                clip.details.model_dump_json(exclude=_JUDGED),
+            )
+            for position, clip in clips
+        ),
     )
 
 
+def _write_judgements(connection: sqlite3.Connection, dataset: str, clips: Iterable[ClipRow]) -> None:
+    connection.executemany(
+        "INSERT OR REPLACE INTO dataset_judgements (dataset, key, judgement) VALUES (?, ?, ?)",
+        ((dataset, clip.key, clip.details.model_dump_json(include=_JUDGED)) for clip in clips),
+    )
+
+
+def _mark_rows(connection: sqlite3.Connection, dataset: str, *, are_current: bool) -> None:
+    connection.execute("UPDATE datasets SET rows_are_current = ? WHERE name = ?", (int(are_current), dataset))
+
+
+def _unjudged(clip: ClipRow) -> ClipRow:
+    return replace(clip, details=clip.details.model_copy(update=dict(_Judgement())))
+
+
 def _clip_row(row: sqlite3.Row) -> ClipRow:
+    details = _details(row["details"])
+    # One that was stored by an earlier version has it among its details.
+    if row["judgement"] is not None:
+        details = details.model_copy(update=_judgement(row["judgement"]))
     return ClipRow(
         key=row["key"],
         clip_id=row["clip_id"],
@@ -215,13 +275,18 @@ def _clip_row(row: sqlite3.Row) -> ClipRow:
         verdict=Verdict(row["verdict"]),
         held_out=bool(row["held_out"]),
         is_reference=bool(row["is_reference"]),
-        details=_details(row["details"]),
+        details=details,
     )
 
 
 @lru_cache(maxsize=_CLIPS_REMEMBERED)
 def _details(stored: str) -> ClipDetails:
     return ClipDetails.model_validate_json(stored)
+
+
+@lru_cache(maxsize=_CLIPS_REMEMBERED)
+def _judgement(stored: str) -> dict[str, object]:
+    return dict(_Judgement.model_validate_json(stored))
 
 
 def _edit(row: sqlite3.Row) -> ClipEdit:

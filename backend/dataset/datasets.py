@@ -108,16 +108,13 @@ class Datasets(DatasetEditing):
 
     def show(self, name: str) -> DatasetView:
         """Everything about a dataset. Raises DatasetNotFound."""
-        job = self._table.job(name)
+        job, workplace = self._table.job(name), Workplace(self._home)
         folder = dataset_folder(self._home, name)
         try:
             progress = self._builds.progress(name)
         except DatasetNotFound:
             progress = None
-        try:
-            digest = read_card(folder).digest
-        except DatasetError:
-            digest = None
+        digest = self._digest(name)
         return DatasetView(
             name=name,
             model=job.model,
@@ -129,8 +126,16 @@ class Datasets(DatasetEditing):
             digest=digest,
             rows_are_current=digest is not None and self._table.rows_are_current(name),
             recordings=self._table.recordings(name),
-            clips=tuple(self._view(row) for row in self._table.clips(name)),
+            clips=tuple(_view(row, workplace) for row in self._table.clips(name)),
         )
+
+    def is_built(self, name: str) -> bool:
+        """Whether a fine-tune can be given it. Raises DatasetNotFound."""
+        return self._digest(name) is not None
+
+    def rows_are_current(self, name: str) -> bool:
+        """Whether what is trained on reflects all edits. Raises DatasetNotFound."""
+        return self._table.rows_are_current(name) and self.is_built(name)
 
     def export(self, name: str, folder: Path) -> int:
         """Write WAV and JSONL for other tools; tells how many clips. Raises EncoreError."""
@@ -150,17 +155,26 @@ class Datasets(DatasetEditing):
             shutil.rmtree(dataset_folder(self._home, name), ignore_errors=True)
             remove_uploads(self._home, name, [self._table.job(other) for other in self._table.names()])
 
-    def _view(self, row: ClipRow) -> ClipView:
-        return ClipView(
-            key=row.key,
-            clip_id=row.clip_id,
-            seconds=row.seconds,
-            verdict=row.verdict,
-            held_out=row.held_out,
-            is_reference=row.is_reference,
-            audio=Workplace(self._home).wav(row.clip_id),
-            details=row.details,
-        )
+    def _digest(self, name: str) -> str | None:
+        """Of the files; None where no build has finished."""
+        self._table.job(name)
+        try:
+            return read_card(dataset_folder(self._home, name)).digest
+        except DatasetError:
+            return None
+
+
+def _view(row: ClipRow, workplace: Workplace) -> ClipView:
+    return ClipView(
+        key=row.key,
+        clip_id=row.clip_id,
+        seconds=row.seconds,
+        verdict=row.verdict,
+        held_out=row.held_out,
+        is_reference=row.is_reference,
+        audio=workplace.wav(row.clip_id),
+        details=row.details,
+    )
 
 
 def new_job(

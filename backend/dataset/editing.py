@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backend.dataset.assembly import rejudge, with_cut
+from backend.dataset.assembly import rejudge, rejudge_clip, with_cut
 from backend.dataset.cut_stage import CutStage
 from backend.dataset.dataset_files import write_dataset
 from backend.dataset.dataset_lock import dataset_lock
 from backend.dataset.dataset_table import ClipEdit, ClipRow, DatasetTable
 from backend.dataset.errors import DatasetNotFound, EditRefused
 from backend.dataset.gates import Verdict
-from backend.dataset.judging import disagreement, is_usable
+from backend.dataset.judging import choose, disagreement, is_usable
 from backend.dataset.listeners import find_transcriber, language_code
 from backend.dataset.records import Span
 from backend.dataset.tokenize_stage import TokenizeStage
@@ -65,8 +65,7 @@ class DatasetEditing:
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
         with dataset_lock(self._home, name):
-            row = self._clip(name, key)
-            details = row.details
+            details = self._clip(self._clips(name), name, key).details
             recording = next(
                 found for found in self._table.recordings(name) if found.details.audio_id == details.recording_audio_id
             )
@@ -90,13 +89,14 @@ class DatasetEditing:
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
         with dataset_lock(self._home, name):
-            if key is not None and not is_usable(self._clip(name, key)):
+            rows = self._clips(name)
+            if key is not None and not is_usable(self._clip(rows, name, key)):
                 raise EditRefused(
                     "This clip is rejected or has no text or codes yet, so it cannot stand for the voice. "
                     "Accept it and rebuild the rows first, or choose another one."
                 )
             self._table.choose_reference(name, key)
-            self._rejudge(name)
+            self._table.update_clips(name, rows, choose(rows, key, self._table.job(name).gates))
 
     def rebuild_rows(self, name: str) -> DatasetCard:
         """Bring the files up to date with all edits; only clips whose sound has changed are tokenized again.
@@ -117,7 +117,9 @@ class DatasetEditing:
                 from backend.dataset.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
 
                 stage.run(list(dict.fromkeys(missing)), ClipEncoder.load(Path(encoder.folder), job.device))
-                rows = self._rejudge(name)
+            # All of them: what has codes now counts, and what an earlier version judged is judged by this one.
+            clips = {row.key: row.details for row in rows}
+            rows = rejudge(job, self._table, clips, self._workplace, stage)
             card = write_dataset(self._workplace, job, encoder, rows)
             self._table.mark_rows(name, are_current=True)
             return card
@@ -138,7 +140,9 @@ class DatasetEditing:
             EncoreError: there is no transcriber, or no such clip.
         """
         job = self._table.job(name).model_copy(update={"whisper": whisper} if whisper else {})
-        rows = [self._clip(name, key) for key in keys] if keys is not None else self._table.clips(name)
+        rows = self._clips(name)
+        if keys is not None:
+            rows = [self._clip(rows, name, key) for key in keys]
         chosen = find_transcriber(job)
         if chosen.source is None:
             raise EditRefused(chosen.notice or "Nobody listens: name a Whisper model.")
@@ -161,9 +165,12 @@ class DatasetEditing:
     def _workplace(self) -> Workplace:
         return Workplace(self._home)
 
-    def _clip(self, name: str, key: str) -> ClipRow:
+    def _clips(self, name: str) -> list[ClipRow]:
         self._table.job(name)
-        found = next((row for row in self._table.clips(name) if row.key == key), None)
+        return self._table.clips(name)
+
+    def _clip(self, rows: Sequence[ClipRow], name: str, key: str) -> ClipRow:
+        found = next((row for row in rows if row.key == key), None)
         if found is None:
             raise DatasetNotFound(f"The dataset {name} has no clip {key!r}. `app.py dataset show {name}` lists them.")
         return found
@@ -171,12 +178,9 @@ class DatasetEditing:
     def _edit(
         self, name: str, key: str, change: Callable[[ClipEdit], ClipEdit], details: ClipDetails | None = None
     ) -> None:
-        self._clip(name, key)
-        edit = change(self._table.edits(name).get(key, ClipEdit()))
-        self._table.save_edit(name, key, edit)
-        self._rejudge(name, {key: details} if details else {})
-
-    def _rejudge(self, name: str, changed: dict[str, ClipDetails] | None = None) -> list[ClipRow]:
-        clips = {row.key: row.details for row in self._table.clips(name)} | (changed or {})
+        """Remember what a person decided, and judge what it can have changed."""
+        rows = self._clips(name)
+        details = details or self._clip(rows, name, key).details
+        self._table.save_edit(name, key, change(self._table.edits(name).get(key, ClipEdit())))
         stage = TokenizeStage(self._workplace, self._table.encoder(name).identity)
-        return rejudge(self._table.job(name), self._table, clips, self._workplace, stage)
+        rejudge_clip(self._table.job(name), self._table, rows, (key, details), self._workplace, stage)

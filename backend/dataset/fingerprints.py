@@ -8,6 +8,7 @@ harmonics of a voice apart: another voice with the same timing, as two voices of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,15 +79,29 @@ class SoundIndex:
                     most, twin = len(mine), other
         return float(is_heard.mean()) if len(own) else 0.0, twin
 
+    def may_hold(self, fingerprint: str) -> set[int]:
+        """Which sounds of the set may be found to hold some of this one; no other ever is."""
+        theirs = _keys(_words(fingerprint))
+        keys, owners, steps = self._looked_up
+        first = np.searchsorted(keys, theirs, side="left")
+        found, counts = _ranges(first, np.searchsorted(keys, theirs, side="right"))
+        shifts = steps[found] - np.repeat(np.arange(len(theirs)), counts)
+        places, votes = np.unique(owners[found] * _FARTHEST + shifts, return_counts=True)
+        return {(int(place) + _FARTHEST // 2) // _FARTHEST for place in places[votes >= _LEAST_VOTES]}
+
+    @cached_property
+    def _looked_up(self) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.int64]]:
+        """Keys that `_places` looks up for all sounds, sorted, with their owners and steps."""
+        is_looked_up = (self._steps % _LOOKED_UP_EVERY == 0) & (self._sorted_keys != 0)
+        return self._sorted_keys[is_looked_up], self._owners[is_looked_up], self._steps[is_looked_up]
+
     def _places(self, own: NDArray[np.uint64], earlier: NDArray[np.int64]) -> list[tuple[int, int]]:
         """Where to look closer: other sounds, and how much later than `own` they begin, by words they share."""
         keys = _keys(own)
         steps = np.arange(0, len(own), _LOOKED_UP_EVERY)
         steps = steps[keys[steps] != 0]  # silence is everywhere
         first = np.searchsorted(self._sorted_keys, keys[steps], side="left")
-        counts = np.searchsorted(self._sorted_keys, keys[steps], side="right") - first
-        # Of each key first, first + 1, ... first + count - 1, without a loop.
-        found = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        found, counts = _ranges(first, np.searchsorted(self._sorted_keys, keys[steps], side="right"))
         owners, shifts = self._owners[found], np.repeat(steps, counts) - self._steps[found]
         is_earlier = np.isin(owners, earlier)
         # One number for both, which sorts faster than a pair.
@@ -94,6 +109,12 @@ class SoundIndex:
         chosen = np.argsort(-votes, kind="stable")[:_MOST_PLACES]
         pairs = [divmod(int(places[at]) + _FARTHEST // 2, _FARTHEST) for at in chosen if votes[at] >= _LEAST_VOTES]
         return [(owner, shift - _FARTHEST // 2) for owner, shift in pairs]
+
+
+def _ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of each range `first` to `end` one after the other, without a loop, and how many each has."""
+    counts = end - first
+    return np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum()), counts
 
 
 def _words(fingerprint: str) -> NDArray[np.uint64]:

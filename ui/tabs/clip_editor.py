@@ -106,12 +106,12 @@ def _connect_picking(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) ->
     editor = part.editor
 
     def show(name: str | None, key: str | None) -> list[Any]:
-        return _show(shelf, name, key)
+        return _show(shelf, shelf.view(name), key)
 
     def pick(name: str | None, event: gr.EventData) -> list[Any]:
         """Show the clip whose button was pressed."""
         key = str(event.clip)
-        return [key, *_show(shelf, name, key)]
+        return [key, *_show(shelf, shelf.view(name), key)]
 
     editor.key.input(
         shows_errors(show),
@@ -142,7 +142,8 @@ def _connect_listening(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) 
     ) -> list[Any]:
         """What was heard becomes the clip's text."""
         _take_over(shelf, str(name), str(event.clip))
-        return [*shelf.list(name, wanted, sort, page), *_show(shelf, name, str(event.clip)), shelf.follow(name)[2]]
+        view = shelf.view(name)
+        return [*shelf.list(view, wanted, sort, page), *_show(shelf, view, str(event.clip)), shelf.follow(name)[2]]
 
     part.changes.click(
         shows_errors(take_over),
@@ -225,7 +226,8 @@ def _changing(shelf: ClipsShelf, edit: Callable[..., None]) -> Callable[..., lis
             edit(dataset, key, *values)
         except EncoreError as error:
             problem = str(error)
-        return [*shelf.list(dataset, wanted, sort, page), *_show(shelf, dataset, key, problem)]
+        view = shelf.view(dataset)
+        return [*shelf.list(view, wanted, sort, page), *_show(shelf, view, key, problem)]
 
     return change
 
@@ -235,8 +237,7 @@ def find_clip(view: DatasetView | None, key: str | None) -> ClipView | None:
     return next((clip for clip in view.clips if clip.key == key), None) if view is not None else None
 
 
-def _show(shelf: ClipsShelf, name: str | None, key: str | None, problem: str = "") -> list[Any]:
-    view = shelf.view(name)
+def _show(shelf: ClipsShelf, view: DatasetView | None, key: str | None, problem: str = "") -> list[Any]:
     clip = find_clip(view, key)
     note = render.says("bad", render.escaped(problem), role="alert") if problem else render.NOTHING
     if view is None or clip is None:

@@ -61,6 +61,11 @@ class ClipsPart:
         return [*table, self.stale, self.apply, self.editor.key]
 
     @property
+    def turned(self) -> Values:
+        """What `ClipsShelf.turn` gives values for."""
+        return [self.pages, self.table]
+
+    @property
     def everything(self) -> Values:
         """What `ClipsShelf.open` gives values for."""
         return [*self.listing, self.editor.body]
@@ -135,30 +140,42 @@ class ClipsShelf:
 
     def open(self, name: str | None) -> Values:
         """Values for `ClipsPart.everything`: another dataset, or the same one made anew."""
-        *table, key = self.list(name)
+        *table, key = self.list(self.view(name))
         return [*table, gr.update(choices=key["choices"], value=None), gr.update(visible=False)]
 
-    def list(self, name: str | None, wanted: str = "all", sort: str = "order", page: float | None = 1) -> Values:
+    def list(
+        self, view: DatasetView | None, wanted: str = "all", sort: str = "order", page: float | None = 1
+    ) -> Values:
         """Values for `ClipsPart.listing`."""
-        view = self.view(name)
         if view is None or not view.clips:
             nothing = [render.NOTHING] * 5
             return [gr.update(visible=False), *nothing, gr.update(visible=False), gr.update(choices=[], value=None)]
-        clips = render_clips.select_clips(view, wanted, sort)
-        num_pages = max(1, -(-len(clips) // PAGE_CLIPS))
-        number = min(max(1, int(page or 1)), num_pages)
-        shown = clips[(number - 1) * PAGE_CLIPS : number * PAGE_CLIPS]
         numbers = numbers_of(view)
-        heard = {clip.key: found for clip in shown if (found := self.hear(clip)) is not None}
         return [
             gr.update(visible=True),
             render_dataset.totals_html(view),
             render_dataset.plots_html(view),
-            f'<p class="note">{len(clips)} clips, page {number} of {num_pages}.</p>',
-            render_clips.clips_table(shown, numbers, heard),
-            render_dataset.stale_line(view),
+            *self._table(view, wanted, sort, page),
+            render_dataset.stale_line(are_current=view.rows_are_current),
             gr.update(visible=not view.rows_are_current),
             gr.update(choices=[(f"Clip {numbers[clip.key]}: {clip.text[:60]}", clip.key) for clip in view.clips]),
+        ]
+
+    def turn(self, name: str | None, wanted: str, sort: str, page: float | None) -> Values:
+        """Values for `ClipsPart.turned`: another page, order or choice of the same clips."""
+        view = self.view(name)
+        return self._table(view, wanted, sort, page) if view is not None else [gr.skip(), gr.skip()]
+
+    def _table(self, view: DatasetView, wanted: str, sort: str, page: float | None) -> Values:
+        clips = render_clips.select_clips(view, wanted, sort)
+        num_pages = max(1, -(-len(clips) // PAGE_CLIPS))
+        number = min(max(1, int(page or 1)), num_pages)
+        shown = clips[(number - 1) * PAGE_CLIPS : number * PAGE_CLIPS]
+        heard = {clip.key: found for clip in shown if (found := self.hear(clip)) is not None}
+        count = render_dataset.count_of(len(clips), "clip")
+        return [
+            f'<p class="note">{count}, page {number} of {num_pages}.</p>',
+            render_clips.clips_table(shown, numbers_of(view), heard),
         ]
 
     def view(self, name: str | None) -> DatasetView | None:
@@ -179,14 +196,14 @@ class ClipsShelf:
         """Values for `ClipsPart.errands`."""
         state = self.errands.state(str(name))
         is_running = state is not None and state.is_running
-        view = self.view(name)
         changes, exported = render.NOTHING, render.NOTHING
-        if state is not None and not is_running and not state.problem and view is not None:
-            if isinstance(state.result, Sequence) and not isinstance(state.result, tuple | str):
-                changes = render_clips.changes_html(state.result, numbers_of(view), "en")
+        if state is not None and not is_running and not state.problem:
             if isinstance(state.result, tuple):
                 path, num_clips = state.result
-                exported = render_dataset.exported_line(view.name, path, num_clips)
+                exported = render_dataset.exported_line(str(name), path, num_clips)
+            elif isinstance(state.result, Sequence) and not isinstance(state.result, str):
+                view = self.view(name)
+                changes = render_clips.changes_html(state.result, numbers_of(view) if view is not None else {}, "en")
         return [
             render_dataset.errand_line(state),
             gr.update(visible=is_running),
@@ -233,9 +250,9 @@ def connect_clips_part(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) 
     look = [chosen, part.wanted, part.sort, part.page]
     for event in (part.wanted.input, part.sort.input, part.page.submit, part.page.input):
         event(
-            shows_errors(shelf.list),
+            shows_errors(shelf.turn),
             look,
-            part.listing,
+            part.turned,
             show_progress="hidden",
             api_name="show_clips" if event == part.wanted.input else None,
             api_visibility="undocumented" if event == part.wanted.input else "private",
@@ -277,10 +294,11 @@ def numbers_of(view: DatasetView) -> dict[str, int]:
 def _stale(shelf: ClipsShelf) -> Any:
     def look(name: str | None) -> Values:
         """Whether the files are behind the edits by now."""
-        view = shelf.view(name)
-        if view is None:
+        try:
+            are_current = shelf.bench.studio.datasets.rows_are_current(str(name))
+        except EncoreError:
             return [gr.skip(), gr.skip()]
-        return [render_dataset.stale_line(view), gr.update(visible=not view.rows_are_current)]
+        return [render_dataset.stale_line(are_current=are_current), gr.update(visible=not are_current)]
 
     return look
 

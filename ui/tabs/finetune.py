@@ -206,7 +206,7 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
         given_name: str,
     ) -> list[Any]:
         """What there is to train on, and what was filled in on the Voice tab."""
-        names = [one for one in bench.studio.datasets.list() if bench.studio.datasets.show(one).digest]
+        names = [one for one in bench.studio.datasets.list() if bench.studio.datasets.is_built(one)]
         chosen = dataset if dataset in names else (names[0] if names else None)
         return [
             gr.update(choices=names, value=chosen),
