@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -24,6 +23,7 @@ from pydantic import (
 )
 
 from training.errors import JobError
+from training.voice_name import LONGEST_NAME, begins_name, is_part_of_name
 
 Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", "zero2", "zero3"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
@@ -32,7 +32,9 @@ Batching = Literal["packed", "bucketed", "shuffled"]
 BATCHINGS: tuple[str, ...] = get_args(Batching)
 
 JOB_FILE = "job.json"
-_VOICE_NAME = re.compile(r"[\w][\w .-]{0,63}")
+MOST_STEPS, MOST_EPOCHS = 1_000_000, 10_000
+"""Beyond what anybody waits for; a slip of the finger, and planning it would fill the memory."""
+
 # What may differ between the two halves of an interrupted run without changing what it learns.
 _FREE_ON_RESUME = frozenset(
     {"strategy", "num_workers", "device", "offload", "nvme_folder", "deepspeed", "activation_checkpointing", "output"}
@@ -50,7 +52,7 @@ class FineTuneJob(BaseModel):
     workers: they only share the work out. That is why one, two and four workers make the same updates.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     voice: str
     """Name of the new voice; the speaker of the exported checkpoint, there in lower case."""
@@ -77,9 +79,9 @@ class FineTuneJob(BaseModel):
     deepspeed: dict[str, JsonValue] = Field(default_factory=dict)
     """Laid over the DeepSpeed configuration that the strategy makes, section by section."""
 
-    seed: NonNegativeInt = 1
-    num_epochs: PositiveInt = 3
-    num_steps: PositiveInt | None = None
+    seed: Annotated[NonNegativeInt, Field(lt=2**63)] = 1
+    num_epochs: Annotated[PositiveInt, Field(le=MOST_EPOCHS)] = 3
+    num_steps: Annotated[PositiveInt, Field(le=MOST_STEPS)] | None = None
     """Exactly so many steps, over as many epochs as that takes; None for whole epochs."""
     learning_rate: PositiveFloat = 1e-5
     final_learning_rate_share: Share = 0.1
@@ -126,9 +128,9 @@ class FineTuneJob(BaseModel):
     @classmethod
     def _check_voice(cls, voice: str) -> str:
         voice = voice.strip()
-        if not _VOICE_NAME.fullmatch(voice):
+        if not 1 <= len(voice) <= LONGEST_NAME or not begins_name(voice[0]) or not all(map(is_part_of_name, voice)):
             raise ValueError(
-                "a voice's name is 1 to 64 letters, digits, spaces, dots, dashes or underscores, no mark first"
+                f"a voice's name is 1 to {LONGEST_NAME} letters, digits, spaces and - _ . ' & ( ), no mark first"
             )
         return voice
 

@@ -83,24 +83,34 @@ _RECIPE_BY_PRESET: Mapping[Preset, _Recipe] = MappingProxyType(
 PRESETS: tuple[Preset, ...] = tuple(_RECIPE_BY_PRESET)
 
 
-def preset_fields(preset: Preset, training_set: TrainingSet) -> dict[str, Any]:
-    """The fields of a `FineTuneJob` that a preset decides; any of them may be overridden."""
+def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob | None = None) -> dict[str, Any]:
+    """The fields of a `FineTuneJob` that a preset decides; any of them may be overridden.
+
+    Args:
+        preset: the recipe.
+        training_set: what there is to learn from.
+        draft: what somebody wants otherwise, which the rest is made to fit: whoever asks for epochs gets those.
+    """
     recipe = _RECIPE_BY_PRESET[preset]
+    wished = draft.model_dump(include=draft.model_fields_set) if draft is not None else {}
     tensors = network_tensors(training_set.config)
     is_large = tensors.num_trained >= LARGE_MODEL_PARAMETERS
     lengths = [training_set.num_rows(ClipUse(clip=clip)) for clip in range(len(training_set.clips))]
-    per_micro_batch = sum(lengths) // (recipe.steps_per_epoch * _MICRO_BATCHES)
-    rows = min(_MOST_ROWS, max(_LEAST_ROWS, max(lengths), per_micro_batch))
-    steps_per_epoch = max(1, round(sum(lengths) / (rows * _MICRO_BATCHES)))
-    num_steps = min(recipe.most_steps, max(recipe.least_steps, recipe.num_epochs * steps_per_epoch))
+    micro_batches = wished.get("micro_batches", _MICRO_BATCHES)
+    per_micro_batch = sum(lengths) // (recipe.steps_per_epoch * micro_batches)
+    rows = wished.get("micro_batch_rows", min(_MOST_ROWS, max(_LEAST_ROWS, max(lengths), per_micro_batch)))
+    steps_per_epoch = max(1, round(sum(lengths) / (rows * micro_batches)))
+    usual = min(recipe.most_steps, max(recipe.least_steps, recipe.num_epochs * steps_per_epoch))
+    num_steps = wished.get("num_steps", None if "num_epochs" in wished else usual)
+    expected = num_steps or wished.get("num_epochs", recipe.num_epochs) * steps_per_epoch
     return {
         "num_steps": num_steps,
         "learning_rate": _LARGE_LEARNING_RATE if is_large else _SMALL_LEARNING_RATE,
-        "micro_batches": _MICRO_BATCHES,
+        "micro_batches": micro_batches,
         "micro_batch_rows": rows,
         "code_predictor_fraction": recipe.code_predictor_fraction,
         "in_context_share": recipe.in_context_share,
-        "checkpoint_every": -(-num_steps // recipe.num_checkpoints),
+        "checkpoint_every": -(-expected // recipe.num_checkpoints),
         "kept_change": _LARGE_KEPT_CHANGE if is_large else _SMALL_KEPT_CHANGE,
         "activation_checkpointing": False,
     }
@@ -115,4 +125,4 @@ def job_from_preset(preset: Preset, fields: Mapping[str, Any]) -> FineTuneJob:
     """
     draft = FineTuneJob.parse(fields)
     _, training_set, _ = plan_data(draft)
-    return FineTuneJob.parse({**preset_fields(preset, training_set), **fields})
+    return FineTuneJob.parse({**preset_fields(preset, training_set, draft), **fields})

@@ -77,7 +77,8 @@ def connect(machine: Machine) -> None:
                 _logger.warning("Ray did not start within its own time; starting it again")
                 _end_half_started(others)
                 continue
-            # Whatever it is, Ray's own report is in the log; a person needs the sentence.
+            # Whatever it is, Ray's own report is for the log; a person needs the sentence.
+            _logger.exception("Ray is not there")
             raise ClusterError(explain_no_ray(machine.address, error)) from error
 
 
@@ -131,17 +132,30 @@ def check_size(needed_cpus: int, needed_gpus: int) -> None:
             )
 
 
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether the cluster did not take this machine's token, which Ray tells several errors further down."""
+    while error is not None:
+        text = f"{type(error).__name__} {error}".lower()
+        if any(word in text for word in ("authenticat", "invalidauthtoken", "auth token")):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def explain_no_ray(address: str | None, error: BaseException) -> str:
     """Why Ray could not be started or joined, in one sentence."""
     text = f"{type(error).__name__} {error}".lower()
+    if _is_refused(error) and address is not None:
+        return (
+            f"The cluster at {address} asks for its token. Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN to the "
+            "cluster's token if it was not started by you on this machine."
+        )
     if "no space" in text or "outofdisk" in text or "errno 28" in text:
         return "Ray could not be started: the disk is full. Free some space and resume the run."
     if "af_unix" in text or "path too long" in text:
         return "Ray could not be started: its temporary folder has too long a name. Set RAY_TMPDIR to a short one."
     if "version mismatch" in text or ("version" in text and "python" in text):
         return f"The cluster at {address} runs another version of Ray or Python. Install the same there and here."
-    if "auth" in text or "token" in text:
-        return f"The cluster at {address} refuses this machine's token. Set RAY_AUTH_TOKEN to the cluster's."
     if address is not None:
         return f"No Ray cluster answers at {address}. Start it, or unset RAY_ADDRESS to train on this machine."
     return "Ray could not be started on this machine; the run's log says why. Correct that and resume the run."

@@ -96,7 +96,7 @@ def estimate(
     draft = FineTuneJob.parse({**options, **fixed})
     _, training_set, _ = plan_data(draft)
     chosen = recommend_preset(training_set.num_frames / FRAMES_PER_SECOND / 60) if preset is None else _check(preset)
-    job = FineTuneJob.parse({**preset_fields(chosen, training_set), **options, **fixed})
+    job = FineTuneJob.parse({**preset_fields(chosen, training_set, draft), **options, **fixed})
     _, training_set, batches = plan_data(job)
     machine = Machine.here(num_cpus)
     room = Room(num_cpus=machine.num_cpus, num_gpus=machine.num_gpus)

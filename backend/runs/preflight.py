@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from backend.runs.cluster import Machine
 from backend.runs.errors import RunNotPossible
 from backend.runs.judging_plan import JudgingPlan, plan_judging
 from backend.runs.launch import LaunchOptions, LaunchPlan
+from backend.runs.options import check_workers, split_options
 from backend.runs.run_folder import RunFolder
 from backend.runs.run_rows import RunRows
 from backend.store.database import Database
@@ -82,7 +83,7 @@ def prepare(
 ) -> Prepared:
     """See `Runs.prepare`."""
     agreed = require_consent(consent)
-    chosen, job_options = _split(options)
+    chosen, job_options = split_options(options)
     name = _free_name(database, home, voice, keeps_voice=chosen.name_voice)
     folder, card = _find_dataset(home, dataset)
     check_clips(folder, card)
@@ -101,7 +102,7 @@ def prepare(
     # A misspelt option is told before minutes of reading, whatever the preset would say.
     first = FineTuneJob.parse({**job_options, **fixed})
     _, training_set, _ = plan_data(first)
-    job = FineTuneJob.parse({**preset_fields(_check_preset(preset), training_set), **job_options, **fixed})
+    job = FineTuneJob.parse({**preset_fields(_check_preset(preset), training_set, first), **job_options, **fixed})
     machine = Machine.here(num_cpus)
     plan = _check_resources(job, machine, chosen)
     return Prepared(
@@ -115,7 +116,8 @@ def prepare(
             folder,
             base_model,
             speaker=training_set.speaker_D.tolist(),
-            num_held_out=chosen.num_held_out,
+            # Without judging it is still what knows the voice's embedding and reference.
+            num_held_out=chosen.num_held_out if chosen.judge else 1,
             num_standard=chosen.num_standard,
             seed=job.seed,
         ),
@@ -139,11 +141,12 @@ def check_wish(
     Raises:
         EncoreError: the name is taken, an option is wrong, the model or the strategy cannot be used here.
     """
-    chosen, job_options = _split(options)
+    chosen, job_options = split_options(options)
     name = _free_name(database, home, voice, keeps_voice=chosen.name_voice)
     _check_preset(preset)
     nothing = {"dataset": home, "dataset_digest": "not made yet", "output": home, "base_model": resolve_model(model)}
     job = FineTuneJob.parse({**job_options, "voice": name, **nothing})
+    check_workers(job, chosen)
     room = _room(job, Machine.here(num_cpus))
     found = trainable.model_problems(job), trainable.machine_problems(job, room), trainable.strategy_problems(job)
     if problems := [problem for kind in found for problem in kind]:
@@ -167,17 +170,6 @@ def describe(prepared: Prepared) -> tuple[str, ...]:
     if prepared.launch.machine.address is not None:
         told.append(f"It runs on the Ray cluster at {prepared.launch.machine.address}, which must see {job.output}.")
     return tuple(told)
-
-
-def _split(options: Mapping[str, Any]) -> tuple[LaunchOptions, dict[str, Any]]:
-    """Options of the launch, and those of the job, which names the misspelt ones."""
-    launch = {name: value for name, value in options.items() if name in LaunchOptions.model_fields}
-    try:
-        chosen = LaunchOptions.model_validate(launch)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise RunNotPossible(f"{first['loc'][0]} cannot be {first['input']!r}: {first['msg']}. Correct it.") from error
-    return chosen, {name: value for name, value in options.items() if name not in launch}
 
 
 def _free_name(database: Database, home: Path, voice: str, *, keeps_voice: bool) -> str:
@@ -255,9 +247,7 @@ def _check_preset(name: str) -> Preset:
 
 def _check_resources(job: FineTuneJob, machine: Machine, options: LaunchOptions) -> RunPlan:
     """What the run will take, if there is room for it; of a cluster only its own answer at the start counts."""
-    fewest = options.min_workers or job.num_workers
-    if fewest > job.num_workers:
-        raise RunNotPossible(f"min_workers is {fewest}, more than the {job.num_workers} workers. Lower it.")
+    check_workers(job, options)
     return trainable.preflight(job, _room(job, machine))
 
 

@@ -47,6 +47,8 @@ def conclude(database: Database, home: Path, run_id: str) -> None:
     if launch.name_voice:
         message = _keep_voice(Voices(database, home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
     rows.move(run_id, RunState.DONE, message)
+    # Nothing learns from them any more, and whoever deletes the dataset means them too.
+    shutil.rmtree(folder.dataset, ignore_errors=True)
     run = rows.get(run_id)
     write_report(folder.report, run, rows.metrics(run_id), rows.checkpoints(run_id), rows.events(run_id), folder.path)
 

@@ -35,6 +35,11 @@ class RunFolder:
         return self.path / "launch.json"
 
     @property
+    def dataset(self) -> Path:
+        """Rows and card of the dataset as the run was planned with them, until it is done; no sound."""
+        return self.path / "dataset"
+
+    @property
     def judging_plan(self) -> Path:
         """What is spoken to judge it; kept, because the dataset may be edited while it runs."""
         return self.path / "judging.json"

@@ -18,6 +18,7 @@ from backend.runs.report import write_report
 from backend.runs.run_folder import RunFolder
 from backend.runs.run_rows import RunRows
 from backend.runs.states import RunState
+from backend.runs.storing import store_run
 from backend.store.database import Database
 from backend.voices.consent import Consent
 
@@ -94,23 +95,10 @@ class Runs:
         """Begin a run and return its id; it goes on whatever becomes of the caller.
 
         Raises:
-            EncoreError: the disk is full, or its process cannot be started.
+            EncoreError: the dataset was changed, the disk is full, or its process cannot be started.
         """
         run_id = prepared.run_id
-        folder = RunFolder.of(self._home, run_id)
-        if folder.job.exists():
-            raise RunStateError(f"Run {run_id} was started already. Prepare another one.")
-        try:
-            folder.path.mkdir(parents=True, exist_ok=True)
-            prepared.job.write(folder.job)
-            folder.launch.write_text(prepared.launch.model_dump_json(indent=1) + "\n", encoding="utf-8")
-            folder.judging_plan.write_text(prepared.judging.model_dump_json(), encoding="utf-8")
-            Control(attempt=0).write(folder.control)
-        except OSError as error:
-            shutil.rmtree(folder.path, ignore_errors=True)
-            raise RunError(f"The run cannot be stored: {error.strerror}. Free some space and start it again.") from (
-                error
-            )
+        store_run(prepared, RunFolder.of(self._home, run_id))
         self._rows.add(_new_record(prepared))
         self._start_supervisor(run_id)
         return run_id

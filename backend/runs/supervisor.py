@@ -65,7 +65,10 @@ class Supervisor:
         self._rows = RunRows(database)
         self._folder = RunFolder.of(home, run_id)
         self._launch = LaunchPlan.read(self._folder.launch)
-        self._job = FineTuneJob.read(self._folder.job)
+        # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
+        job = FineTuneJob.read(self._folder.job)
+        kept = self._folder.dataset
+        self._job = job.model_copy(update={"dataset": kept}) if kept.is_dir() else job
         self._last_beat = 0.0
 
     def run(self) -> RunState:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from backend.voices.errors import VoiceNameRefused
-
-LONGEST_NAME = 64
-_JOINERS = frozenset(" -_.'\u2019&()")
+from training.voice_name import LONGEST_NAME, begins_name, is_part_of_name
 
 
 def clean_name(name: str) -> str:
@@ -24,12 +22,11 @@ def clean_name(name: str) -> str:
             f"The name has {len(cleaned)} characters; {LONGEST_NAME} are the most. Choose a shorter one."
         )
     for character in cleaned:
-        # Letters, marks (accents, vowel signs of many scripts) and numbers of every script.
-        if unicodedata.category(character)[0] not in "LMN" and character not in _JOINERS:
+        if not is_part_of_name(character):
             raise VoiceNameRefused(
                 f"A voice's name cannot hold {character!r}. Use letters, digits, spaces and - _ . ' & ( )."
             )
-    if unicodedata.category(cleaned[0])[0] not in "LN":
+    if not begins_name(cleaned[0]):
         raise VoiceNameRefused(f"A voice's name begins with a letter or a digit, which {cleaned[0]!r} is not.")
     return cleaned
 

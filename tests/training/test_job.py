@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from backend.voices.names import clean_name
 from tests.training.finetuning import make_job
 from training.errors import JobError
 from training.job import STRATEGIES, FineTuneJob
@@ -39,6 +40,9 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
         ({"qqqqqq": 1}, r"no option 'qqqqqq'\.$"),
         ({"strategy": "fsdp3"}, "strategy: Input should be 'ddp'"),
         ({"learning_rate": 0}, "learning_rate: Input should be greater than 0"),
+        ({"learning_rate": float("inf")}, "learning_rate: Input should be a finite number"),
+        ({"num_steps": 10**9}, "num_steps: Input should be less than or equal to"),
+        ({"seed": 2**63}, "seed: Input should be less than"),
         ({"code_predictor_fraction": 0.01}, "code_predictor_fraction"),
         ({"voice": "../etc"}, "voice: a voice's name"),
         ({"deepspeed": {"a": 1}}, "need a zero strategy, not ddp"),
@@ -53,6 +57,11 @@ def test_what_is_wrong_is_said_on_one_line(tmp_path, changes, message):
     with pytest.raises(JobError, match=message) as caught:
         make_job(tmp_path, **changes)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("voice", ["Ann's (2)", "Анна", "हिन्दी", "A" * 64])
+def test_a_name_of_the_library_is_a_name_of_a_job(tmp_path, voice):
+    assert make_job(tmp_path, voice=clean_name(voice)).voice == voice
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{"], ids=["missing", "empty", "list", "half"])

@@ -105,6 +105,11 @@ def test_presets_make_jobs_that_grow(folder):
     assert all(job.checkpoint_every <= min(24, job.num_steps // 3) for job in jobs)
     assert all(job.kept_change < 1 for job in jobs)
     assert job_from_preset("quick", {**fields, "num_steps": 7}).num_steps == 7
+    # The rest is made to fit: as many checkpoints to choose among, and epochs where somebody asks for them.
+    assert job_from_preset("quick", {**fields, "num_steps": 900}).checkpoint_every == 300
+    epochs = job_from_preset("quick", {**fields, "num_epochs": 30})
+    assert (epochs.num_steps, plan_data(epochs)[2].num_steps) == (None, 30)
+    assert epochs.checkpoint_every == 10
     with pytest.raises(JobError, match="did you mean 'num_steps'"):
         job_from_preset("quick", {**fields, "num_step": 7})
 

@@ -48,9 +48,10 @@ def runs(tmp_path_factory) -> Runs:
     ]
     # What optimizers hold is seen at the second step.
     four += [task(f"{name}-4", runs.job(f"{name}-4", name, 4, num_steps=2)) for name in ("ddp", "fsdp2-no-reshard")]
-    copies = [(runs.folder / "half", runs.folder / f"half-to-{number}") for number in (1, 3, 4)]
+    copies = [(runs.folder / "half", runs.folder / f"half-to-{name}") for name in ("1", "1-fsdp2", "3", "4")]
     run_stages(runs.folder / "workers", [stage(2, two), stage(3, three, copies), stage(4, four)], runs.results)
     runs.here("half-to-1", few("half-to-1"))
+    runs.here("half-to-1-fsdp2", few("half-to-1-fsdp2", "fsdp2"))
     return runs
 
 
@@ -96,7 +97,7 @@ def test_a_stopped_run_goes_on_as_if_never_stopped(runs, name):
     assert_same_learning(runs, name, "few", first_step=HALF)
 
 
-@pytest.mark.parametrize("name", ["half-to-1", "half-to-3", "half-to-4"])
+@pytest.mark.parametrize("name", ["half-to-1", "half-to-1-fsdp2", "half-to-3", "half-to-4"])
 def test_another_number_of_workers_and_another_strategy_go_on_too(runs, name):
     assert_same_learning(runs, name, "few", first_step=HALF)
 

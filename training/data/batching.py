@@ -12,7 +12,6 @@ import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 
@@ -94,15 +93,10 @@ class BatchPlan:
         """Plan whole epochs, or exactly `num_steps` over as many epochs as that takes."""
         self._training_set, self._shape, self._seed = training_set, shape, seed
         self._epochs: list[list[StepPlan]] = []
-        if num_steps is None:
-            self._epochs = [self._plan_epoch(epoch) for epoch in range(num_epochs)]
-            num_steps = sum(map(len, self._epochs))
-        self.num_steps = num_steps
-        num_planned = sum(map(len, self._epochs))
-        while num_planned < num_steps:
-            self._epochs.append(self._plan_epoch(len(self._epochs)))
-            num_planned += len(self._epochs[-1])
-        self._ends = list(accumulate(map(len, self._epochs)))
+        self._ends: list[int] = []
+        for _ in range(1 if num_steps is not None else num_epochs):
+            self._plan_next()
+        self.num_steps = self._ends[-1] if num_steps is None else num_steps
 
     @property
     def steps_per_epoch(self) -> int:
@@ -111,11 +105,13 @@ class BatchPlan:
 
     def step(self, index: int) -> StepPlan:
         """What step `index`, counted from 0, trains on."""
+        self._plan_until(index)
         epoch = bisect_right(self._ends, index)
         return self._epochs[epoch][index - (self._ends[epoch - 1] if epoch else 0)]
 
     def ends_epoch(self, index: int) -> bool:
         """Whether step `index` is the last of its epoch."""
+        self._plan_until(index)
         return index + 1 in self._ends
 
     def collate(self, micro_batch: MicroBatch) -> TrainingBatch:
@@ -133,6 +129,15 @@ class BatchPlan:
         parts = [part for step in self._epochs[0] for part in step.micro_batches]
         computed = sum(map(self.num_rows, parts))
         return 1 - sum(self._training_set.num_rows(use) for part in parts for use in part.uses) / computed
+
+    def _plan_until(self, index: int) -> None:
+        """Plan the epochs up to a step: a long run begins before all of it is planned."""
+        while self._ends[-1] <= index:
+            self._plan_next()
+
+    def _plan_next(self) -> None:
+        self._epochs.append(self._plan_epoch(len(self._epochs)))
+        self._ends.append((self._ends[-1] if self._ends else 0) + len(self._epochs[-1]))
 
     def _plan_epoch(self, epoch: int) -> list[StepPlan]:
         draw = random.Random(f"{self._seed}/{epoch}")

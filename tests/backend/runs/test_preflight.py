@@ -12,6 +12,7 @@ import pytest
 from backend.errors import EncoreError
 from backend.runs.cluster import explain_no_ray
 from backend.runs.preflight import Prepared
+from backend.runs.run_folder import RunFolder
 from backend.runs.run_rows import RunRows
 from backend.runs.runs import Runs
 from backend.store.database import Database
@@ -49,6 +50,11 @@ def test_options_go_before_the_preset(runs: Runs, dataset: Path) -> None:
     assert plan(runs, dataset, learning_rate=0.5).job.learning_rate == 0.5
 
 
+def test_a_run_that_is_not_judged_needs_no_sentences(runs: Runs, dataset: Path) -> None:
+    prepared = plan(runs, dataset, judge=False, num_held_out=0, num_standard=0)
+    assert not prepared.launch.judge
+
+
 def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> None:
     write_small_dataset(home / "datasets" / "all", num_clips=3, num_held_out=0)
     assert any("No clip is held out" in sentence for sentence in plan(runs, "all").sentences)
@@ -63,6 +69,13 @@ def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> No
         ({"learning_rate": -1}, "learning_rate"),
         ({"num_workers": 5}, "5 workers need 5 CPUs, and this machine has 4"),
         ({"min_workers": 3, "num_workers": 2}, "Lower it"),
+        ({"min_workers": 2, "num_workers": 4, "strategy": "fsdp2-hybrid"}, "Leave min_workers out, or use fsdp2"),
+        (
+            {"min_workers": 1, "num_workers": 2, "strategy": "zero3", "offload": "nvme", "nvme_folder": "/"},
+            "Leave min_workers out, or offload to cpu",
+        ),
+        ({"output": "/elsewhere"}, "The run itself decides output"),
+        ({"num_held_out": 0, "num_standard": 0}, "There is no sentence to judge by"),
         ({"max_failures": "often"}, "max_failures cannot be 'often'"),
         ({"strategy": "fsdp3"}, "strategy"),
         ({"strategy": "fsdp2-hybrid", "num_workers": 3}, "even number of workers"),
@@ -112,6 +125,15 @@ def test_a_model_that_is_no_base_model_is_refused(runs: Runs, dataset: Path, tmp
         plan(runs, dataset, model=str(folder))
 
 
+def test_a_dataset_that_is_edited_between_plan_and_start_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
+    prepared = plan(runs, dataset)
+    write_card(dataset, read_card(dataset).model_copy(update={"digest": "another"}))
+    with pytest.raises(EncoreError, match="was changed or deleted since this run was planned"):
+        runs.start(prepared)
+    assert runs.list() == []
+    assert not RunFolder.of(home, prepared.run_id).path.exists()
+
+
 def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
     RunRows(Database(home)).add(record(voice="ANN"))
     with pytest.raises(EncoreError, match="is making a voice"):
@@ -131,3 +153,9 @@ def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path,
 )
 def test_why_ray_is_not_there_is_one_sentence(address: str | None, error: Exception, told: str) -> None:
     assert told in explain_no_ray(address, error)
+
+
+def test_a_cluster_that_asks_for_a_token_says_so_under_other_errors() -> None:
+    error = ConnectionError("Failed to connect to Ray cluster at there:1")
+    error.__cause__ = RuntimeError("Last connection error: RPC error: InvalidAuthToken (python 3.11, version 2)")
+    assert "RAY_AUTH_MODE=token" in explain_no_ray("there:1", error)

@@ -23,7 +23,7 @@ from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
 from training.checkpoint import list_checkpoints
-from training.data.code_rows import ROWS_FILE
+from training.data.code_rows import ROWS_FILE, read_card, write_card
 from training.job import FineTuneJob
 from training.model.voice_model import VoiceModel
 
@@ -92,7 +92,11 @@ def newest_checkpoint(runs: Runs, run_id: str) -> int:
 
 def lose_a_worker(runs: Runs, run_id: str) -> None:
     run = wait_until(runs, run_id, lambda run: newest_checkpoint(runs, run_id) > 0)
-    rows = FineTuneJob.read(runs.folder(run_id) / "job.json").dataset / ROWS_FILE
+    dataset = FineTuneJob.read(runs.folder(run_id) / "job.json").dataset
+    # Somebody edits it; the run goes on with what it was planned with.
+    write_card(dataset, read_card(dataset).model_copy(update={"digest": "another"}))
+    (dataset / ROWS_FILE).unlink()
+    rows = runs.folder(run_id) / "dataset" / ROWS_FILE
     # What Ray Data has read once it hands out again, with no file there any more.
     rows.rename(rows.with_suffix(".away"))
     processes_of(run.process_id, "RayTrainWorker")[0].send_signal(signal.SIGKILL)
@@ -206,6 +210,7 @@ def test_a_run_ends_as_a_voice_that_was_listened_to(runs: Runs, dataset: Path, h
         assert (runs.folder(run_id) / take.file).read_bytes()[:4] == b"RIFF"
     assert done.verdict
     assert "<svg" in (runs.folder(run_id) / "report.html").read_text()
+    assert not (runs.folder(run_id) / "dataset").exists()
     voice = Voices(Database(home), home).get("Ann")
     assert voice.run_id == run_id
     assert VoiceModel.load(voice.variants["custom_voice"], precision="fp32").config.talker.spk_id.keys() == {"ann"}

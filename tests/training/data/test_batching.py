@@ -49,6 +49,13 @@ def test_the_seed_decides_everything(training_set):
     assert one_epoch != [step for step in first if step.epoch == 1]
 
 
+def test_a_long_run_begins_before_all_of_it_is_planned(training_set):
+    plan = BatchPlan(training_set, SHAPE, seed=1, num_epochs=1, num_steps=10**6)
+    assert plan.num_steps == 10**6
+    assert plan.step(plan.steps_per_epoch).epoch == 1
+    assert len(plan._epochs) == 2
+
+
 def test_more_steps_do_not_change_the_earlier_ones(training_set):
     few, many = (BatchPlan(training_set, SHAPE, seed=1, num_epochs=1, num_steps=number) for number in (3, 30))
     assert few.num_steps == 3
