@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from backend.errands import Errand, Errands
 from backend.runs.estimate import Estimate, estimate
 from backend.voices.consent import Consent
 from backend.voices.samples import get_sample
+from ui.preparing import Material, Preparation, plan_build, proposed_name
 from ui.source import Source
 from ui.speaking import NotReady
 from ui.workbench import Workbench
 
 FROM_DATA = ""
 """Instead of a preset: the one that suits how much speech there is."""
+
+MADE_FIRST = "+"
+"""Instead of a dataset, none of which can be called so: one that is made of what the voice tab has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,22 @@ class Wish:
     steps: str
     micro_batch_rows: str
     saves_memory: bool
+
+    @classmethod
+    def read(cls, dataset: str | None, preset: str | None, *advanced: Any) -> Self:
+        """From the values of the fields, some of which nobody has touched."""
+        strategy, workers, device, learning_rate, steps, rows, saves_memory = advanced
+        return cls(
+            dataset=dataset,
+            preset=preset or FROM_DATA,
+            strategy=strategy,
+            workers=workers or "",
+            device=device,
+            learning_rate=learning_rate or "",
+            steps=steps or "",
+            micro_batch_rows=rows or "",
+            saves_memory=bool(saves_memory),
+        )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -59,26 +79,50 @@ class Planner:
             return
         dataset, model = wish.dataset, self._model()
 
-        def work(_: Errand) -> Estimate:
-            studio, home = self._bench.studio, self._bench.settings.home_folder
-            return estimate(home, studio.datasets.folder(dataset), model, wish.preset or None, wish.options)
+        def work(_: Errand) -> Estimate | None:
+            return self._estimate(dataset, model, wish) if dataset != MADE_FIRST else None
 
         self.errands.start(f"plan {session}", "Planning", work, replaces=True)
 
-    def start(self, session: str, wish: Wish, voice: str, consent: Consent) -> None:
-        """Begin to check everything and to start the run. Raises EncoreError."""
+    def start(
+        self, session: str, wish: Wish, voice: str, consent: Consent, material: Material, source: Source | None
+    ) -> None:
+        """Begin to check everything and to start the run, on a dataset of `material` where wished.
+
+        Raises EncoreError.
+        """
         dataset, model = wish.dataset, self._model()
         if not dataset:
             raise NotReady("Choose a dataset first. They are made on the Dataset tab.")
         planned = self.errands.state(f"plan {session}")
         result = planned.result if planned is not None else None
         preset = wish.preset or (result.preset if isinstance(result, Estimate) else "standard")
+        runs = self._bench.studio.runs
 
         def work(_: Errand) -> str:
-            runs = self._bench.studio.runs
             return runs.start(runs.prepare(dataset, voice, model, preset, consent=consent, **wish.options))
 
-        self.errands.start(f"start {session}", "Checking everything, and starting", work)
+        def make_first(errand: Errand) -> str:
+            """Before minutes are spent on a dataset, find out what is wrong whatever it holds."""
+            runs.check_wish(voice, model, preset, **wish.options)
+            made = self._make(errand, material, source)
+            chosen = wish.preset or self._estimate(made, model, wish).preset
+            return runs.start(runs.prepare(made, voice, model, chosen, consent=consent, **wish.options))
+
+        if dataset == MADE_FIRST:
+            self.errands.start(f"start {session}", "Preparing the clips", make_first)
+        else:
+            self.errands.start(f"start {session}", "Checking everything, and starting", work)
+
+    def _make(self, errand: Errand, material: Material, source: Source | None) -> str:
+        datasets = self._bench.studio.datasets
+        name = proposed_name(source, datasets.list())
+        wanted = Preparation(name=name, language="auto", whisper="", num_actors="")
+        return datasets.build_beside(plan_build(self._bench, material, wanted), errand.tell)
+
+    def _estimate(self, dataset: str, model: str, wish: Wish) -> Estimate:
+        studio, home = self._bench.studio, self._bench.settings.home_folder
+        return estimate(home, studio.datasets.folder(dataset), model, wish.preset or None, wish.options)
 
     def _model(self) -> str:
         """The one that speaks, or is about to: a plan needs its files, not its voice. Raises NotReady."""

@@ -54,6 +54,11 @@ class Material:
     sample: str = ""
     """Name of a sample voice instead of recordings; it is known where each of its sentences is."""
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there is anything to make a dataset of."""
+        return bool(self.recordings or self.sample)
+
     @classmethod
     def gather(
         cls, references: Sequence[Reference], source: Source | None, transcript: str, files: Sequence[str]
@@ -92,7 +97,7 @@ def plan_build(bench: Workbench, material: Material, wanted: Preparation) -> Bui
     # Imported here: it brings Ray along, which takes seconds to load.
     from backend.dataset.datasets import new_job  # noqa: PLC0415 - see above
 
-    if not material.recordings and not material.sample:
+    if not material.is_given:
         raise NothingGiven("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
     name = check_name(wanted.name.strip())
     recordings, texts = _keep(uploads_folder(bench.settings.home_folder, name), material)

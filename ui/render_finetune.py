@@ -53,6 +53,15 @@ SCORES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("finished_share", "Ended by itself", lambda value: f"{value:.0%}"),
 )
 
+NOTHING_TO_LEARN_FROM = (
+    "There is nothing to learn from yet. Choose a sample voice or add recordings on the Voice tab, or prepare a "
+    "dataset on the Dataset tab."
+)
+PLANNED_LATER = (
+    "<strong>One click does it all:</strong> clips are made first, and then the run is planned for them, checked and "
+    "started. To see the plan before, or to correct the clips, prepare them on the Dataset tab."
+)
+
 _LOSSES = {"talker_loss": "first code", "code_predictor_loss": "other codes"}
 _MOST_EVENTS = 8
 
@@ -63,6 +72,8 @@ def plan_html(state: ErrandState | None) -> str:
         return NOTHING
     if state.is_running:
         return says("", "Planning …")
+    if state.result is None and not state.problem:
+        return says("", PLANNED_LATER)
     if not isinstance(state.result, Estimate):
         return says("bad", f"<strong>This cannot be fine-tuned yet.</strong> {escape(state.problem)}", role="alert")
     return estimate_html(state.result)
@@ -81,6 +92,11 @@ def estimate_html(estimate: Estimate) -> str:
         f"take up to {size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
     )
     return says("bad" if problems else "good", text, more=f"<ul>{problems}</ul>" if problems else "")
+
+
+def made_first(sample: str, num_recordings: int) -> str:
+    """A dataset that is yet to be made, among those to choose from."""
+    return f"New, of {_count(num_recordings, 'recording') if num_recordings else f'the sample {sample.title()}'}"
 
 
 def memory_html(estimate: Estimate) -> str:

@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -29,6 +30,7 @@ from training.data.code_rows import DatasetError, read_card
 
 _PROJECT_FOLDER = Path(__file__).resolve().parents[2]
 _JOBS_FOLDER = "jobs/dataset"
+_LOOK_SECONDS = 0.5
 
 
 class Datasets(DatasetEditing):
@@ -85,6 +87,25 @@ class Datasets(DatasetEditing):
         with dataset_lock(self._home, job.name):
             run_build(job, self._database, self._home)
         return self.show(job.name)
+
+    def build_beside(self, job: BuildJob, report: Callable[[int, int], None]) -> str:
+        """Start a build, wait for its end, and return its name; `report` gets what is done and what there is to do.
+
+        Raises:
+            DatasetError: it failed or was cancelled.
+            DatasetBusy: see `start_build`.
+        """
+        self.start_build(job)
+        while (progress := self.progress(job.name)).is_running:
+            report(
+                sum(stage.num_done for stage in progress.stages), sum(stage.num_total or 0 for stage in progress.stages)
+            )
+            time.sleep(_LOOK_SECONDS)
+        if progress.state is not BuildState.DONE:
+            raise DatasetError(
+                progress.problem or f"The dataset {job.name} is {progress.state}. Prepare it again to go on."
+            )
+        return job.name
 
     def progress(self, name: str) -> BuildProgress:
         """How the build under way is doing, or how the last one ended. Raises DatasetNotFound."""

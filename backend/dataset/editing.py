@@ -117,9 +117,7 @@ class DatasetEditing:
                 from backend.dataset.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
 
                 stage.run(list(dict.fromkeys(missing)), ClipEncoder.load(Path(encoder.folder), job.device))
-            # All of them: what has codes now counts, and what an earlier version judged is judged by this one.
-            clips = {row.key: row.details for row in rows}
-            rows = rejudge(job, self._table, clips, self._workplace, stage)
+                rows = rejudge(job, self._table, {row.key: row.details for row in rows}, self._workplace, stage)
             card = write_dataset(self._workplace, job, encoder, rows)
             self._table.mark_rows(name, are_current=True)
             return card

@@ -44,7 +44,6 @@ def test_a_sample_is_prepared_and_a_text_corrected(open_page, app, screenshots):
     open_tab(page, "Fine-tune")
     expect(page.locator("#plan")).to_contain_text("steps, about")
     expect(page.locator("#start-run")).to_have_text(re.compile(r"Fine-tune \("))
-    page.locator("#memory > button").click()
     expect(page.locator("#memory-picture")).to_contain_text("zero3")
     open_tab(page, "System")
     expect(page.locator("#findings")).to_contain_text("are free")

@@ -166,7 +166,8 @@ def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
 def test_without_consent_nothing_starts(page, client, dataset):
     client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
     with pytest.raises(AppError, match="one of these statements"):
-        client.predict("Iris", None, "Ann", dataset, "", "ddp", "1", "cpu", "", "6", "", False, api_name="/start_run")
+        wish = (dataset, "", "ddp", "1", "cpu", "", "6", "", False)
+        client.predict("Iris", None, "Ann", "", *wish, api_name="/start_run")
     assert page.studio.runs.list() == []
 
 

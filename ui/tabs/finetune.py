@@ -15,8 +15,9 @@ from training.job import STRATEGIES
 from training.presets import PRESETS
 from ui import render, render_dataset, render_finetune
 from ui.errors import shows_errors
-from ui.planning import FROM_DATA, Planner, Wish, read_consent
-from ui.source import Source
+from ui.planning import FROM_DATA, MADE_FIRST, Planner, Wish, read_consent
+from ui.preparing import Material, proposed_name
+from ui.source import Reference, Source
 from ui.tabs.run_reading import connect_reading
 from ui.tabs.run_watch import RunWatch, WatchPart, build_watch, connect_watch
 from ui.tabs.voice_source import VoicePart
@@ -105,7 +106,7 @@ def _build() -> PlanPart:
     plan = gr.HTML(render.NOTHING, elem_id="plan")
     start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
     status = gr.HTML(render.NOTHING, elem_id="start-status")
-    with gr.Accordion("Memory for each worker", open=False, elem_id="memory"):
+    with gr.Accordion("Memory for each worker", open=True, elem_id="memory"):
         memory = gr.HTML(render.NOTHING, elem_id="memory-picture")
     return PlanPart(
         dataset=dataset,
@@ -139,29 +140,13 @@ def _build_advanced() -> tuple[Any, ...]:
     return strategy, workers, device, rate, steps, rows, saves_memory
 
 
-def read_wish(dataset: str | None, preset: str | None, *advanced: Any) -> Wish:
-    """What is filled in, from the values of `PlanPart.wish`."""
-    strategy, workers, device, learning_rate, steps, rows, saves_memory = advanced
-    return Wish(
-        dataset=dataset,
-        preset=preset or FROM_DATA,
-        strategy=strategy,
-        workers=workers or "",
-        device=device,
-        learning_rate=learning_rate or "",
-        steps=steps or "",
-        micro_batch_rows=rows or "",
-        saves_memory=bool(saves_memory),
-    )
-
-
 def _planning(planner: Planner) -> Callable[..., list[Any]]:
     """A handler that begins to plan what is filled in."""
 
     def plan(request: gr.Request, *fields: Any) -> list[Any]:
         """Begin, and show what is known already."""
         session = str(request.session_hash)
-        planner.plan(session, read_wish(*fields))
+        planner.plan(session, Wish.read(*fields))
         return _planned(planner, session)
 
     return shows_errors(plan)
@@ -197,6 +182,8 @@ def _connect_planning(planner: Planner, part: PlanPart) -> None:
 
 def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: PlanPart, voice: VoicePart) -> None:
     def refresh(
+        references: list[Reference],
+        source: Source | None,
         dataset: str | None,
         name: str,
         statement: str | None,
@@ -207,19 +194,27 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
     ) -> list[Any]:
         """What there is to train on, and what was filled in on the Voice tab."""
         names = [one for one in bench.studio.datasets.list() if bench.studio.datasets.is_built(one)]
-        chosen = dataset if dataset in names else (names[0] if names else None)
+        choices = [(one, one) for one in names]
+        if (given := Material.gather(references, source, "", [])).is_given:
+            choices.append((render_finetune.made_first(given.sample, len(given.recordings)), MADE_FIRST))
+        values = [value for _, value in choices]
+        chosen = dataset if dataset in values else next(iter(values), None)
+        proposed = proposed_name(source, []) if chosen == MADE_FIRST else chosen
         return [
-            gr.update(choices=names, value=chosen),
+            gr.update(choices=choices, value=chosen),
             # What is filled in already, or is being filled in right now, stays.
-            gr.skip() if name else (given_name or chosen or gr.skip()),
+            gr.skip() if name else (given_name or proposed or gr.skip()),
             gr.skip() if statement else (given_statement or gr.skip()),
             gr.skip() if who else (given_who or gr.skip()),
-            render.NOTHING if names else render.says("", "There is no dataset yet. Prepare one on the Dataset tab."),
+            render.NOTHING if choices else render.says("", render_finetune.NOTHING_TO_LEARN_FROM),
         ]
 
     opened = tab.select(
         shows_errors(refresh),
-        [part.dataset, part.voice, part.statement, part.who, voice.statement, voice.who, voice.name],
+        [
+            *(voice.references, voice.source, part.dataset, part.voice, part.statement, part.who),
+            *(voice.statement, voice.who, voice.name),
+        ],
         [part.dataset, part.voice, part.statement, part.who, part.status],
         show_progress="hidden",
         api_name="open_finetune",
@@ -233,11 +228,18 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
 
 def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: RunWatch, voice: VoicePart) -> None:
     def start(
-        request: gr.Request, name: str, statement: str | None, who: str, source: Source | None, *fields: Any
+        request: gr.Request,
+        name: str,
+        statement: str | None,
+        who: str,
+        source: Source | None,
+        references: list[Reference],
+        transcript: str,
+        *fields: Any,
     ) -> list[Any]:
         """Begin to start a run with what is filled in."""
-        session = str(request.session_hash)
-        planner.start(session, read_wish(*fields), name, read_consent(statement, who, source))
+        session, given = str(request.session_hash), Material.gather(references, source, transcript, [])
+        planner.start(session, Wish.read(*fields), name, read_consent(statement, who, source), given, source)
         return [*_starting(planner, session)[:2], gr.Timer(active=True)]
 
     def tick(request: gr.Request) -> list[Any]:
@@ -254,7 +256,7 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
     timer = gr.Timer(POLL_SECONDS, active=False)
     part.start.click(
         shows_errors(start),
-        [part.voice, part.statement, part.who, voice.source, *part.wish],
+        [part.voice, part.statement, part.who, voice.source, voice.references, voice.transcript, *part.wish],
         [part.status, part.start, timer],
         queue=False,
         show_progress="hidden",

@@ -92,6 +92,7 @@ def _build_speech_part() -> SpeechPart:
         max_length=LONGEST_TEXT,
         elem_id="text",
     )
+    way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")
     with gr.Row():
         language = gr.Dropdown([("Automatic", "auto")], value="auto", label="Language", interactive=False)
         # Not gr.Number, which turns an empty field into 0.
@@ -102,8 +103,7 @@ def _build_speech_part() -> SpeechPart:
             interactive=False,
             elem_id="seed",
         )
-    with gr.Accordion("Advanced", open=False):
-        way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")
+    with gr.Accordion("Advanced sampling", open=False):
         sampling = _build_sampling()
     with gr.Row():
         speak = gr.Button("Waiting for a model", variant="primary", interactive=False, elem_id="speak")
