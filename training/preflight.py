@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from training.data.code_rows import DatasetError
 from training.errors import PreflightError
 from training.job import FineTuneJob
-from training.model.checkpoint.reading import read_config
+from training.model.checkpoint.reading import check_weights, find_weights, read_config
+from training.model.config import ModelConfig
 from training.model.errors import ModelError
+from training.model.speaker_encoder import SpeakerEncoder
+from training.model.talker import Talker
 from training.plan import RunPlan, free_bytes, plan_run
+from training.strategies.zero import zero_options_problem
 from training.worker import plan_data
 
 
@@ -78,6 +83,7 @@ def model_problems(job: FineTuneJob) -> list[str]:
     """A base model that is missing, damaged, of another family, or that cannot clone."""
     try:
         config = read_config(job.base_model)
+        _check_weights(job.base_model, config)
     except ModelError as error:
         return [str(error)]
     if not config.has_speaker_encoder:
@@ -86,6 +92,16 @@ def model_problems(job: FineTuneJob) -> list[str]:
             "Fine-tune a Base model instead."
         ]
     return []
+
+
+def _check_weights(base_model: Path, config: ModelConfig) -> None:
+    """Find out what a worker would miss in the files. Raises CheckpointError."""
+    with torch.device("meta"):
+        parts: dict[str, nn.Module] = {"talker.": Talker(config.talker, config.code_predictor)}
+        if config.has_speaker_encoder:
+            parts["speaker_encoder."] = SpeakerEncoder(config.speaker_encoder)
+    for prefix, network in parts.items():
+        check_weights(network, find_weights(base_model), prefix)
 
 
 def machine_problems(job: FineTuneJob, machine: Machine) -> list[str]:
@@ -116,6 +132,8 @@ def strategy_problems(job: FineTuneJob) -> list[str]:
         )
     if job.nvme_folder is not None and not job.nvme_folder.is_dir():
         problems.append(f"There is no folder {job.nvme_folder} to offload to. Make it, or name another one.")
+    if job.deepspeed and not problems and (problem := zero_options_problem(job)) is not None:
+        problems.append(problem)
     if job.offload == "nvme" and not problems and not _has_async_io():
         problems.append(
             "Offload to NVMe needs the library libaio. Install it (Debian: apt install libaio-dev), or offload to cpu."

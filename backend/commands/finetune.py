@@ -18,6 +18,9 @@ from backend.store.database import Database
 from training.job import BATCHINGS, STRATEGIES
 from training.presets import PRESETS
 
+_NOT_TO_SET = frozenset({"self", "dataset", "voice", "model", "preset", "consent"})
+"""What the command asks for by itself."""
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
     """Describe the command's options."""
@@ -119,6 +122,8 @@ def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
         name, equals, value = given.partition("=")
         if not equals or not name:
             raise SettingsError(f"--set {given} is not of the form option=value. Correct it.")
+        if name.strip() in _NOT_TO_SET:
+            raise SettingsError(f"--set cannot change {name.strip()}. `--help` tells where it is given.")
         options[name.strip()] = _parse(value)
     return options
 

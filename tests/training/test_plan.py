@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,14 @@ def test_a_model_of_another_family_is_refused(folder):
     (folder / "model" / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(PreflightError, match="model_type is 'llama', not 'qwen3_tts'"):
         preflight(make_job(folder, base_model=folder / "model"), Machine(num_cpus=2, num_gpus=0))
+
+
+def test_a_model_whose_weights_are_cut_off_is_refused(folder):
+    model = folder / "model"
+    shutil.copytree(GOLDEN_CHECKPOINT, model)
+    os.truncate(model / "model.safetensors", 5000)
+    with pytest.raises(PreflightError, match=r"model\.safetensors"):
+        preflight(make_job(folder, base_model=model), Machine(num_cpus=2, num_gpus=0))
 
 
 def test_a_full_disk_is_noticed_before(folder, monkeypatch):

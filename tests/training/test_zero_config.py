@@ -45,6 +45,18 @@ def test_a_jobs_own_entries_lie_over_what_the_strategy_says(tmp_path):
     }
 
 
+@pytest.mark.deepspeed
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [({"reduce_bucket_sise": 5}, "zero_optimization.reduce_bucket_sise"), ({"stage": 9}, "stage"), (5, "is 5")],
+)
+def test_an_option_that_deepspeed_does_not_know_is_told_before(tmp_path, section, told):
+    (problem,) = preflight.strategy_problems(
+        make_job(tmp_path, strategy="zero2", deepspeed={"zero_optimization": section})
+    )
+    assert told in problem
+
+
 def test_what_offload_to_a_disk_lacks_is_one_sentence(tmp_path: Path, monkeypatch):
     (tmp_path / "disk").mkdir()
     job = make_job(tmp_path, strategy="zero3", offload="nvme", nvme_folder=tmp_path / "disk")

@@ -114,8 +114,10 @@ def read_rows_table(path: Path) -> pa.Table:
     """
     try:
         table = pq.read_table(path)
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path} is missing. Build the dataset again.") from error
     except (OSError, pa.ArrowException) as error:
-        raise DatasetError(f"{path} cannot be read: {error}. Build the dataset again.") from error
+        raise DatasetError(f"{path} cannot be read: {str(error).rstrip('.')}. Build the dataset again.") from error
     if missing := set(SCHEMA.names) - set(table.column_names):
         raise DatasetError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
     return table.select(SCHEMA.names).cast(SCHEMA)

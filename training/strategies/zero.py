@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -111,6 +112,24 @@ def deepspeed_config(
         "zero_force_ds_cpu_optimizer": False,
     }
     return _overlay(base, job.deepspeed)
+
+
+def zero_options_problem(job: FineTuneJob) -> str | None:
+    """What DeepSpeed would not take of the job's own entries for ZeRO, misspelt ones above all; None if it would."""
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig  # noqa: PLC0415 - takes seconds, and few need it
+
+    stage = int(job.strategy.removeprefix("zero"))
+    config = deepspeed_config(job, torch.float32, stage=stage, num_trained=1, largest=1, on_gpu=False)
+    section = config["zero_optimization"]
+    if not isinstance(section, Mapping):
+        return f"deepspeed.zero_optimization is {section!r}, and has to hold options by their names. Correct it."
+    try:
+        DeepSpeedZeroConfig(**section)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, ("deepspeed", "zero_optimization", *first["loc"])))
+        return f"DeepSpeed does not take {name}: {first['msg']}. Correct it, or leave it out."
+    return None
 
 
 class ZeroLearner:

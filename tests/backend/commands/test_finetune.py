@@ -75,6 +75,7 @@ def test_a_misspelt_option_is_answered_with_the_right_one(capsys: pytest.Capture
     options = ["--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT), *AGREED, "--set", "lerning_rate=1"]
     assert "did you mean 'learning_rate'" in refuse(capsys, "finetune", "mine", *options)
     assert "option=value" in refuse(capsys, "finetune", "mine", *options[:-1], "nonsense")
+    assert "--set cannot change voice" in refuse(capsys, "finetune", "mine", *options[:-1], "voice=Bea")
 
 
 def test_an_unknown_dataset_and_run_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER, Component, is_codebook_statistic
-from training.model.checkpoint.stored_tensors import compare_tensors, locate_tensors, open_safetensors
+from training.model.checkpoint.stored_tensors import StoredTensor, compare_tensors, locate_tensors, open_safetensors
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError, ConfigError
 
@@ -108,20 +108,37 @@ def load_weights(
             a file that is damaged; values that are NaN or infinite (after which `network` is half loaded).
     """
     assert dtype.is_floating_point, dtype
-    listed = [component for component in COMPONENTS.values() if component.prefix == prefix]
-    component = listed[0] if listed else Component(folder="", prefix=prefix)
-    neighbours = [other for other in COMPONENTS.values() if other.folder == component.folder]
     with ExitStack() as stack:
-        open_files = [(path, stack.enter_context(open_safetensors(path))) for path in files]
-        stored, strays = locate_tensors(open_files, component, neighbours)
-        targets = network.state_dict(keep_vars=True)
-        mismatch = compare_tensors(stored, targets, prefix)
-        mismatch.unknown += strays
-        mismatch.raise_if_any(files[0])
-        for name, target in targets.items():
+        stored = _open_stored(stack, network, files, prefix)
+        for name, target in network.state_dict(keep_vars=True).items():
             wanted = torch.float32 if keep_float32(name) else dtype
             values = stored[name].read(wanted if target.is_floating_point() else target.dtype)
             _replace(network, name, target, values.to(device))
+
+
+def check_weights(network: nn.Module, files: Sequence[Path], prefix: str) -> None:
+    """Make sure that `load_weights` would find what it needs, from the files' heads and lengths alone.
+
+    Raises:
+        CheckpointError: missing, unknown and misshapen tensors, or a file that is cut off.
+    """
+    with ExitStack() as stack:
+        _open_stored(stack, network, files, prefix)
+
+
+def _open_stored(
+    stack: ExitStack, network: nn.Module, files: Sequence[Path], prefix: str
+) -> Mapping[str, StoredTensor]:
+    """The tensors of a network in open files, all of them and in its shapes."""
+    listed = [component for component in COMPONENTS.values() if component.prefix == prefix]
+    component = listed[0] if listed else Component(folder="", prefix=prefix)
+    neighbours = [other for other in COMPONENTS.values() if other.folder == component.folder]
+    open_files = [(path, stack.enter_context(open_safetensors(path))) for path in files]
+    stored, strays = locate_tensors(open_files, component, neighbours)
+    mismatch = compare_tensors(stored, network.state_dict(keep_vars=True), prefix)
+    mismatch.unknown += strays
+    mismatch.raise_if_any(files[0])
+    return stored
 
 
 def _replace(network: nn.Module, name: str, target: Tensor, values: Tensor) -> None:
