@@ -19,14 +19,14 @@ from backend.dataset.measures import measure_sound
 from backend.dataset.records import CutClip, CutRecording, DecodedRecording, Lost, Span, TextSource
 from backend.dataset.stage_cache import stage_key
 from backend.dataset.workplace import WAV_SUFFIX, Workplace
-from backend.transcription.alignment import align_text
+from backend.transcription.text_at_pauses import lay_text
 from backend.transcription.transcript import Transcript, Word
 
 # A recording up to this long that came with its text is a clip already: whoever made it cut it.
 _READY_CUT_SECONDS = 15.0
 _LOST_PROBLEMS = {
     LeftoverReason.TOO_SHORT: "What is said here is too short for a clip, and there is a long pause on both sides.",
-    LeftoverReason.TOO_LONG: "Somebody speaks here for longer than a clip may be, without any pause to cut in.",
+    LeftoverReason.TOO_LONG: "Somebody speaks here for longer than a clip may be, without a pause that can be cut in.",
     LeftoverReason.WITHOUT_WORDS: "Somebody speaks here, but no words were understood.",
     LeftoverReason.WORDS_NOT_SPOKEN: "The text that came along has words here that nobody says.",
 }
@@ -100,13 +100,13 @@ class CutStage:
             return self._cut_at_pauses(decoded, heard, heard.words if heard else None, "whisper")
         if heard is None:
             return CutRecording(clips=(), problem=_NEEDS_WORDS)
-        return self._cut_at_pauses(decoded, heard, align_text(given_text, heard.words).words, "file")
+        speech = _speech(decoded)
+        return self._cut_at_pauses(decoded, heard, lay_text(given_text, heard.words, speech), "file")
 
     def _cut_at_pauses(
         self, decoded: DecodedRecording, heard: Transcript | None, words: Sequence[Word] | None, source: TextSource
     ) -> CutRecording:
-        speech = [SpeechSpan(start_seconds=span.start_seconds, end_seconds=span.end_seconds) for span in decoded.speech]
-        found = segment_speech(speech, words, decoded.seconds, self._settings)
+        found = segment_speech(_speech(decoded), words, decoded.seconds, self._settings)
         clips = [
             self.describe_clip(
                 decoded.audio_id,
@@ -125,6 +125,10 @@ class CutStage:
             for left in found.leftovers
         ]
         return CutRecording(clips=tuple(clips), lost=tuple(lost))
+
+
+def _speech(decoded: DecodedRecording) -> list[SpeechSpan]:
+    return [SpeechSpan(start_seconds=span.start_seconds, end_seconds=span.end_seconds) for span in decoded.speech]
 
 
 def _wav_bytes(samples: NDArray[np.float32]) -> bytes:

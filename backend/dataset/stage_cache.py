@@ -16,7 +16,7 @@ Stage = Literal["decode", "transcribe", "cut", "tokenize"]
 STAGES: tuple[Stage, ...] = ("decode", "transcribe", "cut", "tokenize")
 
 # Raised when a stage would answer differently to the same input: old results are then no longer found.
-_VERSIONS: dict[Stage, int] = {"decode": 1, "transcribe": 3, "cut": 4, "tokenize": 1}
+_VERSIONS: dict[Stage, int] = {"decode": 1, "transcribe": 3, "cut": 5, "tokenize": 1}
 
 Record = TypeVar("Record", bound=BaseModel)
 

@@ -53,27 +53,36 @@ def align_text(text: str, heard: Sequence[Word]) -> Alignment:
         text: what somebody wrote down about a recording.
         heard: what a transcriber heard in it, in order.
     """
-    words = _split(text)
-    keys, heard_keys = [_key(word.text) for word in words], [_key(word.text) for word in heard]
+    words = split_text(text)
+    keys, heard_keys = [key_of(word.text) for word in words], [key_of(word.text) for word in heard]
+    longest = max(len(keys), len(heard_keys))
+    agreement = 1.0 - Levenshtein.distance(keys, heard_keys) / longest if longest else 1.0
+    return Alignment(words=place_words(words, heard), agreement=agreement)
+
+
+def place_words(
+    words: Sequence[Word], heard: Sequence[Word], begin_seconds: float = 0.0, end_seconds: float | None = None
+) -> tuple[Word, ...]:
+    """Give words of a text the times of what was heard between two moments; without an end, up to the last of it."""
+    keys, heard_keys = [key_of(word.text) for word in words], [key_of(word.text) for word in heard]
     placed: list[Word] = []
     waiting: list[Word] = []
-    latest = 0.0
+    latest = begin_seconds
     for own, their in [*_pairs(keys, heard_keys), (None, None)]:
         if own is not None and their is None:
             waiting.append(words[own])
             continue
         if waiting:
             # Between the words that were heard on both sides.
-            after = heard[their].start_seconds if their is not None else latest
+            after = heard[their].start_seconds if their is not None else end_seconds
+            after = latest if after is None else after
             placed += _spread(waiting, min(latest, after), after)
             waiting = []
         if their is not None:
             other, latest = heard[their], heard[their].end_seconds
             if own is not None:
                 placed.append(_at(words[own], other, _likeness(words[own], other)))
-    longest = max(len(keys), len(heard_keys))
-    agreement = 1.0 - Levenshtein.distance(keys, heard_keys) / longest if longest else 1.0
-    return Alignment(words=tuple(_make_room(placed)), agreement=agreement)
+    return tuple(_make_room(placed))
 
 
 def _make_room(words: list[Word]) -> list[Word]:
@@ -82,7 +91,7 @@ def _make_room(words: list[Word]) -> list[Word]:
     A listener who does not understand "way to the market" writes "waited", which lasts as long as all four words. Had
     two of them not been said, it would be over sooner, at the pace at which this person speaks.
     """
-    pace = _letters_per_second(words)
+    pace = letters_per_second(words)
     roomy, index = list(words), 0
     for was_heard, run in itertools.groupby(words, key=lambda word: word.probability > 0.0):
         begin, index = index, index + len(list(run))
@@ -101,7 +110,7 @@ def _make_room(words: list[Word]) -> list[Word]:
     return roomy
 
 
-def _letters_per_second(words: Sequence[Word]) -> float:
+def letters_per_second(words: Sequence[Word]) -> float:
     """How fast somebody speaks, by the words that were understood."""
     understood = [word for word in words if word.probability >= _UNDERSTOOD]
     seconds = sum(word.end_seconds - word.start_seconds for word in understood)
@@ -171,13 +180,13 @@ def _costs_of_pairing(
     return costs
 
 
-def _split(text: str) -> list[Word]:
+def split_text(text: str) -> list[Word]:
     """Divide a text into words that have no time yet."""
     words: list[Word] = []
     for chunk in text.split():
         parts = [part for part in _UNSPACED.split(chunk) if part]
         for index, part in enumerate(parts):
-            if words and index and not _key(part):
+            if words and index and not key_of(part):
                 # A mark of punctuation belongs to the sign before it.
                 words[-1] = replace(words[-1], text=words[-1].text + part)
             else:
@@ -187,7 +196,7 @@ def _split(text: str) -> list[Word]:
     return words
 
 
-def _key(text: str) -> str:
+def key_of(text: str) -> str:
     """What two ways to write a word have in common: letters and digits, without case."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(sign for sign in folded if unicodedata.category(sign)[0] in "LNM")
@@ -195,7 +204,7 @@ def _key(text: str) -> str:
 
 def _likeness(word: Word, other: Word) -> float:
     """How sure it is that one word was said where another was heard."""
-    return other.probability * float(Levenshtein.normalized_similarity(_key(word.text), _key(other.text)))
+    return other.probability * float(Levenshtein.normalized_similarity(key_of(word.text), key_of(other.text)))
 
 
 def _at(word: Word, other: Word, probability: float) -> Word:
