@@ -114,7 +114,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--recordings", type=int, default=16)
     parser.add_argument("--sentences", type=int, default=4, help="per recording")
     parser.add_argument("--actors", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0 looks at memory only")
     parser.add_argument("--times-as-many", type=int, default=4, help="recordings, to see memory grow; 0 does not look")
     parser.add_argument("--output", type=Path, help="write the report here as well")
     return parser.parse_args()
@@ -167,18 +167,29 @@ def write_report(
     cores: float,
 ) -> str:
     """The report as Markdown."""
-    audio = {count.stage: count.audio_seconds for count in alone[0].all()}
     lines = [
         f"# Recordings to a dataset, {datetime.date.today().isoformat()}",
         "",
         *(f"- {line}" for line in machine),
-        f"- {options.recordings} recordings, {audio['decode']:.0f} s of sound; model {options.model}, whisper "
-        f"{options.whisper}; Ray on {cores:g} cores with {options.actors} actors per pass; one thread per process",
+        f"- {options.recordings} recordings; model {options.model}, whisper {options.whisper}; Ray on {cores:g} cores "
+        f"with {options.actors} actors per pass; one thread per process",
         f"- Starting Ray took {start_seconds:.1f} s and is not in the table.",
-        "",
-        "| | seconds of audio per second |",
-        "|---|---|",
+        *(write_paces(alone, taken) if alone else []),
     ]
+    if memory:
+        lines += [
+            "",
+            "| recordings | most memory of driver and workers, MiB |",
+            "|---|---|",
+            *(f"| {num_recordings} | {mib:.0f} |" for num_recordings, mib in memory),
+        ]
+    return "\n".join(lines)
+
+
+def write_paces(alone: list[TimedCounts], taken: dict[str, list[Taken]]) -> list[str]:
+    """The table of how fast each stage and the whole is."""
+    audio = {count.stage: count.audio_seconds for count in alone[0].all()}
+    lines = ["", f"| of {audio['decode']:.0f} s of sound | seconds of audio per second |", "|---|---|"]
     for stage in STAGES:
         paces = [audio[stage] / counts.seconds[stage] for counts in alone if audio[stage] and counts.seconds[stage]]
         if paces:
@@ -198,14 +209,7 @@ def write_report(
         f"| cores at work, Ray Data | {Spread.of(busy['Ray Data']).show(2)} |",
         f"| processor time of Ray Data : one process | {Spread.of(work).show(2)} |",
     ]
-    if memory:
-        lines += [
-            "",
-            "| recordings | most memory of driver and workers, MiB |",
-            "|---|---|",
-            *(f"| {num_recordings} | {mib:.0f} |" for num_recordings, mib in memory),
-        ]
-    return "\n".join(lines)
+    return lines
 
 
 if __name__ == "__main__":
