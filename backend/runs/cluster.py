@@ -91,27 +91,28 @@ def _end_half_started(others: set[psutil.Process]) -> None:
     psutil.wait_procs(left, timeout=10)
 
 
-def own_address() -> dict[str, Any]:
-    """Runtime environment that tells actors which of several Rays on a machine is theirs.
-
-    Ray Train's cleaner of placement groups asks for it, and gives up where it finds two.
-    """
+def own_place() -> Any:  # Ray's strategies have no common type
+    """Scheduling strategy that keeps an actor on this machine, so that another one that is lost takes workers only."""
     import ray  # noqa: PLC0415 - see `connect`
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
 
-    return {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
 
 
 def free_what_trainers_held() -> None:
-    """Take their processors back from trainers that are gone; for a Ray that serves one run alone.
+    """Take their processors back from this run's trainers, all of which are gone.
 
     A trainer that was killed cannot give back the places of its workers. Ray Train's own cleaner of them asks Ray's
-    dashboard every second whether the trainer lives, which on a small machine costs more than it is worth.
+    dashboard every second whether the trainer lives: on a small machine that costs more than it is worth, and a cluster
+    without a dashboard never answers, so that the next trainer would wait for ever.
     """
     import ray  # noqa: PLC0415 - see `connect`
     from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group  # noqa: PLC0415
 
+    run = ray.get_runtime_context().get_job_id()
     for held in placement_group_table().values():
-        if held["state"] != "REMOVED":
+        # Its name ends with that of the job it was made in; a cluster that was joined has those of others.
+        if held["state"] != "REMOVED" and held["placement_group_id"].endswith(run):
             name = ray.PlacementGroupID(bytes.fromhex(held["placement_group_id"]))
             remove_placement_group(PlacementGroup(name))
 

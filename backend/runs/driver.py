@@ -42,8 +42,7 @@ class Driver:
         if launch.is_elastic:
             workers = (launch.fewest_workers, launch.max_workers)
         resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
-        trainer = TorchTrainer if launch.machine.address else _without_cleaner(TorchTrainer)
-        trainer(
+        _without_cleaner(TorchTrainer)(
             train_under_ray,
             train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
             torch_config=TorchConfig(backend=_backend(launch, raw_job)),

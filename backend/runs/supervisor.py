@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import EncoreError
-from backend.runs.cluster import check_size, connect, free_what_trainers_held, own_address
+from backend.runs.cluster import check_size, connect, free_what_trainers_held, own_place
 from backend.runs.control import Control, StopReason
 from backend.runs.judge_queue import JudgeQueue
 from backend.runs.launch import LaunchPlan
@@ -151,7 +151,7 @@ class Supervisor:
 
         from backend.runs.driver import Driver  # noqa: PLC0415
 
-        actor: Any = ray.remote(num_cpus=0, runtime_env=own_address())(Driver)
+        actor: Any = ray.remote(num_cpus=0, scheduling_strategy=own_place())(Driver)
         driver = actor.remote()
         fit = driver.fit.remote(
             self._job.model_dump(mode="json"),
@@ -173,8 +173,7 @@ class Supervisor:
             # Nothing if it has ended; otherwise this is what frees the processors.
             ray.kill(driver)
             watcher.look()
-            if self._launch.machine.address is None:
-                free_what_trainers_held()
+            free_what_trainers_held()
         self._stop_if_wanted()
         if not is_running:
             self._rows.move(self._run_id, RunState.RUNNING, "Training.")

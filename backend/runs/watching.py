@@ -82,6 +82,8 @@ def _plain_cause(cause: str) -> str:
         return "its process was killed or crashed"
     if "node" in cause.lower() and ("dead" in cause.lower() or "died" in cause.lower()):
         return "its machine is gone"
+    if "connection closed by peer" in cause.lower() or "connection reset by peer" in cause.lower():
+        return "the connection to another one broke"
     if "unavailable" in cause.lower():
         return "it does not answer any more"
     short = cause.strip().split("\n")[0][:_LONGEST_CAUSE]

@@ -84,6 +84,10 @@ def test_what_an_earlier_supervisor_did_not_put_down_is_not_lost(rows: RunRows, 
         ({"ranks": [0, 1], "cause": "ValueError: no.\nmore"}, "2 workers were lost (ValueError: no)"),
         ({"ranks": [0], "cause": "Node 7 has died"}, "its machine is gone"),
         ({"ranks": [0], "cause": "The actor 05 is unavailable: RpcError"}, "it does not answer any more"),
+        (
+            {"ranks": [0], "cause": "[/gloo/pair.cc:553] Connection closed by peer [127.0.0.1]:4509"},
+            "(the connection to another one broke)",
+        ),
         ({}, "the log says why"),
     ],
 )
