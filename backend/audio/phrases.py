@@ -19,6 +19,8 @@ _STRAY_SHARE = 0.25
 _BREATH_SECONDS = 0.3
 # Within connected speech the times of words are less exact than at pauses.
 _UNHEARD_SECONDS = 0.8
+# Between two pauses they are not off by more of what is said there.
+_HEARD_SHARE = 0.25
 # Auctioneers say fewer in a second.
 _FASTEST_LETTERS_PER_SECOND = 35.0
 
@@ -120,7 +122,8 @@ def _compare_witnesses(phrase: Phrase, spans: list[tuple[float, float]]) -> Phra
         return replace(phrase, is_breath=is_breath, is_unheard=not is_breath)
     return replace(
         phrase,
-        is_unheard=_longest_unheard(phrase, spans) >= _UNHEARD_SECONDS,
+        is_unheard=_longest_unheard(phrase, spans) >= _UNHEARD_SECONDS
+        or any(_is_unheard(span, phrase.words) for span in spans if phrase.begin <= span[0] and span[1] <= phrase.end),
         is_unspoken=any(_is_unspoken(run, spans) for run in _runs_nobody_heard(phrase.words)),
     )
 
@@ -139,6 +142,13 @@ def _is_unspoken(run: list[Word], spans: list[tuple[float, float]]) -> bool:
     seconds = sum(max(0.0, min(end, to) - max(begin, since)) for since, to in spans)
     num_letters = sum(len(word.text) for word in run)
     return len(run) > 1 and num_letters > _FASTEST_LETTERS_PER_SECOND * seconds
+
+
+def _is_unheard(span: tuple[float, float], words: tuple[Word, ...]) -> bool:
+    """Whether nearly all that is said between two pauses lies in no word."""
+    begin, end = span
+    heard = sum(max(0.0, min(end, word.end_seconds) - max(begin, word.start_seconds)) for word in words)
+    return end - begin >= _BREATH_SECONDS and heard < _HEARD_SHARE * (end - begin)
 
 
 def _longest_unheard(phrase: Phrase, spans: list[tuple[float, float]]) -> float:

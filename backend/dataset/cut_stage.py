@@ -28,7 +28,7 @@ _LOST_PROBLEMS = {
     LeftoverReason.TOO_SHORT: "What is said here is too short for a clip, and there is a long pause on both sides.",
     LeftoverReason.TOO_LONG: "Somebody speaks here for longer than a clip may be, without a pause that can be cut in.",
     LeftoverReason.WITHOUT_WORDS: "Somebody speaks here, but no words were understood.",
-    LeftoverReason.WORDS_NOT_SPOKEN: "The text that came along has words here that nobody says.",
+    LeftoverReason.WORDS_NOT_SPOKEN: "The text that came along has words here that nobody was heard to say.",
 }
 _NO_SPEECH = "No speech was found in it. If there is some, record it again closer to the microphone."
 _NEEDS_WORDS = (

@@ -86,6 +86,13 @@ def test_speech_that_runs_on_after_the_last_word_is_in_no_clip() -> None:
     assert found.segments == ()
 
 
+def test_a_word_between_two_pauses_that_nobody_wrote_down_keeps_its_neighbours_out() -> None:
+    words = evenly("we are glad about it.", 1.65, 5.0)
+    found = segment_speech([span(1.0, 1.6), span(1.7, 5.0)], words, 6.0)
+    assert found.segments == ()
+    assert [part.reason for part in found.leftovers] == [LeftoverReason.WITHOUT_WORDS]
+
+
 def test_words_nobody_says_are_in_no_clip() -> None:
     said = [*evenly("Before the missing part.", 0.0, 3.0), *evenly("And after it, again.", 4.0, 7.0)]
     skipped = [
