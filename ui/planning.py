@@ -117,7 +117,8 @@ class Planner:
     def _make(self, errand: Errand, material: Material, source: Source | None) -> str:
         datasets = self._bench.studio.datasets
         name = proposed_name(source, datasets.list())
-        wanted = Preparation(name=name, language="auto", whisper="", num_actors="")
+        # A sample is done before Ray would have started.
+        wanted = Preparation(name=name, language="auto", whisper="", num_actors="0" if material.sample else "")
         return datasets.build_beside(plan_build(self._bench, material, wanted), errand.tell)
 
     def _estimate(self, dataset: str, model: str, wish: Wish) -> Estimate:

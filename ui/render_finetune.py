@@ -57,6 +57,7 @@ NOTHING_TO_LEARN_FROM = (
     "There is nothing to learn from yet. Choose a sample voice or add recordings on the Voice tab, or prepare a "
     "dataset on the Dataset tab."
 )
+STARTED = '<strong>It has begun.</strong> How it is doing is <a href="#runs-section">shown below</a>.'
 PLANNED_LATER = (
     "<strong>One click does it all:</strong> clips are made first, and then the run is planned for them, checked and "
     "started. To see the plan before, or to correct the clips, prepare them on the Dataset tab."
@@ -231,8 +232,10 @@ def _score_row(point: CheckpointRecord, *, is_best: bool) -> str:
 
 
 def _score_cells(scores: CheckpointScores) -> str:
-    values = ((getattr(scores, field), show) for field, _, show in SCORES)
-    return "".join(f"<td>{show(value) if value is not None else '-'}</td>" for value, show in values)
+    values = ((title, getattr(scores, field), show) for field, title, show in SCORES)
+    return "".join(
+        f'<td data-name="{title}">{show(value) if value is not None else "-"}</td>' for title, value, show in values
+    )
 
 
 def takes_html(checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Path], best: str | None) -> str:

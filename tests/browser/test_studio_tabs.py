@@ -52,14 +52,6 @@ def choose(page: Page, dropdown: str, label: str) -> None:
     page.get_by_role("option", name=label, exact=True).click()
 
 
-def hear_sample(page: Page) -> None:
-    """Choose a sample and let it speak: two clicks on a page that was never seen before."""
-    page.locator("#sample").get_by_text("Iris").click()
-    expect(page.locator("#verdict")).to_contain_text("Sample voice Iris")
-    page.locator("#speak").click()
-    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
-
-
 def compare_sample(page: Page, text: str = "Hello there.") -> None:
     """Compare a sample cloned in both ways, which is what the tab proposes on a first visit."""
     open_tab(page, "Compare")
@@ -70,14 +62,47 @@ def compare_sample(page: Page, text: str = "Hello there.") -> None:
     expect(page.locator("#compare-status")).to_contain_text("Listen to all of them")
 
 
-def test_on_a_first_visit_a_sample_voice_is_heard(open_page, app):
+FOCUS_IS_SEEN = """() => {
+  const one = document.activeElement, box = one.getBoundingClientRect(), style = getComputedStyle(one);
+  const isInView = box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight;
+  const isOutlined = style.outlineStyle === "solid" && parseInt(style.outlineWidth) > 1;
+  return one.matches(":focus-visible") && isInView && isOutlined;
+}"""
+
+
+def tab_to(page: Page, place: str) -> None:
+    """Press Tab until the focus is somewhere in `place`, which it must show on the way and there."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("(place) => document.activeElement.closest(place) !== null", place):
+            # Whoever walks on with Tab follows a focus that scrolls into view.
+            page.wait_for_function(FOCUS_IS_SEEN, timeout=PATIENCE_MS)
+            return
+    raise AssertionError(f"no Tab leads to {place}")
+
+
+def test_on_a_first_visit_a_sample_voice_is_heard_with_keys_alone(open_page, app):
     page = open_page(app.address)
-    hear_sample(page)
+    expect(page.locator("#speak")).to_be_enabled()
+    tab_to(page, "#sample")
+    page.keyboard.press("Space")
+    expect(page.locator("#sample input").first).to_be_checked()
+    expect(page.locator("#verdict")).to_contain_text("Sample voice ")
+    tab_to(page, "#consent")
+    page.keyboard.press("Space")
+    expect(page.locator("#consent input:checked")).to_have_count(1)
+    tab_to(page, "#text")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("It is spoken with keys alone.")
+    tab_to(page, "#speak")
+    page.keyboard.press("Enter")
+    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
     page.wait_for_function("window.sounds.length > 0", timeout=PATIENCE_MS)
     assert max(sound["peak"] for sound in page.evaluate("window.sounds.map(({peak}) => ({peak}))")) > 0.01
-    audio = page.locator("#takes audio")
-    assert audio.evaluate(LOUDEST) > 0.01
-    audio.evaluate("audio => audio.play()")
+    expect(page.locator("#takes")).to_contain_text("It is spoken with keys alone.")
+    assert page.locator("#takes audio").evaluate(LOUDEST) > 0.01
+    tab_to(page, "#takes audio")
+    page.keyboard.press("Space")
     page.wait_for_function("document.querySelector('#takes audio').currentTime > 0.05", timeout=PATIENCE_MS)
     takes_come_back_and_go(page)
 

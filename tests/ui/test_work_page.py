@@ -14,6 +14,7 @@ from backend.dataset.dataset_lock import is_locked
 from backend.dataset.gates import Verdict
 from backend.dataset.views import BuildState
 from backend.transcription.whisper_weights import hash_file
+from backend.voices.samples import get_sample
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.served_page import serve_page
@@ -165,10 +166,25 @@ def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
 
 def test_without_consent_nothing_starts(page, client, dataset):
     client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
+    wish = (dataset, "", "ddp", "1", "cpu", "", "6", "", False)
     with pytest.raises(AppError, match="one of these statements"):
-        wish = (dataset, "", "ddp", "1", "cpu", "", "6", "", False)
         client.predict("Iris", None, "Ann", "", *wish, api_name="/start_run")
     assert page.studio.runs.list() == []
+
+
+def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkeypatch):
+    started = []
+    # All but the process that trains.
+    monkeypatch.setattr(page.studio.runs, "start", lambda prepared: started.append(prepared) or prepared.run_id)
+    client.predict("owen", api_name="/use_sample")
+    assert "New, of the sample Owen" in str(client.predict(None, "", None, "", None, "", "", api_name="/open_finetune"))
+    wish = ("+", "", "ddp", "1", "cpu", "", "6", "", False)
+    plan(client, "One click does it all", *wish)
+    client.predict("Owen's double", "synthetic", "", "", *wish, api_name="/start_run")
+    follow(client, "/follow_start", "It has begun")
+    (prepared,) = started
+    assert (prepared.dataset, prepared.num_steps, prepared.job.voice) == ("owen", 6, "Owen's double")
+    assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}
 
 
 def test_the_system_is_examined(client):

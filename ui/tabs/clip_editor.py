@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ import gradio as gr
 from backend.dataset.gates import Verdict
 from backend.dataset.views import ClipView, DatasetView, TranscriptChange
 from backend.errors import EncoreError
-from ui import render, render_clips
+from ui import render, render_clips, render_dataset
 from ui.errors import shows_errors
+from ui.following import follow
 from ui.speaking import NotReady
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def _connect_edits(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> N
     )
     for event, edit, fields, name in events:
         event(
-            _changing(shelf, edit),
+            _changing(shelf, part, edit),
             [chosen, editor.key, part.wanted, part.sort, part.page, *fields],
             [*part.listing, *editor.shown],
             show_progress="hidden",
@@ -212,22 +213,36 @@ def _connect_edits(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> N
         )
 
 
-def _changing(shelf: ClipsShelf, edit: Callable[..., None]) -> Callable[..., list[Any]]:
+def _changing(shelf: ClipsShelf, part: ClipsPart, edit: Callable[..., None]) -> Callable[..., Iterator[list[Any]]]:
     """A handler that edits and shows what has become of it; a refusal is said beside the clip."""
+    unchanged = [gr.skip()] * (len(part.listing) + len(part.editor.shown) - 1)
 
     def change(
-        dataset: str | None, key: str | None, wanted: str, sort: str, page: float | None, *values: Any
-    ) -> list[Any]:
+        request: gr.Request,
+        dataset: str | None,
+        key: str | None,
+        wanted: str,
+        sort: str,
+        page: float | None,
+        *values: Any,
+    ) -> Iterator[list[Any]]:
         """Edit, then list and show again."""
         problem = ""
         try:
             if not dataset or not key:
                 raise NotReady("Choose a clip first.")
-            edit(dataset, key, *values)
+            # Beside the event: where a set is large, an edit that moves its centre takes a moment.
+            yield from follow(
+                shelf.bench.errands,
+                f"edit {request.session_hash}",
+                "Judging what this changes",
+                lambda _: edit(dataset, key, *values),
+                lambda state: [*unchanged, render_dataset.errand_line(state)],
+            )
         except EncoreError as error:
             problem = str(error)
         view = shelf.view(dataset)
-        return [*shelf.list(view, wanted, sort, page), *_show(shelf, view, key, problem)]
+        yield [*shelf.list(view, wanted, sort, page), *_show(shelf, view, key, problem)]
 
     return change
 

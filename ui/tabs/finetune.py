@@ -251,7 +251,7 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
             is_running = state is not None and state.is_running
             return [line, button, gr.Timer(active=is_running), gr.skip(), *watch.unchanged]
         planner.errands.forget(f"start {session}")
-        return [line, button, gr.Timer(active=False), *runs.list(run_id)]
+        return [render.says("good", render_finetune.STARTED), button, gr.Timer(active=False), *runs.list(run_id)]
 
     timer = gr.Timer(POLL_SECONDS, active=False)
     part.start.click(
