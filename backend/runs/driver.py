@@ -60,7 +60,7 @@ class Driver:
                 storage_path=str(run_folder.ray),
                 worker_runtime_env={"env_vars": ENVIRONMENT},
                 failure_config=train.FailureConfig(max_failures=launch.max_failures),
-                callbacks=[FaultLog(run_folder.faults, attempt)],
+                callbacks=[FaultLog(run_folder, attempt)],
             ),
         ).fit()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ from backend.voices.registry import Voices
 from backend.voices.voice import Variant
 from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best, read_checkpoint
 from training.errors import TrainingError
-from training.export import export_checkpoint
+from training.export import export_weights, read_weights
 from training.job import FineTuneJob
 
 VARIANTS: tuple[Variant, ...] = ("custom_voice", "base")
@@ -63,9 +64,12 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     exported: dict[Variant, Path] = {}
     checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
     speaker = torch.tensor(JudgingPlan.read(folder.judging_plan).speaker, dtype=torch.float32)
+    weights = read_weights(checkpoint, speaker)
+    # The dataset as the person knows it: the run learnt from a copy of its own.
+    told = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
     for variant in VARIANTS:
         exported[variant] = folder.export / variant
-        export_checkpoint(checkpoint, speaker, exported[variant], variant)
+        export_weights(replace(weights, job=told), exported[variant], variant)
     return exported
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ray.train import UserCallback
 from backend.runs.control import Control, LineWriter
 from backend.runs.ray_rows import fetch_rows, share_rows
 from backend.runs.run_folder import RunFolder
-from training.errors import TrainingError
+from training.errors import PreflightError, TrainingError
 from training.job import FineTuneJob
 from training.model.errors import EncoreError
 from training.worker import run_worker
@@ -38,7 +38,11 @@ class RayContext:
         """Every step goes into the run's folder, where a crash of Ray loses none; Ray hears of checkpoints."""
         if self._lines is not None:
             saved = {"checkpoint": checkpoint_folder.name} if checkpoint_folder else {}
-            self._lines.write({**metrics, "at": time.time(), **saved})
+            try:
+                self._lines.write({**metrics, "at": time.time(), **saved})
+            except OSError as error:
+                told = f"Step {metrics['step']:.0f} could not be put down: {error.strerror}."
+                raise TrainingError(f"{told} Free some space for the run's folder and resume it.") from error
         if checkpoint_folder is not None:
             # A barrier over all workers, so not at every step. The checkpoint itself is ours: complete or absent,
             # while Ray's list of checkpoints is spoilt by a crash during its writing.
@@ -60,6 +64,10 @@ def train_under_ray(config: dict[str, Any]) -> None:
     """What Ray Train calls on every worker."""
     folder, attempt = RunFolder(Path(config["folder"])), int(config["attempt"])
     with _telling_problems(folder, attempt):
+        if not folder.control.is_file():
+            raise PreflightError(
+                f"A worker's machine does not see {folder.path}. Put ENCORE_HOME on storage that all machines share."
+            )
         context = RayContext(folder, attempt)
         job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
         run_worker(job, context, fetch_rows())
@@ -77,20 +85,33 @@ def _telling_problems(folder: RunFolder, attempt: int) -> Iterator[None]:
     try:
         yield
     except EncoreError as error:
-        if Control.read(folder.control).attempt == attempt:
-            folder.problem.write_text(str(error), encoding="utf-8")
+        _tell_problem(folder, attempt, error)
         raise
+
+
+def _tell_problem(folder: RunFolder, attempt: int, error: EncoreError) -> None:
+    if Control.read(folder.control).attempt == attempt:
+        # On a full disk the file stays empty, which tells as much.
+        with suppress(OSError):
+            folder.problem.write_text(str(error), encoding="utf-8")
 
 
 class FaultLog(UserCallback):
     """Writes down which workers were lost; called by Ray Train's controller."""
 
-    def __init__(self, folder: Path, attempt: int) -> None:
+    def __init__(self, folder: RunFolder, attempt: int) -> None:
         self._folder, self._attempt = folder, attempt
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Keep the ranks, and the first cause in one line."""
+        """Keep the ranks, and the first cause in one line; and a problem that a worker could not write down itself."""
         del run_context
+        for exception in worker_exceptions.values():
+            # Ray Train wraps what a worker raised.
+            cause = getattr(exception, "_base_exc", exception)
+            if isinstance(cause, EncoreError) and not self._folder.problem.is_file():
+                _tell_problem(self._folder, self._attempt, cause)
         first = next(iter(worker_exceptions.values()), None)
         lines = str(first).strip().splitlines() or [type(first).__name__]
-        LineWriter(self._folder, self._attempt).write({"ranks": sorted(worker_exceptions), "cause": lines[-1][:500]})
+        with suppress(OSError):
+            writer = LineWriter(self._folder.faults, self._attempt)
+            writer.write({"ranks": sorted(worker_exceptions), "cause": lines[-1][:500]})

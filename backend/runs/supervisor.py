@@ -30,6 +30,7 @@ from training.job import FineTuneJob
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 3.0
+WRITTEN_SECONDS = 2.0
 GRACE_SECONDS: dict[StopReason, float] = {"cancel": 5.0, "interrupt": 5.0, "pause": 120.0}
 """How long workers may take to finish their step and save; a cancel has to free the machine within ten seconds."""
 
@@ -181,8 +182,7 @@ class Supervisor:
 
     def _check_on(self, stop_by: float) -> float:
         """Heartbeat, problems that workers wrote down, and how long a stop may still take."""
-        if self._folder.problem.is_file():
-            raise EncoreError(self._folder.problem.read_text(encoding="utf-8"))
+        self._raise_problem()
         self._beat()
         reason = Control.read(self._folder.control).stop
         if reason is None:
@@ -192,6 +192,16 @@ class Supervisor:
             raise _Stopped(reason)
         return stop_by
 
+    def _raise_problem(self) -> None:
+        """End with the words of a worker that met something no other attempt would get around."""
+        if not self._folder.problem.is_file():
+            return
+        told = self._folder.problem.read_text(encoding="utf-8")
+        if not told and time.time() - self._folder.problem.stat().st_mtime < WRITTEN_SECONDS:
+            return  # it is just being written
+        # Only a full disk leaves it empty.
+        raise EncoreError(told or f"The disk of {self._folder.path} is full. Free some space there and resume the run.")
+
     def _raise_for(self, fit: Any) -> None:
         """Turn what Ray Train ended with into a sentence."""
         import ray  # noqa: PLC0415
@@ -199,8 +209,7 @@ class Supervisor:
         try:
             ray.get(fit)
         except Exception as error:
-            if self._folder.problem.is_file():
-                raise EncoreError(self._folder.problem.read_text(encoding="utf-8")) from error
+            self._raise_problem()
             self._stop_if_wanted()
             _logger.exception("training ended")
             if isinstance(error, ray.exceptions.RayActorError):

@@ -24,6 +24,7 @@ from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
 from training.checkpoint import list_checkpoints
 from training.data.code_rows import ROWS_FILE, read_card, write_card
+from training.export import PROVENANCE_FILE
 from training.job import FineTuneJob
 from training.model.voice_model import VoiceModel
 
@@ -90,6 +91,11 @@ def newest_checkpoint(runs: Runs, run_id: str) -> int:
     return found[-1].progress.step if found else 0
 
 
+def wait_for_steps_of(runs: Runs, run_id: str, attempt: int) -> None:
+    """Until it trains again: rows of the attempt before are there until the next one takes over."""
+    wait_until(runs, run_id, lambda run: any(record.attempt == attempt for record in runs.metrics(run_id)))
+
+
 def lose_a_worker(runs: Runs, run_id: str) -> None:
     run = wait_until(runs, run_id, lambda run: newest_checkpoint(runs, run_id) > 0)
     dataset = FineTuneJob.read(runs.folder(run_id) / "job.json").dataset
@@ -112,22 +118,20 @@ def lose_the_driver(runs: Runs, run_id: str) -> None:
     driver.kill()
     wait_until(runs, run_id, lambda run: run.attempt == 2)
     assert any("driver of the training was lost" in event.sentence for event in runs.events(run_id))
-    kept = newest_checkpoint(runs, run_id)
-    wait_until(runs, run_id, lambda run: run.step > kept)
+    wait_for_steps_of(runs, run_id, attempt=2)
 
 
 def lose_the_supervisor(runs: Runs, run_id: str) -> None:
     leader = runs.get(run_id).process_id
     os.kill(leader, signal.SIGKILL)
-    kept = newest_checkpoint(runs, run_id)
     wait_until(runs, run_id, lambda run: not runs.is_looked_after(run_id))
     assert runs.get(run_id).state is RunState.RUNNING
     assert runs.reconcile() == [run_id]
     assert session_of(leader) == []
     resumed = wait_until(runs, run_id, lambda run: run.state is RunState.RUNNING)
     assert resumed.attempt == 3
-    first_again = wait_until(runs, run_id, lambda run: run.step > kept)
-    assert first_again.process_id != leader
+    assert resumed.process_id != leader
+    wait_for_steps_of(runs, run_id, attempt=3)
 
 
 def cancel(runs: Runs, run_id: str) -> None:
@@ -211,6 +215,8 @@ def test_a_run_ends_as_a_voice_that_was_listened_to(runs: Runs, dataset: Path, h
     assert done.verdict
     assert "<svg" in (runs.folder(run_id) / "report.html").read_text()
     assert not (runs.folder(run_id) / "dataset").exists()
+    origin = json.loads((runs.folder(run_id) / "export" / "base" / PROVENANCE_FILE).read_text())
+    assert origin["job"]["dataset"] == str(dataset)
     voice = Voices(Database(home), home).get("Ann")
     assert voice.run_id == run_id
     assert VoiceModel.load(voice.variants["custom_voice"], precision="fp32").config.talker.spk_id.keys() == {"ann"}
