@@ -96,6 +96,7 @@ def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
     """Write the files."""
     num_clips = _datasets(settings).export(arguments.name, arguments.folder)
     print(f"{arguments.folder}: {num_clips} clips with their texts, listed in train_raw.jsonl")
+    print("Paths in the list are relative: start other tools in that folder.")
     return 0
 
 

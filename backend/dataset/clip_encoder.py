@@ -25,6 +25,8 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 # A GPU encodes that much at once; one clip at a time is as fast on a CPU, and its codes depend on nothing else.
 _CUDA_BATCH_SECONDS = 120.0
+# The networks look at so much at least; silence fills up what is shorter, which nobody trains on.
+_SHORTEST_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,6 +85,7 @@ class ClipEncoder:
     def encode(self, clips: Sequence[NDArray[np.float32]]) -> list[EncodedClip]:
         """Codes and embedding of each clip (samples,) at CANONICAL_HZ; batched by duration where that is faster."""
         encoded: dict[int, EncodedClip] = {}
+        clips = [_filled_up(clip) for clip in clips]
         for batch in self._batches([len(clip) for clip in clips]):
             waveforms = [self._waveform(clips[index], self._tokenizer_hz) for index in batch]
             for index, codes in zip(batch, self.speech_tokenizer.encode(waveforms), strict=True):
@@ -119,6 +122,10 @@ class ClipEncoder:
             batch.append(index)
         if batch:
             yield batch
+
+
+def _filled_up(clip: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.pad(clip, (0, max(0, round(_SHORTEST_SECONDS * CANONICAL_HZ) - len(clip))))
 
 
 def _identity(tokenizer: SpeechTokenizer, speaker_encoder: SpeakerEncoder, speaker_hz: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from backend.dataset.dataset_lock import DATASETS_FOLDER
 from backend.dataset.dataset_table import ClipRow
 from backend.dataset.errors import NothingToBuild
+from backend.dataset.gates import Verdict
 from backend.dataset.job import BuildJob
 from backend.dataset.judging import is_usable
 from backend.dataset.records import EncoderFacts
@@ -77,16 +78,19 @@ def write_dataset(workplace: Workplace, job: BuildJob, encoder: EncoderFacts, cl
 def export_dataset(workplace: Workplace, clips: Sequence[ClipRow], folder: Path) -> int:
     """Write WAV files and JSONL lists with `audio`, `text` and `ref_audio`; tells how many clips there are.
 
+    Paths in the lists are relative to `folder`, which can so be copied to where a GPU is; the public fine-tuning
+    scripts open them from wherever they are started, which is to be this folder.
+
     Raises:
         OutputRefused: `folder` holds something already, or cannot be written.
         NothingToBuild: no clip may be trained on.
     """
-    usable = list({clip.clip_id: clip for clip in clips if is_usable(clip)}.values())
+    usable = list({clip.clip_id: clip for clip in clips if _is_exported(clip)}.values())
     if not usable:
         raise NothingToBuild(_why_nothing(clips))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputRefused(f"{folder} is not empty. Name a new folder to export to.")
-    reference = next(clip for clip in usable if clip.is_reference)
+    reference = next((clip for clip in usable if clip.is_reference), usable[0])
     try:
         (folder / AUDIO_FOLDER).mkdir(parents=True, exist_ok=True)
         for clip in usable:
@@ -98,6 +102,11 @@ def export_dataset(workplace: Workplace, clips: Sequence[ClipRow], folder: Path)
     except OSError as error:
         raise OutputRefused(f"{folder} cannot be written: {error.strerror}. Name another folder.") from error
     return len(usable)
+
+
+def _is_exported(clip: ClipRow) -> bool:
+    """Codes are made anew by whoever reads the files, so a clip that was just cut elsewhere goes along, too."""
+    return clip.verdict is not Verdict.REJECTED and bool(clip.details.text)
 
 
 def _code_row(workplace: Workplace, job: BuildJob, clip: ClipRow) -> CodeRow:

@@ -38,7 +38,7 @@ FORMATS = (
     Format(suffix="mp3", codec="libmp3lame", container="mp3"),
     # FFmpeg's own Vorbis encoder calls itself experimental and knows stereo only.
     Format(suffix="ogg", codec="vorbis", container="ogg", layout="stereo", options=(("strict", "experimental"),)),
-    Format(suffix="ogg", codec="libopus", container="ogg"),
+    Format(suffix="opus", codec="libopus", container="ogg"),
     Format(suffix="webm", codec="libopus", container="matroska"),
     Format(suffix="mka", codec="flac", container="matroska", lossless=True),
     Format(suffix="m4a", codec="aac", container="mp4"),

@@ -28,7 +28,7 @@ from tests.backend.audio.sounds import FORMATS, Format, alignment, encode, sing,
 BY_SUFFIX = {form.suffix: form for form in FORMATS}
 
 
-@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg", "m4a", "aac", "mp4", "webm"])
+@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg", "opus", "m4a", "aac", "mp4", "webm"])
 def test_every_container_becomes_the_same_kind_of_file(tmp_path: Path, suffix: str) -> None:
     form = BY_SUFFIX[suffix]
     source = encode(tmp_path / f"take.{suffix}", sing(1.5, form.rate), form)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from backend.audio.encoding import StreamEncoder
 from backend.audio.writing import write_wav
@@ -191,21 +192,33 @@ def test_originals_are_kept_where_asked(tmp_path: Path, job: Callable[..., Build
     assert given <= {file.read_bytes() for file in (home / "artifacts").glob("??/*.wav")}
 
 
-def test_export_is_what_other_tools_read(datasets: Datasets, tmp_path: Path):
+def test_export_is_what_other_tools_read(datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As Qwen3-TTS's prepare_data.py and dataset.py do it: they open the paths as they are, and take 24 kHz only."""
     num_clips = datasets.export("ann", tmp_path / "out")
+    monkeypatch.chdir(tmp_path / "out")
     lines = [
-        json.loads(line)
+        json.loads(line.strip())
         for name in ("train_raw.jsonl", "held_out_raw.jsonl")
-        for line in (tmp_path / "out" / name).read_text().splitlines()
+        for line in Path(name).read_text(encoding="utf-8").splitlines()
     ]
     assert num_clips == len(lines) == len(SENTENCES)
     assert {line["text"] for line in lines} == set(SENTENCES)
-    assert len({line["ref_audio"] for line in lines}) == 1
+    assert len({line["ref_audio"] for line in lines}) == 1, "references of one length, to be put into one batch"
     for line in lines:
-        assert (tmp_path / "out" / line["audio"]).is_file()
-        assert (tmp_path / "out" / line["ref_audio"]).is_file()
+        assert line.keys() == {"audio", "text", "ref_audio"}
+        for path in (line["audio"], line["ref_audio"]):
+            samples, rate = soundfile.read(path, dtype="float32")
+            assert (rate, samples.ndim) == (24_000, 1)
+            assert 0.01 < np.abs(samples).max() <= 1.0
     with pytest.raises(OutputRefused, match="not empty"):
         datasets.export("ann", tmp_path / "out")
+
+
+def test_what_was_cut_elsewhere_is_exported_before_it_has_codes(datasets: Datasets, tmp_path: Path):
+    clip = next(clip for clip in datasets.show("ann").clips if not clip.is_reference)
+    span = clip.details.current.span
+    datasets.move_cut("ann", clip.key, span.start_seconds + 0.3, span.end_seconds)
+    assert datasets.export("ann", tmp_path / "out") == len(SENTENCES)
 
 
 def test_a_deleted_dataset_is_gone(datasets: Datasets, home: Path):

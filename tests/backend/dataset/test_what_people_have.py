@@ -94,6 +94,9 @@ def write_bad_files(folder: Path) -> None:
     write_raw_wav(folder / "not a number.wav", np.full(48_000, np.nan, np.float32))
     write_raw_wav(folder / "fast.wav", np.zeros(48_000, np.int16), rate=4_000_000_000)
     write_raw_wav(folder / "slow.wav", np.zeros(48_000, np.int16), rate=1)
+    # The button was let go at once.
+    write_raw_wav(folder / "blink.wav", np.full(240, 3_000, np.int16))
+    (folder / "blink.txt").write_text("Blink.")
 
 
 @pytest.fixture(scope="module")
@@ -167,4 +170,11 @@ def test_every_bad_file_is_a_row_with_a_reason(view: DatasetView, name: str, rea
 def test_an_odd_name_is_a_name_and_nothing_else_is_lost(view: DatasetView):
     assert view.state is BuildState.DONE
     assert clip_of(view, ODD_NAME).verdict is not Verdict.REJECTED
-    assert len(view.clips) == len(SENTENCES) + len(FAULTY) + 1
+    assert len(view.clips) == len(SENTENCES) + len(FAULTY) + 2
+
+
+def test_a_blink_is_too_short_and_no_fault_of_ours(view: DatasetView):
+    clip = clip_of(view, "blink.wav")
+    assert clip.verdict is Verdict.REJECTED
+    assert any("Lasts only 0.0 s" in reason for reason in clip.reasons)
+    assert not any("fault" in reason for each in view.clips for reason in each.reasons)
