@@ -117,7 +117,7 @@ def clip_key(recording_id: str, clip: CutClip) -> str:
 def _recording(
     source: SourceRecording, order: WorkOrder, problems: Mapping[str, str]
 ) -> tuple[RecordingView, dict[str, ClipDetails]]:
-    decoded = order.decode_stage.find(source.recording_id)
+    decoded = order.decode_stage.find(source.recording_id, source.name)
     if decoded is None or decoded.problem:
         problem = problems.get(source.recording_id) or (decoded.problem if decoded else _NOT_DONE)
         return _unusable(source.name, source.recording_id, problem), {}

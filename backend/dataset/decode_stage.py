@@ -23,15 +23,13 @@ class DecodeStage:
             maximum_seconds=job.longest_hours * 3600.0, maximum_bytes=round(job.largest_megabytes * 1e6)
         )
 
-    def key(self, recording_id: str) -> str:
-        """What the result is kept under."""
-        return stage_key("decode", recording_id, self._limits.maximum_seconds, self._limits.maximum_bytes)
-
-    def find(self, recording_id: str) -> DecodedRecording | None:
-        """The result of an earlier build, if its sound is still there."""
-        found = self._workplace.cache.load("decode", self.key(recording_id), DecodedRecording)
-        is_whole = found is not None and (found.problem or self._workplace.wav(found.audio_id).is_file())
-        return found if is_whole else None
+    def find(self, recording_id: str, name: str) -> DecodedRecording | None:
+        """The result of an earlier build, if its sound is still there, or the reason why there is none."""
+        found = self._workplace.cache.load("decode", self._key(recording_id), DecodedRecording)
+        if found is not None and not found.problem and self._workplace.wav(found.audio_id).is_file():
+            return found
+        refused = self._workplace.cache.load("decode", self._key(recording_id, name), DecodedRecording)
+        return refused if refused is not None and refused.problem else None
 
     def run(self, recording_id: str, path: Path, name: str) -> DecodedRecording:
         """Decode a recording. One that cannot be used is a result too, with its reason.
@@ -45,8 +43,13 @@ class DecodeStage:
             raise
         except RecordingError as error:
             result = DecodedRecording(problem=str(error))
-        self._workplace.cache.save("decode", self.key(recording_id), result)
+        # A reason names the file, which may be called something else next time.
+        key = self._key(recording_id, name) if result.problem else self._key(recording_id)
+        self._workplace.cache.save("decode", key, result)
         return result
+
+    def _key(self, recording_id: str, *name: str) -> str:
+        return stage_key("decode", recording_id, self._limits.maximum_seconds, self._limits.maximum_bytes, *name)
 
     def _decode(self, path: Path, name: str) -> DecodedRecording:
         artifacts = self._workplace.artifacts

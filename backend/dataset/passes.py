@@ -14,13 +14,13 @@ from training.model.device import choose_device
 
 def is_listened_to(source: SourceRecording, order: WorkOrder) -> bool:
     """Whether the first pass has nothing to do for a recording."""
-    decoded = order.decode_stage.find(source.recording_id)
+    decoded = order.decode_stage.find(source.recording_id, source.name)
     return decoded is not None and (bool(decoded.problem) or order.is_heard(decoded))
 
 
 def is_ready_to_cut(source: SourceRecording, order: WorkOrder) -> bool:
     """Whether a recording can be cut: decoded, and heard where somebody listens."""
-    decoded = order.decode_stage.find(source.recording_id)
+    decoded = order.decode_stage.find(source.recording_id, source.name)
     return decoded is not None and not decoded.problem and order.is_heard(decoded)
 
 
@@ -68,7 +68,7 @@ def count_as_reused(sources: Sequence[SourceRecording], order: WorkOrder) -> Non
 
 def _count_listened(sources: Sequence[SourceRecording], order: WorkOrder) -> None:
     for source in sources:
-        decoded = order.decode_stage.find(source.recording_id)
+        decoded = order.decode_stage.find(source.recording_id, source.name)
         assert decoded is not None, "it was found a moment ago"
         names = [piece_name(decoded.audio_id, span) for span in order.pieces(decoded)]
         order.counts.add("decode", source.recording_id, "reused")

@@ -71,12 +71,12 @@ def _sources(table: pa.Table) -> list[SourceRecording]:
 
 def _decode_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
     stage, counts, recording_id = order.decode_stage, order.counts, recording.recording_id
-    decoded = stage.find(recording_id)
+    decoded = stage.find(recording_id, recording.name)
     if decoded is not None:
         counts.add("decode", recording_id, "reused")
     else:
         problem = problem_of(lambda: stage.run(recording_id, Path(recording.path), recording.name), "decode", counts)
-        decoded = stage.find(recording_id)
+        decoded = stage.find(recording_id, recording.name)
         if decoded is None or decoded.problem:
             counts.add("decode", recording_id, "failed")
             counts.announce("transcribe", recording_id, frozenset())
@@ -89,7 +89,7 @@ def _decode_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
 
 def _cut_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
     counts, recording_id = order.counts, recording.recording_id
-    decoded = order.decode_stage.find(recording_id)
+    decoded = order.decode_stage.find(recording_id, recording.name)
     if decoded is None or decoded.problem or not order.is_heard(decoded):
         return []  # its reason is known from the first pass
     result = order.cut(recording)

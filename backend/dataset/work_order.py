@@ -107,7 +107,7 @@ class WorkOrder:
 
     def cut(self, recording: SourceRecording) -> CutRecording | None:
         """The clips of a recording, if it was cut."""
-        decoded = self.decode_stage.find(recording.recording_id)
+        decoded = self.decode_stage.find(recording.recording_id, recording.name)
         if decoded is None or decoded.problem or not self.is_heard(decoded):
             return None
         return self.cut_stage.find(self.cut_stage.key(decoded, self.heard(decoded), recording.given_text))

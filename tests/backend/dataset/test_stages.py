@@ -169,7 +169,17 @@ def test_silence_is_a_recording_without_clips(order: WorkOrder, tmp_path: Path):
 def test_a_vanished_file_is_a_reason_that_is_not_remembered(order: WorkOrder, tmp_path: Path):
     problems = run_in_one_process([source(tmp_path / "gone.wav")], order)
     assert "gone.wav" in problems["0" * 32]
-    assert order.decode_stage.find("0" * 32) is None
+    assert order.decode_stage.find("0" * 32, "gone.wav") is None
+
+
+def test_a_reason_names_the_file_as_it_is_called_now(order: WorkOrder, tmp_path: Path):
+    (tmp_path / "any.wav").write_text("This is a letter. " * 40)
+    for name in ("first.wav", "second.wav"):
+        assert order.decode_stage.find("0" * 32, name) is None
+        order.decode_stage.run("0" * 32, tmp_path / "any.wav", name)
+        found = order.decode_stage.find("0" * 32, name)
+        assert found is not None
+        assert found.problem.startswith(f"{name} is not a kind of audio file")
 
 
 def test_a_cancelled_stage_leaves_its_rows_alone(order: WorkOrder, tmp_path: Path):
@@ -186,10 +196,10 @@ def test_a_damaged_result_is_made_again(order: WorkOrder, tmp_path: Path):
     first = stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav")
     for file in (order.home / "cache").rglob("*.json"):
         file.write_text('{"problem": ')
-    assert stage.find("0" * 32) is None
+    assert stage.find("0" * 32, "noise.wav") is None
     assert stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav") == first
     order.workplace.wav(first.audio_id).unlink()
-    assert stage.find("0" * 32) is None
+    assert stage.find("0" * 32, "noise.wav") is None
     assert isinstance(first, DecodedRecording)
 
 
