@@ -40,12 +40,13 @@ class RecordedTranscriber:
     starts: list[float] = field(default_factory=list)
     guessed: int | None = None
 
-    def follow(self, home: Path, job: BuildJob, recording: Path) -> None:
-        """Find out which pieces of a recording a build will ask about."""
+    def follow(self, home: Path, job: BuildJob, recording: Path) -> list[SpeechSpan]:
+        """Find out which pieces of a recording a build will ask about; tells where there is speech."""
         recording_id = hashlib.sha256(recording.read_bytes()).hexdigest()[:32]
         decoded = DecodeStage(Workplace(home), job).run(recording_id, recording, recording.name)
         speech = [SpeechSpan(start_seconds=span.start_seconds, end_seconds=span.end_seconds) for span in decoded.speech]
         self.starts = [start for start, _ in cut_into_pieces(speech, self.piece_seconds)]
+        return speech
 
     def load(self, device: str) -> RecordedTranscriber:
         """Nothing is to be loaded."""

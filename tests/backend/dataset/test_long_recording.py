@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ import soundfile
 from numpy.typing import NDArray
 
 from backend.audio.canonical import CANONICAL_HZ, resample
+from backend.audio.segmentation import segment_speech
+from backend.audio.voice_activity import SpeechSpan
 from backend.audio.writing import write_wav
 from backend.dataset import build
 from backend.dataset.datasets import Datasets
@@ -21,6 +23,7 @@ from backend.dataset.job import BuildJob
 from backend.dataset.listeners import ChosenTranscriber
 from backend.dataset.views import BuildState, ClipView
 from backend.store.database import Database
+from backend.transcription.text_at_pauses import lay_text
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import needs_flite, speak
@@ -98,7 +101,7 @@ def test_twenty_minutes_become_clips_that_hold_what_their_text_says(
     transcriber = RecordedTranscriber(tuple(word for sentence in story.sentences for word in sentence.words))
     monkeypatch.setattr(build, "find_transcriber", lambda *_, **__: ChosenTranscriber(source=transcriber))
     datasets = Datasets(Database(tmp_path), tmp_path)
-    transcriber.follow(tmp_path, job(story.path), story.path)
+    speech = transcriber.follow(tmp_path, job(story.path), story.path)
     view = datasets.build(job(story.path))
 
     assert view.state is BuildState.DONE
@@ -108,6 +111,8 @@ def test_twenty_minutes_become_clips_that_hold_what_their_text_says(
     assert lost < 0.02 * story.seconds
     assert view.minutes() > 0.6 * MINUTES
     assert view.count(Verdict.REJECTED) < 0.05 * len(view.clips)
+
+    check_given_text(story, speech)
 
     num_asked = len(transcriber.asked)
     assert datasets.build(job(story.path)).digest == view.digest
@@ -132,3 +137,28 @@ def check_agreement(story: Story, clips: tuple[ClipView, ...]) -> None:
         spoken_seconds = inside[-1].end - inside[0].begin
         assert spoken_seconds - 0.02 <= clip.seconds <= spoken_seconds + 0.4
     assert kept > 0.97 * len(story.sentences)
+
+
+def check_given_text(story: Story, speech: list[SpeechSpan]) -> None:
+    """Whoever listens misses every fifth word, misspells others, and is late or early: the text that came along is
+    divided where the sentences are all the same, or not at all."""
+    generator = np.random.default_rng(7)
+    heard = []
+    for word in (word for sentence in story.sentences for word in sentence.words):
+        is_missed, is_misspelt = generator.random(2) < (0.2, 0.3)
+        letters = "".join(generator.permutation(list(word.text))) if is_misspelt else word.text
+        if not is_missed:
+            heard.append(replace(word.shifted(generator.normal(scale=0.1)), text=letters))
+    text = " ".join(sentence.text for sentence in story.sentences)
+    found = segment_speech(speech, lay_text(text, heard, speech), story.seconds)
+    kept = 0
+    for part in found.segments:
+        middles = [(one.begin + one.end) / 2 for one in story.sentences]
+        inside = [
+            one.text
+            for one, middle in zip(story.sentences, middles, strict=True)
+            if part.start_seconds < middle < part.end_seconds
+        ]
+        assert part.text == " ".join(inside)
+        kept += len(inside)
+    assert kept > 0.8 * len(story.sentences)
