@@ -28,7 +28,7 @@ VERDICTS: dict[Verdict, str] = {
     "A": "A is better",
     "B": "B is better",
     "C": "C is better",
-    "same": "They sound the same",
+    "same": "No difference",
     "bad": "None is good",
 }
 

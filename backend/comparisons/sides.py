@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, Self
 
@@ -102,7 +103,8 @@ def find_side(sides: Sequence[Side], key: str) -> Side:
 
 
 def _sides_of_run(run: RunRecord, checkpoints: Sequence[CheckpointRecord]) -> Iterator[Side]:
-    name = f"{run.voice}, run {run.id[:8]}"
+    # As the list of runs has it: several of one day and one voice are told apart.
+    name = f"{run.voice}, run of {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.created_at))}"
     for point in checkpoints:
         if not point.is_base:
             yield Side(

@@ -44,8 +44,8 @@ def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x_label: str = 
     return (
         f'<figure><figcaption>{html.escape(title)} <span class="legend">{legend}</span></figcaption>'
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{described}">{"".join(parts)}'
-        f'<text class="tick" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">{html.escape(x_label)}</text>'
-        "</svg></figure>"
+        f'<text class="tick axis" x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">'
+        f"{html.escape(x_label)}</text></svg></figure>"
     )
 
 
@@ -93,4 +93,6 @@ def _y_axis(value: float, y: float) -> str:
 
 
 def _x_axis(value: float, x: float) -> str:
-    return f'<text class="tick" x="{x}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{value:.4g}</text>'
+    # Centred at the edge, half of it would be cut off.
+    anchor = "end" if x > _WIDTH - _RIGHT - _LEFT / 2 else "middle"
+    return f'<text class="tick" x="{x}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="{anchor}">{value:.4g}</text>'

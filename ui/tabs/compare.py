@@ -70,7 +70,8 @@ def _build() -> ComparePart:
     labels = ("First voice", "Second voice", "Third voice (optional)")
     with gr.Row():
         sides = tuple(
-            gr.Dropdown([], value=None, label=label, min_width=240, elem_id=f"side-{number}")
+            # Two in a row: what tells two ways of one voice apart stands at the end of a label.
+            gr.Dropdown([], value=None, label=label, min_width=420, elem_id=f"side-{number}")
             for number, label in enumerate(labels, 1)
         )
     sentences = _given_sentences()
