@@ -143,6 +143,13 @@ def _is_refused(error: BaseException | None) -> bool:
     return False
 
 
+def has_gpus(needed: int) -> bool:
+    """Whether the joined cluster has as many GPUs, which nobody knows before it is joined."""
+    import ray  # noqa: PLC0415 - see `connect`
+
+    return bool(ray.cluster_resources().get("GPU", 0) >= needed)  # type: ignore[no-untyped-call]
+
+
 def explain_no_ray(address: str | None, error: BaseException) -> str:
     """Why Ray could not be started or joined, in one sentence."""
     text = f"{type(error).__name__} {error}".lower()

@@ -168,7 +168,10 @@ def describe(prepared: Prepared) -> tuple[str, ...]:
     if not any(sentence.held_out for sentence in prepared.judging.sentences):
         told.append("No clip is held out, so checkpoints are judged by sentences that were trained on.")
     if prepared.launch.machine.address is not None:
-        told.append(f"It runs on the Ray cluster at {prepared.launch.machine.address}, which must see {job.output}.")
+        gpus = ", on its GPUs if there are enough" if job.device == "auto" else ""
+        told.append(
+            f"It runs on the Ray cluster at {prepared.launch.machine.address}{gpus}; the cluster must see {job.output}."
+        )
     return tuple(told)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import EncoreError
-from backend.runs.cluster import check_size, connect, free_what_trainers_held, own_place
+from backend.runs.cluster import check_size, connect, free_what_trainers_held, has_gpus, own_place
 from backend.runs.control import Control, StopReason
 from backend.runs.judge_queue import JudgeQueue
 from backend.runs.launch import LaunchPlan
@@ -96,6 +96,8 @@ class Supervisor:
         connect(self._launch.machine)
         self._stop_if_wanted()
         fewest = self._launch.fewest_workers
+        if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
+            self._launch = self._launch.model_copy(update={"use_gpu": True})
         check_size(fewest, fewest if self._launch.use_gpu else 0)
         judges = JudgeQueue(self._rows, self._run_id, self._folder, self._launch)
         run = self._rows.get(self._run_id)

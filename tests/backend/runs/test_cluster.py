@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backend.runs import cluster
-from backend.runs.cluster import Machine, connect
+from backend.runs.cluster import Machine, connect, has_gpus
 from backend.runs.errors import ClusterError
 
 pytestmark = pytest.mark.ray
@@ -84,6 +84,14 @@ def test_a_ray_of_its_own_is_quiet_and_wishes_stay(monkeypatch: pytest.MonkeyPat
     connect(Machine(num_cpus=1, num_gpus=0))
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert os.environ["AUTOSCALER_UPDATE_INTERVAL_S"] == "7"
+
+
+@pytest.mark.parametrize(("there", "enough"), [({"CPU": 8.0}, False), ({"GPU": 1.0}, False), ({"GPU": 2.0}, True)])
+def test_gpus_of_a_cluster_are_used_where_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, there: dict[str, float], enough: bool
+) -> None:
+    monkeypatch.setattr("ray.cluster_resources", lambda: there)
+    assert has_gpus(2) is enough
 
 
 def test_a_joined_cluster_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,8 +92,14 @@ def newest_checkpoint(runs: Runs, run_id: str) -> int:
 
 
 def wait_for_steps_of(runs: Runs, run_id: str, attempt: int) -> None:
-    """Until it trains again: rows of the attempt before are there until the next one takes over."""
-    wait_until(runs, run_id, lambda run: any(record.attempt == attempt for record in runs.metrics(run_id)))
+    """Until it trains again, by what its workers wrote: rows of earlier attempts are there all the time."""
+    written = runs.folder(run_id) / "metrics"
+    # The first line says how many workers there are.
+    wait_until(
+        runs,
+        run_id,
+        lambda run: any(path.read_text().count("\n") > 1 for path in written.glob(f"{attempt:04}-*.jsonl")),
+    )
 
 
 def lose_a_worker(runs: Runs, run_id: str) -> None:
