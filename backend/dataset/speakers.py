@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 _MEDIAN_TO_STANDARD = 1.4826
 # Clips of one speaker differ by as much anyway; keeps a very uniform set from calling anything odd.
 _LEAST_DEVIATION = 0.01
+_BLOCK_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,8 @@ def speaker_distances(embeddings: Sequence[Sequence[float] | NDArray[np.float32]
     long as they are fewer, do not move it.
     """
     directions = _directions(embeddings)
-    similarities = directions @ directions.T
-    middle = int(np.argmax(np.median(similarities, axis=1)))
-    nearest = np.argsort(-similarities[middle], kind="stable")[: len(directions) // 2 + 1]
+    middle = int(np.argmax(_median_similarities(directions)))
+    nearest = np.argsort(-(directions @ directions[middle]), kind="stable")[: len(directions) // 2 + 1]
     centre = directions[nearest].mean(axis=0)
     centre /= max(float(np.linalg.norm(centre)), 1e-12)
     distances = 1.0 - directions @ centre
@@ -46,6 +46,15 @@ def speaker_distances(embeddings: Sequence[Sequence[float] | NDArray[np.float32]
         distances=tuple(float(distance) for distance in distances),
         deviations=tuple(float(deviation) for deviation in (distances - median) / spread),
     )
+
+
+def _median_similarities(directions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each clip to all: a few rows at a time, because all of thousands of clips would be a hundred megabytes."""
+    medians = [
+        np.median(directions[begin : begin + _BLOCK_ROWS] @ directions.T, axis=1, overwrite_input=True)
+        for begin in range(0, len(directions), _BLOCK_ROWS)
+    ]
+    return np.concatenate(medians)
 
 
 def _directions(embeddings: Sequence[Sequence[float] | NDArray[np.float32]]) -> NDArray[np.float64]:
