@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ import ray.data
 from backend.dataset.errors import ClusterUnavailable
 
 _PROJECT_FOLDER = Path(__file__).resolve().parents[2]
+# Ray itself tries for more than five minutes.
+_LONGEST_KNOCKING_SECONDS = 10.0
 
 
 @contextmanager
@@ -28,6 +31,7 @@ def ray_session() -> Iterator[None]:
         yield
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
+    _knock(address)
     try:
         ray.init(
             address=address,
@@ -48,9 +52,23 @@ def ray_session() -> Iterator[None]:
         ray.shutdown()
 
 
+def _knock(address: str) -> None:
+    """Find out whether anything answers at an address of the form host:port; other forms are left to Ray."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not (host and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _LONGEST_KNOCKING_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterUnavailable(
+            f"No Ray answers at {address}. Start it, correct RAY_ADDRESS, or unset it to build on this machine."
+        ) from error
+
+
 def _be_quiet() -> None:
     """Progress goes to the database; bars would tear up whatever else is on the terminal."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    # Its warnings are about missing bars, and about hanging for ever where a busy machine takes a minute to start.
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
