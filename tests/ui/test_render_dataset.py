@@ -162,3 +162,11 @@ def test_an_errand_is_told_while_it_lasts_and_when_it_failed():
     failed = render_dataset.errand_line(ErrandState(what="L", is_running=False, problem=EVIL))
     assert 'role="alert"' in failed
     assert EVIL not in failed
+
+
+def test_of_thousands_of_changes_the_first_are_shown():
+    changes = [TranscriptChange(key=f"c{n}", before="One two.", after="One too.", confidence=0.9) for n in range(99)]
+    html = render_clips.changes_html(changes, {change.key: n for n, change in enumerate(changes)}, "en")
+    assert "heard in 99 clips" in html
+    assert html.count("Take it over") == render_clips.MOST_CHANGES
+    assert f"the first {render_clips.MOST_CHANGES}; others follow" in html

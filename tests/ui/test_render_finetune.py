@@ -149,3 +149,18 @@ def test_takes_have_players_the_newest_first_and_open():
     )
     assert "25.0%" in scores
     assert "Waits to be listened to." in scores
+
+
+def test_a_dataset_that_is_yet_to_be_made_says_what_of_and_what_happens_then():
+    assert render_finetune.made_first("iris", 0) == "New, of the sample Iris"
+    assert render_finetune.made_first("", 1) == "New, of 1 recording"
+    assert render_finetune.made_first("", 3) == "New, of 3 recordings"
+    html = render_finetune.plan_html(ErrandState(what="Planning", is_running=False))
+    assert "clips are made first" in html
+    assert "cannot be fine-tuned" not in html
+
+
+def test_a_score_has_its_name_beside_it_where_there_is_no_room_for_columns():
+    cells = render_finetune.scores_html([checkpoint()], None)
+    for _, title, _ in render_finetune.SCORES:
+        assert f'data-name="{title}"' in cells

@@ -11,6 +11,7 @@ import whisper
 from gradio_client.exceptions import AppError
 
 from backend.dataset.dataset_lock import is_locked
+from backend.dataset.dataset_table import DatasetTable
 from backend.dataset.gates import Verdict
 from backend.dataset.views import BuildState
 from backend.transcription.whisper_weights import hash_file
@@ -88,13 +89,21 @@ def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
     assert all(clip.text for clip in clips_of(page, dataset))
 
 
-def test_a_text_is_corrected_a_verdict_overruled_and_both_applied(page, client, dataset):
+def test_a_text_is_corrected_a_verdict_overruled_and_both_applied(page, client, dataset, monkeypatch):
     client.predict(dataset, api_name="/choose_dataset")
     key = clips_of(page, dataset)[1].key
     assert "Clip 2" in str(client.predict(dataset, key, api_name="/show_clip"))
     look = (dataset, key, "all", "order", 1)
+    looks, clips = [], DatasetTable.clips
+    monkeypatch.setattr(DatasetTable, "clips", lambda table, name: looks.append(name) or clips(table, name))
     assert "You have changed clips" in str(client.predict(*look, "The first thing is dough.", api_name="/edit_text"))
+    # Thousands of clips are read once to be judged and once to be shown.
+    assert len(looks) == 2
+    monkeypatch.undo()
     client.predict(*look, "rejected", api_name="/overrule")
+    rejected = str(client.predict(dataset, "rejected", "order", 1, api_name="/show_clips"))
+    assert "1 clip, page 1 of 1" in rejected
+    assert "The first thing is dough." in rejected
     changed = next(clip for clip in clips_of(page, dataset) if clip.key == key)
     assert (changed.text, changed.verdict) == ("The first thing is dough.", Verdict.REJECTED)
     client.predict(dataset, api_name="/apply_changes")

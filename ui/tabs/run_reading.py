@@ -8,8 +8,9 @@ from typing import Any
 
 import gradio as gr
 
-from ui import render, render_finetune
+from ui import render, render_dataset, render_finetune
 from ui.errors import shows_errors, stream_shows_errors
+from ui.following import follow as follow_work
 from ui.speaking import NotReady
 from ui.workbench import Workbench
 
@@ -59,12 +60,20 @@ def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) ->
         now = read(run_id)
         return [gr.skip(), gr.skip()] if now[1] == before else now
 
-    def write(run_id: str | None) -> Iterator[str]:
+    def write(run_id: str | None, request: gr.Request) -> Iterator[str]:
         """Write the report, and link to it."""
         if not run_id:
             raise NotReady("Choose a run first.")
         yield render.says("", "Writing the report …")
-        path = bench.files.place(bench.studio.runs.write_report(run_id))
+        written = yield from follow_work(
+            bench.errands,
+            f"report {request.session_hash}",
+            "Writing the report",
+            # All takes are in it.
+            lambda _: bench.studio.runs.write_report(run_id),
+            render_dataset.errand_line,
+        )
+        path = bench.files.place(written)
         assert path is not None, "it was just written"
         yield render_finetune.report_line(bench.studio.runs.get(run_id), path, path.stat().st_size)
 
