@@ -14,6 +14,7 @@ import pytest
 
 from backend.dataset.build import encoder_facts
 from backend.dataset.datasets import Datasets
+from backend.dataset.errors import ClusterUnavailable
 from backend.dataset.job import BuildJob
 from backend.dataset.listeners import TranscriberSource
 from backend.dataset.stage_counts import StageCounts
@@ -24,41 +25,41 @@ from backend.store.database import Database
 from tests.backend.dataset.spoken import SENTENCES
 from tests.golden import GOLDEN_CHECKPOINT
 
-# Ray trips over its own old settings while it is imported.
-pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
+# Ray trips over its own old settings while it is imported, and forgets its processes where it did not start in time.
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning:ray", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),
+]
 
 # The machine may be slow and busy; nothing here depends on how long anything takes.
 DEADLINE_SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
-def ray_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One Ray for all tests of this file; builds in processes of their own join it."""
+def ray_address() -> Iterator[str]:
+    """The Ray that a build starts for itself, for all tests of this file; builds in processes of their own join it."""
     import ray  # noqa: PLC0415 - seconds to load, and only this tier needs it
 
-    project = Path(__file__).resolve().parents[3]
-    # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
+    from backend.dataset.ray_session import ray_session  # noqa: PLC0415 - as above
+
     patch = pytest.MonkeyPatch()
+    patch.delenv("RAY_ADDRESS", raising=False)
+    # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
     patch.setenv("RAY_worker_niceness", "0")
-    options = {
-        "address": "local",
-        "num_cpus": 4,
-        "include_dashboard": False,
-        "log_to_driver": False,
-        "namespace": "dataset-tests",
-        "runtime_env": {"env_vars": {"PYTHONPATH": str(project)}},
-    }
-    for attempts_left in (2, 1, 0):
-        try:
-            ray.init(**options)
-            break
-        except Exception:
-            # Ray gives itself 30 seconds to start, whatever else the machine is doing.
-            ray.shutdown()
-            if not attempts_left:
-                raise
-    yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
+    patch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 4}')
+    with contextlib.ExitStack() as session:
+        for attempts_left in (2, 1, 0):
+            try:
+                session.enter_context(ray_session())
+                break
+            except ClusterUnavailable:
+                # Ray gives itself 30 seconds to start, whatever else the machine is doing.
+                if not attempts_left:
+                    raise
+        assert ray.cluster_resources()["CPU"] == 4
+        yield ray.get_runtime_context().gcs_address
     patch.undo()
 
 
