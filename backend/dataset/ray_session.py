@@ -13,6 +13,7 @@ import ray
 import ray.data
 
 from backend.dataset.errors import ClusterUnavailable
+from backend.runs.cluster import explain_no_ray
 
 _PROJECT_FOLDER = Path(__file__).resolve().parents[2]
 # Ray itself tries for more than five minutes.
@@ -45,7 +46,9 @@ def ray_session() -> Iterator[None]:
     except Exception as error:  # Ray raises a bare Exception when a node does not come up in time
         ray.shutdown()
         remedy = "Try again when the computer is less busy, or build with --workers 0, which needs no Ray."
-        raise ClusterUnavailable(f"Ray ({address}) could not be reached or started. {remedy}") from error
+        if address != "local":
+            raise ClusterUnavailable(explain_no_ray(address, error)) from error
+        raise ClusterUnavailable(f"Ray could not be started. {remedy}") from error
     try:
         yield
     finally:
