@@ -57,6 +57,7 @@ NOTHING_TO_LEARN_FROM = (
     "There is nothing to learn from yet. Choose a sample voice or add recordings on the Voice tab, or prepare a "
     "dataset on the Dataset tab."
 )
+NO_MEMORY_YET = '<p class="note">It is drawn with the plan, as soon as there is a dataset.</p>'
 STARTED = '<strong>It has begun.</strong> How it is doing is <a href="#runs-section">shown below</a>.'
 PLANNED_LATER = (
     "<strong>One click does it all:</strong> clips are made first, and then the run is planned for them, checked and "
@@ -167,7 +168,7 @@ def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float 
     facts += memory_facts(measures)
     bar = progress_bar("Training", percent)
     verdict = f"<p><strong>{escape(run.verdict)}</strong></p>" if run.verdict else ""
-    message = "" if run.message.rstrip(".") == words else escape(run.message)
+    message = escape(run.message.removeprefix(f"{words}.").strip())
     return says(
         tone,
         f"<strong>{escape(run.voice)}: {words}.</strong> {message}",

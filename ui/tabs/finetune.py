@@ -107,7 +107,7 @@ def _build() -> PlanPart:
     start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
     status = gr.HTML(render.NOTHING, elem_id="start-status")
     with gr.Accordion("Memory for each worker", open=True, elem_id="memory"):
-        memory = gr.HTML(render.NOTHING, elem_id="memory-picture")
+        memory = gr.HTML(render_finetune.NO_MEMORY_YET, elem_id="memory-picture")
     return PlanPart(
         dataset=dataset,
         voice=voice,
