@@ -41,9 +41,10 @@ def cluster() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
         patch.setenv("RAY_worker_niceness", "0")
-        ray.init(address="local", num_cpus=5, include_dashboard=True, log_to_driver=False, namespace="pipeline-tests")
+        others = {"resources": {"somebody": 1}, "namespace": "pipeline-tests"}
+        ray.init(address="local", num_cpus=4, include_dashboard=True, log_to_driver=False, **others)
         # What somebody else holds on the cluster, and goes on holding.
-        held = ray.util.placement_group([{"CPU": 1}])
+        held = ray.util.placement_group([{"somebody": 1}])
         assert held.wait(60)
         yield ray.get_runtime_context().gcs_address
         assert ray.util.placement_group_table(held)["state"] == "CREATED"
