@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from backend.doctor.cluster_size import ask_cluster
 from backend.runs.processes import end_session
 from backend.runs.runs import Runs
 from backend.runs.states import RunState
@@ -112,6 +113,9 @@ def test_recordings_become_a_voice_with_a_report(cluster: str, recordings: Path,
     home, path = tmp_path / "home", tmp_path / "report.html"
     runs = Runs(Database(home), home)
     try:
+        size = ask_cluster(cluster)
+        # One of five is held by somebody else.
+        assert (size.num_machines, size.num_cpus, size.free_cpus, size.num_gpus) == (1, 5, 4, 0)
         run_pipeline(recordings, home, path, cluster)
     finally:
         for run in runs.list():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from backend.doctor.cluster_size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import Inventory, StoredModel
 from backend.errands import ErrandState
@@ -24,6 +25,10 @@ class Examined:
     num_cpus: int
     num_gpus: int
     cluster: str | None
+    size: ClusterSize | None = None
+    """Of the cluster, if there is one and it answered."""
+    problem: str = ""
+    """Why it did not."""
 
 
 def model_in_use(name: str | None, precision: str, device: str) -> str:
@@ -87,16 +92,23 @@ def kept_html(inventory: Inventory) -> str:
 def ray_html(examined: Examined) -> str:
     """What datasets and fine-tunes are computed on."""
     if examined.cluster is not None:
-        return says(
-            "good",
-            f"<strong>Ray cluster at {escape(examined.cluster)}.</strong> Its size is asked for when a run starts.",
-        )
+        where = f"<strong>Ray cluster at {escape(examined.cluster)}:</strong>"
+        if examined.size is None:
+            return says("bad", f"{where} {escape(examined.problem)}")
+        return says("good", f"{where} {_cluster_in_words(examined.size)}")
     gpus = f" and {examined.num_gpus} GPUs" if examined.num_gpus else ", no GPU"
     return says(
         "good",
         f"<strong>Ray on this machine:</strong> {examined.num_cpus} processor cores{gpus}. It starts with a build or a "
         "run and ends with it. Set <code>RAY_ADDRESS</code> before the start to use a cluster.",
     )
+
+
+def _cluster_in_words(size: ClusterSize) -> str:
+    machines = "1 machine" if size.num_machines == 1 else f"{size.num_machines} machines"
+    gpus = f"{size.free_gpus:g} of {size.num_gpus:g} GPUs" if size.num_gpus else "no GPU"
+    memory = f"{size_in_words(int(size.free_memory_bytes))} of {size_in_words(int(size.memory_bytes))} memory"
+    return f"{machines}. Free are {size.free_cpus:g} of {size.num_cpus:g} processor cores, {memory}, {gpus}."
 
 
 def examined_html(examined: Examined) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +12,10 @@ import ray
 import ray.data
 
 from backend.dataset.errors import ClusterUnavailable
+from backend.ray_address import answers
 from backend.runs.cluster import explain_no_ray
 
 _PROJECT_FOLDER = Path(__file__).resolve().parents[2]
-# Ray itself tries for more than five minutes.
-_LONGEST_KNOCKING_SECONDS = 10.0
 
 
 @contextmanager
@@ -56,16 +54,11 @@ def ray_session() -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """Find out whether anything answers at an address of the form host:port; other forms are left to Ray."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not (host and port.isdecimal()):
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _LONGEST_KNOCKING_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    """Raises ClusterUnavailable where nothing answers."""
+    if not answers(address):
         raise ClusterUnavailable(
             f"No Ray answers at {address}. Start it, correct RAY_ADDRESS, or unset it to build on this machine."
-        ) from error
+        )
 
 
 def _be_quiet() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backend.doctor.cluster_size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import take_inventory
 from backend.errands import ErrandState
@@ -35,6 +36,19 @@ def test_the_inventory_counts_what_is_there(tmp_path):
     assert "4 processor cores, no GPU" in html
     assert "Qwen/Qwen3-TTS-12Hz-0.6B-Base" in html
     assert "large-v3" in html
+
+
+def test_a_cluster_says_what_is_free(tmp_path):
+    inventory = take_inventory(Settings(home=tmp_path))
+    size = ClusterSize(
+        num_machines=2, num_cpus=16, free_cpus=12.5, num_gpus=2, free_gpus=1, memory_bytes=64e9, free_memory_bytes=32e9
+    )
+    joined = Examined(findings=(), inventory=inventory, num_cpus=4, num_gpus=0, cluster="<a>:6379", size=size)
+    html = render_system.ray_html(joined)
+    assert "&lt;a&gt;:6379" in html
+    assert "2 machines. Free are 12.5 of 16 processor cores, 32.0 GB of 64.0 GB memory, 1 of 2 GPUs." in html
+    silent = Examined(findings=(), inventory=inventory, num_cpus=4, num_gpus=0, cluster="a:1", problem="Nobody & none")
+    assert "Nobody &amp; none" in render_system.ray_html(silent)
 
 
 def test_a_download_is_told_to_its_end():

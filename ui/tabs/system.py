@@ -7,9 +7,11 @@ from typing import Any
 import gradio as gr
 
 from backend.doctor.checks import examine
+from backend.doctor.cluster_size import ask_cluster
 from backend.doctor.inventory import WHISPER_BYTES, fetch_whisper, take_inventory
 from backend.errands import Errand, Errands
 from backend.runs.cluster import Machine
+from backend.runs.errors import ClusterError
 from ui import render, render_system
 from ui.errors import shows_errors
 from ui.workbench import Workbench
@@ -76,12 +78,20 @@ class SystemDesk:
 
     def _examine(self, _: Errand) -> object:
         machine = Machine.here()
+        size, problem = None, ""
+        if machine.address is not None:
+            try:
+                size = ask_cluster(machine.address)
+            except ClusterError as error:
+                problem = str(error)
         return render_system.Examined(
             findings=tuple(examine(self._bench.settings)),
             inventory=take_inventory(self._bench.settings),
             num_cpus=machine.num_cpus,
             num_gpus=machine.num_gpus,
             cluster=machine.address,
+            size=size,
+            problem=problem,
         )
 
 
