@@ -42,10 +42,9 @@ def cluster() -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
         patch.setenv("RAY_worker_niceness", "0")
-        others = {"resources": {"somebody": 1}, "namespace": "pipeline-tests"}
-        ray.init(address="local", num_cpus=4, include_dashboard=True, log_to_driver=False, **others)
+        ray.init(address="local", num_cpus=5, include_dashboard=True, log_to_driver=False, namespace="pipeline-tests")
         # What somebody else holds on the cluster, and goes on holding.
-        held = ray.util.placement_group([{"somebody": 1}])
+        held = ray.util.placement_group([{"CPU": 1}])
         assert held.wait(60)
         yield ray.get_runtime_context().gcs_address
         assert ray.util.placement_group_table(held)["state"] == "CREATED"
@@ -114,7 +113,6 @@ def test_recordings_become_a_voice_with_a_report(cluster: str, recordings: Path,
     runs = Runs(Database(home), home)
     try:
         size = ask_cluster(cluster)
-        # One of five is held by somebody else.
         assert (size.num_machines, size.num_cpus, size.free_cpus, size.num_gpus) == (1, 5, 4, 0)
         run_pipeline(recordings, home, path, cluster)
     finally:

@@ -34,8 +34,7 @@ def is_tokenized(source: SourceRecording, order: WorkOrder) -> bool:
 
 def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str, str]:
     """Run what is missing on the Ray that is connected; tells what went wrong, by recording or clip."""
-    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray leaves it out
-    share = share_of(resources, order.job.num_actors, use_gpu=choose_device(order.job.device).type == "cuda")
+    share = share_of(_free_resources(), order.job.num_actors, use_gpu=choose_device(order.job.device).type == "cuda")
     problems: dict[str, str] = {}
     order.counts.expect("decode", len(sources))
     done = [source for source in sources if is_listened_to(source, order)]
@@ -64,6 +63,13 @@ def count_as_reused(sources: Sequence[SourceRecording], order: WorkOrder) -> Non
     usable = [source for source in sources if is_ready_to_cut(source, order)]
     order.counts.expect("cut", len(usable))
     _count_tokenized(usable, order)
+
+
+def _free_resources() -> dict[str, float]:
+    """What nobody else holds: actors planned for all of a shared cluster would leave nothing to read with, for ever."""
+    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray leaves it out
+    free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+    return {kind: min(amount, free.get(kind, 0.0)) for kind, amount in there.items()}
 
 
 def _count_listened(sources: Sequence[SourceRecording], order: WorkOrder) -> None:
