@@ -20,6 +20,9 @@ FROM_DATA = ""
 MADE_FIRST = "+"
 """Instead of a dataset, none of which can be called so: one that is made of what the voice tab has."""
 
+MAKING_CLIPS = "Preparing the clips"
+"""What a start does that makes a dataset first; it may take minutes, and can be cancelled."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
@@ -110,16 +113,20 @@ class Planner:
             return runs.start(runs.prepare(made, voice, model, chosen, consent=consent, **wish.options))
 
         if dataset == MADE_FIRST:
-            self.errands.start(f"start {session}", "Preparing the clips", make_first)
+            self.errands.start(f"start {session}", MAKING_CLIPS, make_first)
         else:
             self.errands.start(f"start {session}", "Checking everything, and starting", work)
+
+    def cancel(self, session: str) -> None:
+        """Stop the clips that are being made; those that are ready are kept for the next time."""
+        self.errands.cancel(f"start {session}")
 
     def _make(self, errand: Errand, material: Material, source: Source | None) -> str:
         datasets = self._bench.studio.datasets
         name = proposed_name(source, datasets.list())
         # A sample is done before Ray would have started.
         wanted = Preparation(name=name, language="auto", whisper="", num_actors="0" if material.sample else "")
-        return datasets.build_beside(plan_build(self._bench, material, wanted), errand.tell)
+        return datasets.build_beside(plan_build(self._bench, material, wanted), errand.report)
 
     def _estimate(self, dataset: str, model: str, wish: Wish) -> Estimate:
         studio, home = self._bench.studio, self._bench.settings.home_folder

@@ -91,15 +91,22 @@ class Datasets(DatasetEditing):
     def build_beside(self, job: BuildJob, report: Callable[[int, int], None]) -> str:
         """Start a build, wait for its end, and return its name; `report` gets what is done and what there is to do.
 
+        Where `report` raises, the build is cancelled; what it has done is kept.
+
         Raises:
             DatasetError: it failed or was cancelled.
             DatasetBusy: see `start_build`.
         """
         self.start_build(job)
         while (progress := self.progress(job.name)).is_running:
-            report(
-                sum(stage.num_done for stage in progress.stages), sum(stage.num_total or 0 for stage in progress.stages)
-            )
+            try:
+                report(
+                    sum(stage.num_done for stage in progress.stages),
+                    sum(stage.num_total or 0 for stage in progress.stages),
+                )
+            except BaseException:
+                self.cancel(job.name)
+                raise
             time.sleep(_LOOK_SECONDS)
         if progress.state is not BuildState.DONE:
             raise DatasetError(

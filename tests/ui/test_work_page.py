@@ -14,11 +14,14 @@ from backend.dataset.dataset_lock import is_locked
 from backend.dataset.dataset_table import DatasetTable
 from backend.dataset.gates import Verdict
 from backend.dataset.views import BuildState
+from backend.errands import Errand, ErrandCancelled, ErrandState
+from backend.store.database import Database
 from backend.transcription.whisper_weights import hash_file
 from backend.voices.samples import get_sample
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.served_page import serve_page
+from ui.planning import MAKING_CLIPS
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
@@ -194,6 +197,17 @@ def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkey
     (prepared,) = started
     assert (prepared.dataset, prepared.num_steps, prepared.job.voice) == ("owen", 6, "Owen's double")
     assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}
+
+
+def test_clips_that_are_made_first_can_be_stopped(page, dataset):
+    errand = Errand(ErrandState(what=MAKING_CLIPS))
+    errand.cancel()  # before the first look at the build, whose process takes a second to begin
+    datasets = page.studio.datasets
+    job = DatasetTable(Database(page.folder / "home")).job(dataset).model_copy(update={"name": "stopped"})
+    with pytest.raises(ErrandCancelled):
+        datasets.build_beside(job, errand.report)
+    until(lambda: not datasets.progress("stopped").is_running)
+    assert datasets.progress("stopped").state is BuildState.CANCELLED
 
 
 def test_the_system_is_examined(client):

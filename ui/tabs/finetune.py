@@ -15,7 +15,7 @@ from training.job import STRATEGIES
 from training.presets import PRESETS
 from ui import render, render_dataset, render_finetune
 from ui.errors import shows_errors
-from ui.planning import FROM_DATA, MADE_FIRST, Planner, Wish, read_consent
+from ui.planning import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish, read_consent
 from ui.preparing import Material, proposed_name
 from ui.source import Reference, Source
 from ui.tabs.run_reading import connect_reading
@@ -47,6 +47,7 @@ class PlanPart:
     memory: gr.HTML
     advanced: tuple[Any, ...]
     start: gr.Button
+    cancel: gr.Button
     status: gr.HTML
     seen: gr.State
     timer: gr.Timer
@@ -105,6 +106,7 @@ def _build() -> PlanPart:
     who = gr.Textbox(label="Your name, for the consent", max_length=200, elem_id="tune-who")
     plan = gr.HTML(render.NOTHING, elem_id="plan")
     start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
+    cancel = gr.Button("Cancel", visible=False, elem_id="cancel-start")
     status = gr.HTML(render.NOTHING, elem_id="start-status")
     with gr.Accordion("Memory for each worker", open=True, elem_id="memory"):
         memory = gr.HTML(render_finetune.NO_MEMORY_YET, elem_id="memory-picture")
@@ -118,6 +120,7 @@ def _build() -> PlanPart:
         memory=memory,
         advanced=_build_advanced(),
         start=start,
+        cancel=cancel,
         status=status,
         seen=gr.State(""),
         timer=gr.Timer(POLL_SECONDS, active=False),
@@ -240,24 +243,29 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
         """Begin to start a run with what is filled in."""
         session, given = str(request.session_hash), Material.gather(references, source, transcript, [])
         planner.start(session, Wish.read(*fields), name, read_consent(statement, who, source), given, source)
-        return [*_starting(planner, session)[:2], gr.Timer(active=True)]
+        return [*_starting(planner, session)[:3], gr.Timer(active=True)]
+
+    def cancel(request: gr.Request) -> None:
+        """Stop making clips."""
+        planner.cancel(str(request.session_hash))
 
     def tick(request: gr.Request) -> list[Any]:
         """Follow the start of a run until there is a run to watch."""
         session = str(request.session_hash)
-        line, button, run_id = _starting(planner, session)
+        line, button, stop, run_id = _starting(planner, session)
         if not isinstance(run_id, str):
             state = planner.errands.state(f"start {session}")
             is_running = state is not None and state.is_running
-            return [line, button, gr.Timer(active=is_running), gr.skip(), *watch.unchanged]
+            return [line, button, stop, gr.Timer(active=is_running), gr.skip(), *watch.unchanged]
         planner.errands.forget(f"start {session}")
-        return [render.says("good", render_finetune.STARTED), button, gr.Timer(active=False), *runs.list(run_id)]
+        said = render.says("good", render_finetune.STARTED)
+        return [said, button, stop, gr.Timer(active=False), *runs.list(run_id)]
 
     timer = gr.Timer(POLL_SECONDS, active=False)
     part.start.click(
         shows_errors(start),
         [part.voice, part.statement, part.who, voice.source, voice.references, voice.transcript, *part.wish],
-        [part.status, part.start, timer],
+        [part.status, part.start, part.cancel, timer],
         queue=False,
         show_progress="hidden",
         api_name="start_run",
@@ -266,19 +274,26 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
     timer.tick(
         shows_errors(tick),
         None,
-        [part.status, part.start, timer, watch.chosen, *watch.shown],
+        [part.status, part.start, part.cancel, timer, watch.chosen, *watch.shown],
         queue=False,
         show_progress="hidden",
         api_name="follow_start",
         api_visibility="undocumented",
     )
+    part.cancel.click(cancel, None, None, queue=False, api_name="cancel_start", api_visibility="undocumented")
 
 
-def _starting(planner: Planner, session: str) -> tuple[str, Any, object]:
-    """What the start is doing, the button, and the id of the run once there is one."""
+def _starting(planner: Planner, session: str) -> tuple[str, Any, Any, object]:
+    """What the start is doing, its button, that which cancels, and the id of the run once there is one."""
     state = planner.errands.state(f"start {session}")
     is_running = state is not None and state.is_running
-    return render_dataset.errand_line(state), gr.update(interactive=not is_running), state.result if state else None
+    can_cancel = state is not None and is_running and state.what == MAKING_CLIPS
+    return (
+        render_dataset.errand_line(state),
+        gr.update(interactive=not is_running),
+        gr.update(visible=can_cancel),
+        state.result if state else None,
+    )
 
 
 def _planned(planner: Planner, session: str, seen: str = "") -> list[Any]:
