@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.optim import Optimizer
@@ -77,7 +77,7 @@ def load_state(
     """
     folder = run / _FOLDER
     about = json.loads((folder / _JOB).read_text(encoding="utf-8"))
-    _refuse_other_job(run, about["job"], job.model_dump(mode="json"))
+    _refuse_other_job(run, _completed(about["job"], job), job.model_dump(mode="json"))
     _load_networks(folder / _MODEL, networks)
     states = torch.load(folder / _OPTIMIZER, weights_only=True, map_location="cpu")
     for name, optimizer in optimizers.items():
@@ -131,6 +131,14 @@ def step_random(seed: int, step: int) -> torch.Generator:
     """The source of a step's random numbers, on the CPU and hence the same whatever the device."""
     state = np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+def _completed(saved: Mapping[str, object], job: BaseModel) -> Mapping[str, object]:
+    """A recipe with what runs could not choose yet when it was saved, as it is where nothing is chosen."""
+    try:
+        return type(job).model_validate(saved).model_dump(mode="json")
+    except ValidationError:
+        return saved
 
 
 def _refuse_other_job(run: Path, saved: Mapping[str, object], asked: Mapping[str, object]) -> None:

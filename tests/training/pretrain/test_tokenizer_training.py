@@ -1,4 +1,5 @@
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -132,6 +133,16 @@ def test_another_recipe_does_not_continue_a_run(corpus: Path, finished: Path):
     other = JOB.model_copy(update={"peak_learning_rate": 1e-3})
     with pytest.raises(PretrainError, match=r"peak_learning_rate 0\.002 instead of 0\.001"):
         run(other, corpus, finished)
+
+
+def test_a_run_from_before_an_option_is_continued(corpus: Path, finished: Path, tmp_path: Path):
+    run_before = shutil.copytree(finished, tmp_path / "run")
+    path = run_before / "state" / "job.json"
+    about = json.loads(path.read_text())
+    del about["job"]["bfloat16"]
+    path.write_text(json.dumps(about))
+    training = TokenizerTraining(JOB, corpus, run_before, device=CPU, compiled=False, report=lambda line: None)
+    assert training.step == JOB.num_steps
 
 
 def test_a_diverged_run_stops_and_keeps_its_state(corpus: Path, tmp_path: Path):
