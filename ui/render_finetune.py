@@ -15,7 +15,7 @@ from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, Ru
 from backend.runs.scores import CheckpointScores
 from backend.runs.states import RunState
 from ui.render import NOTHING, file_url, says, size_in_words, time_in_words
-from ui.render_dataset import progress_bar
+from ui.render_dataset import count_of, progress_bar
 
 GIB = 2**30
 
@@ -89,16 +89,16 @@ def estimate_html(estimate: Estimate) -> str:
     minutes = max(1, math.ceil(plan.minutes))
     text = (
         f"<strong>{plan.num_steps} steps, about {time_in_words(60 * minutes)}</strong> on "
-        f"{_count(job.num_workers, 'worker')}, from {plan.num_clips} clips with {plan.data_minutes:.1f} min of speech."
-        f"{left_out} Each worker holds about {gib(plan.memory.total)} of memory besides PyTorch itself. Checkpoints "
-        f"take up to {size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
+        f"{count_of(job.num_workers, 'worker')}, from {plan.num_clips} clips with {plan.data_minutes:.1f} min of "
+        f"speech.{left_out} Each worker holds about {gib(plan.memory.total)} of memory besides PyTorch itself. "
+        f"Checkpoints take up to {size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
     )
     return says("bad" if problems else "good", text, more=f"<ul>{problems}</ul>" if problems else "")
 
 
 def made_first(sample: str, num_recordings: int) -> str:
     """A dataset that is yet to be made, among those to choose from."""
-    return f"New, of {_count(num_recordings, 'recording') if num_recordings else f'the sample {sample.title()}'}"
+    return f"New, of {count_of(num_recordings, 'recording') if num_recordings else f'the sample {sample.title()}'}"
 
 
 def memory_html(estimate: Estimate) -> str:
@@ -114,7 +114,7 @@ def memory_html(estimate: Estimate) -> str:
             for count in WORKER_COUNTS
         )
         rows += f'<tr><th scope="row">{strategy}</th>{cells}</tr>'
-    head = "".join(f'<th scope="col">{_count(count, "worker")}</th>' for count in WORKER_COUNTS)
+    head = "".join(f'<th scope="col">{count_of(count, "worker")}</th>' for count in WORKER_COUNTS)
     key = "".join(f'<span><i class="part-{part}"></i>{words}</span>' for part, words in PARTS.items())
     room = ""
     if estimate.worker_bytes is not None:
@@ -161,7 +161,7 @@ def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float 
         left = f", about {time_in_words(seconds_left)} left" if seconds_left else ", measuring the pace"
     facts = [
         f"Step {run.step} of {run.num_steps}{left}.",
-        f"{_count(run.num_workers, 'worker')} with {escape(run.strategy)}.",
+        f"{count_of(run.num_workers, 'worker')} with {escape(run.strategy)}.",
     ]
     if "seconds_per_step" in measures:
         facts.append(f"{measures['seconds_per_step']:.2f} s per step.")
@@ -294,7 +294,3 @@ def gib(num_bytes: float) -> str:
     """Memory as people quote it; small amounts keep a second digit."""
     amount = num_bytes / GIB
     return f"{amount:.1f} GiB" if amount >= 1 else f"{num_bytes / 2**20:.0f} MiB"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -98,16 +98,16 @@ class Datasets(DatasetEditing):
             DatasetBusy: see `start_build`.
         """
         self.start_build(job)
-        while (progress := self.progress(job.name)).is_running:
-            try:
+        try:
+            while (progress := self.progress(job.name)).is_running:
                 report(
                     sum(stage.num_done for stage in progress.stages),
                     sum(stage.num_total or 0 for stage in progress.stages),
                 )
-            except BaseException:
-                self.cancel(job.name)
-                raise
-            time.sleep(_LOOK_SECONDS)
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            # One that has ended takes no notice.
+            self.cancel(job.name)
         if progress.state is not BuildState.DONE:
             raise DatasetError(
                 progress.problem or f"The dataset {job.name} is {progress.state}. Prepare it again to go on."

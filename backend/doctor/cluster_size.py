@@ -16,6 +16,7 @@ from backend.ray_address import answers
 from backend.runs.cluster import explain_no_ray
 from backend.runs.errors import ClusterError
 
+_logger = logging.getLogger(__name__)
 _REPOSITORY = Path(__file__).parents[2]
 _LONGEST_SECONDS = 60.0
 
@@ -60,8 +61,10 @@ def ask_cluster(address: str, *, longest_seconds: float = _LONGEST_SECONDS) -> C
     try:
         answer = _Answer.model_validate_json(done.stdout.strip().rpartition("\n")[2])
     except ValidationError as error:
-        raise ClusterError(explain_no_ray(address, error)) from error
+        _logger.warning("nothing was found out about the cluster at %s:\n%s", address, done.stderr)
+        raise ClusterError(explain_no_ray(address, ConnectionError())) from error
     if answer.size is None:
+        _logger.warning("the cluster at %s:\n%s", address, done.stderr)
         raise ClusterError(answer.problem)
     return answer.size
 
@@ -71,7 +74,9 @@ def _ask(address: str) -> _Answer:
 
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other process tells it in a sentence
+    except Exception as error:
+        # The end of this process: the other one tells it in a sentence, and has the whole of it in its log.
+        _logger.exception("Ray is not there")
         return _Answer(problem=explain_no_ray(address, error))
     there, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
     return _Answer(

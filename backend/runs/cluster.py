@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 from pydantic import BaseModel, ConfigDict
 
+from backend.ray_address import answers
 from backend.runs.errors import ClusterError
 from backend.runs.quiet_ray import make_quiet
 
@@ -58,6 +59,8 @@ def connect(machine: Machine) -> None:
     Raises:
         ClusterError: in one sentence, why that cannot be.
     """
+    if machine.address is not None and not answers(machine.address):
+        raise ClusterError(explain_no_ray(machine.address, ConnectionError()))
     import ray  # noqa: PLC0415 - takes a second, and only supervisors need it
 
     options: dict[str, Any] = {"namespace": NAMESPACE, "log_to_driver": True}

@@ -17,7 +17,8 @@ from ui.following import follow
 from ui.speaking import NotReady
 
 if TYPE_CHECKING:
-    from ui.tabs.dataset_clips import ClipsPart, ClipsShelf
+    from ui.tabs.clips_part import ClipsPart
+    from ui.tabs.dataset_clips import ClipsShelf
 
 AS_JUDGED = "as judged"
 SHOW_ERRAND = """(...values) => {

@@ -15,7 +15,8 @@ from ui import render, render_dataset
 from ui.errors import shows_errors
 from ui.preparing import WHISPERS, Material, Preparation, plan_build, proposed_name
 from ui.source import Reference, Source
-from ui.tabs.dataset_clips import ClipsPart, ClipsShelf, build_clips_part, connect_clips_part
+from ui.tabs.clips_part import ClipsPart, build_clips_part
+from ui.tabs.dataset_clips import ClipsShelf, connect_clips_part
 from ui.tabs.dataset_deletion import DeletionPart, build_deletion, connect_deletion
 from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from backend.runs.estimate import Estimate
-from backend.voices.consent import STATEMENTS
-from training.job import STRATEGIES
-from training.presets import PRESETS
 from ui import render, render_dataset, render_finetune
 from ui.errors import shows_errors
-from ui.planning import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish, read_consent
+from ui.planning import MADE_FIRST, MAKING_CLIPS, Planner, Wish, read_consent
 from ui.preparing import Material, proposed_name
 from ui.source import Reference, Source
+from ui.tabs.plan_part import POLL_SECONDS, PlanPart, build_plan_part
 from ui.tabs.run_reading import connect_reading
 from ui.tabs.run_watch import RunWatch, WatchPart, build_watch, connect_watch
 from ui.tabs.voice_source import VoicePart
 from ui.workbench import Workbench
 
-POLL_SECONDS = 0.7
 SETTLED_SECONDS = 10.0
 """Answers to a look and to a change may overtake each other; whoever stopped looking at the first end might miss the
 plan for what was typed since."""
@@ -34,40 +30,11 @@ ABOUT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanPart:
-    """Its components."""
-
-    dataset: gr.Dropdown
-    voice: gr.Textbox
-    preset: gr.Radio
-    statement: gr.Radio
-    who: gr.Textbox
-    plan: gr.HTML
-    memory: gr.HTML
-    advanced: tuple[Any, ...]
-    start: gr.Button
-    cancel: gr.Button
-    status: gr.HTML
-    seen: gr.State
-    timer: gr.Timer
-
-    @property
-    def wish(self) -> list[Any]:
-        """The fields of a `Wish`, in their order."""
-        return [self.dataset, self.preset, *self.advanced]
-
-    @property
-    def planned(self) -> list[Any]:
-        """What `_planned` gives values for."""
-        return [self.seen, self.plan, self.memory, self.start, self.timer]
-
-
 def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
     """Lay the tab out; `voice` may know already who agreed."""
     gr.HTML("<h2>Fine-tune</h2>", elem_classes=["step"])
     gr.HTML(ABOUT)
-    part = _build()
+    part = build_plan_part()
     watch = build_watch()
     runs = RunWatch(bench)
     connect_watch(runs, watch)
@@ -85,62 +52,6 @@ def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
             api_name="list_runs" if event == tab.select else None,
             api_visibility="undocumented" if event == tab.select else "private",
         )
-
-
-def _build() -> PlanPart:
-    with gr.Row():
-        dataset = gr.Dropdown([], value=None, label="Dataset", min_width=200, elem_id="tune-dataset")
-        voice = gr.Textbox(label="Name of the new voice", max_length=64, min_width=200, elem_id="tune-voice")
-    preset = gr.Radio(
-        [("Chosen from the data", FROM_DATA), *((render_finetune.PRESET_WORDS[one], one) for one in PRESETS)],
-        value=FROM_DATA,
-        label="How thorough",
-        elem_id="preset",
-    )
-    statement = gr.Radio(
-        [(words, kind) for kind, words in STATEMENTS.items()],
-        label="Consent",
-        info="A voice is cloned only with the consent of whoever speaks. It is stored with the voice.",
-        elem_id="tune-consent",
-    )
-    who = gr.Textbox(label="Your name, for the consent", max_length=200, elem_id="tune-who")
-    plan = gr.HTML(render.NOTHING, elem_id="plan")
-    start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
-    cancel = gr.Button("Cancel", visible=False, elem_id="cancel-start")
-    status = gr.HTML(render.NOTHING, elem_id="start-status")
-    with gr.Accordion("Memory for each worker", open=True, elem_id="memory"):
-        memory = gr.HTML(render_finetune.NO_MEMORY_YET, elem_id="memory-picture")
-    return PlanPart(
-        dataset=dataset,
-        voice=voice,
-        preset=preset,
-        statement=statement,
-        who=who,
-        plan=plan,
-        memory=memory,
-        advanced=_build_advanced(),
-        start=start,
-        cancel=cancel,
-        status=status,
-        seen=gr.State(""),
-        timer=gr.Timer(POLL_SECONDS, active=False),
-    )
-
-
-def _build_advanced() -> tuple[Any, ...]:
-    """In the order of the fields of `Wish`."""
-    # Not gr.Number, which turns an empty field into 0.
-    with gr.Accordion("Advanced", open=False, elem_id="tune-advanced"):
-        with gr.Row():
-            strategy = gr.Dropdown(list(STRATEGIES), value="ddp", label="Strategy: how workers share the model")
-            workers = gr.Textbox(label="Workers", placeholder="1", max_length=4, elem_id="workers")
-            device = gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device")
-        with gr.Row():
-            rate = gr.Textbox(label="Learning rate (optional)", placeholder="by the preset", elem_id="learning-rate")
-            steps = gr.Textbox(label="Steps (optional)", placeholder="by the preset", max_length=7, elem_id="num-steps")
-            rows = gr.Textbox(label="Rows in a micro-batch (optional)", placeholder="by the preset", max_length=6)
-        saves_memory = gr.Checkbox(label="Compute activations twice: a third slower, much less memory")
-    return strategy, workers, device, rate, steps, rows, saves_memory
 
 
 def _planning(planner: Planner) -> Callable[..., list[Any]]:
@@ -230,6 +141,34 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
 
 
 def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: RunWatch, voice: VoicePart) -> None:
+    timer = gr.Timer(POLL_SECONDS, active=False)
+    part.start.click(
+        shows_errors(_start(planner)),
+        [part.voice, part.statement, part.who, voice.source, voice.references, voice.transcript, *part.wish],
+        [part.status, part.start, part.cancel, timer],
+        queue=False,
+        show_progress="hidden",
+        api_name="start_run",
+        api_visibility="undocumented",
+    )
+    timer.tick(
+        shows_errors(_follow_start(planner, watch, runs)),
+        None,
+        [part.status, part.start, part.cancel, timer, watch.chosen, *watch.shown],
+        queue=False,
+        show_progress="hidden",
+        api_name="follow_start",
+        api_visibility="undocumented",
+    )
+
+    def cancel(request: gr.Request) -> None:
+        """Stop making clips."""
+        planner.cancel(str(request.session_hash))
+
+    part.cancel.click(cancel, None, None, queue=False, api_name="cancel_start", api_visibility="undocumented")
+
+
+def _start(planner: Planner) -> Callable[..., list[Any]]:
     def start(
         request: gr.Request,
         name: str,
@@ -245,10 +184,10 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
         planner.start(session, Wish.read(*fields), name, read_consent(statement, who, source), given, source)
         return [*_starting(planner, session)[:3], gr.Timer(active=True)]
 
-    def cancel(request: gr.Request) -> None:
-        """Stop making clips."""
-        planner.cancel(str(request.session_hash))
+    return start
 
+
+def _follow_start(planner: Planner, watch: WatchPart, runs: RunWatch) -> Callable[..., list[Any]]:
     def tick(request: gr.Request) -> list[Any]:
         """Follow the start of a run until there is a run to watch."""
         session = str(request.session_hash)
@@ -261,26 +200,7 @@ def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: 
         said = render.says("good", render_finetune.STARTED)
         return [said, button, stop, gr.Timer(active=False), *runs.list(run_id)]
 
-    timer = gr.Timer(POLL_SECONDS, active=False)
-    part.start.click(
-        shows_errors(start),
-        [part.voice, part.statement, part.who, voice.source, voice.references, voice.transcript, *part.wish],
-        [part.status, part.start, part.cancel, timer],
-        queue=False,
-        show_progress="hidden",
-        api_name="start_run",
-        api_visibility="undocumented",
-    )
-    timer.tick(
-        shows_errors(tick),
-        None,
-        [part.status, part.start, part.cancel, timer, watch.chosen, *watch.shown],
-        queue=False,
-        show_progress="hidden",
-        api_name="follow_start",
-        api_visibility="undocumented",
-    )
-    part.cancel.click(cancel, None, None, queue=False, api_name="cancel_start", api_visibility="undocumented")
+    return tick
 
 
 def _starting(planner: Planner, session: str) -> tuple[str, Any, Any, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,5 +98,13 @@ def test_gpus_of_a_cluster_are_used_where_there_are_enough(
 def test_a_joined_cluster_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.init", SlowStart(num_failures=0))
     before = dict(os.environ)
-    connect(Machine(num_cpus=1, num_gpus=0, address="10.0.0.1:6379"))
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        connect(Machine(num_cpus=1, num_gpus=0, address=f"127.0.0.1:{there.getsockname()[1]}"))
     assert dict(os.environ) == before
+
+
+def test_a_cluster_that_does_not_answer_is_told_at_once() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # taken, and not listened to
+        with pytest.raises(ClusterError, match="No Ray cluster answers at"):
+            connect(Machine(num_cpus=1, num_gpus=0, address=f"127.0.0.1:{silent.getsockname()[1]}"))

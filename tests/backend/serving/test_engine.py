@@ -70,19 +70,19 @@ def test_what_is_streamed_is_the_whole_take(engine, varied_requests, alone):
     for handle, whole in zip(handles, alone, strict=True):
         chunks = list(handle)
         # Chunks are as long as there was time for. The random weights drive snakes to where float32 resolves a sine to
-        # 1e-4, so that other lengths round to other samples; a fault at a border would be a hundred times as large.
-        assert np.abs(np.concatenate(chunks) - whole.waveform).max() < 5e-4
+        # 1e-4, so that other lengths round to other samples: 1.05e-4 was seen.
+        assert np.abs(np.concatenate(chunks) - whole.waveform).max() < 2e-4
     frame = engine.model.speech_tokenizer.config.decode_upsample_rate
     decoded = engine.model.speech_tokenizer.decode(alone[0].codes.unsqueeze(0))[0].numpy()
     assert len(alone[0].waveform) == len(alone[0].codes) * frame
-    assert np.abs(decoded - alone[0].waveform).max() < 5e-4
+    assert np.abs(decoded - alone[0].waveform).max() < 1e-4
 
 
 def test_in_context_sound_continues_the_reference(engine, in_context_voice, request_of):
     take = engine.submit(replace(request_of, voice=in_context_voice)).take()
     codes = torch.cat((in_context_voice.reference_codes, take.codes)).unsqueeze(0)
     whole = engine.model.speech_tokenizer.decode(codes)[0].numpy()
-    assert np.abs(whole[len(whole) - len(take.waveform) :] - take.waveform).max() < 5e-4
+    assert np.abs(whole[len(whole) - len(take.waveform) :] - take.waveform).max() < 1e-4
 
 
 def test_the_first_chunk_is_one_frame_and_later_ones_grow(engine, request_of):

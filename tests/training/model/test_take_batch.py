@@ -46,7 +46,7 @@ def test_rows_of_one_decoder_are_streams_of_their_own(batch):
             pieces[slot].append(samples)
     whole = codec.decode(codes).numpy()
     for slot in range(3):
-        assert np.abs(np.concatenate(pieces[slot]) - whole[slot]).max() < 5e-4
+        assert np.abs(np.concatenate(pieces[slot]) - whole[slot]).max() < 1e-4
 
 
 def test_a_reference_is_gone_through_in_pieces_and_remembered(batch, in_context):
