@@ -91,7 +91,8 @@ def estimate_html(estimate: Estimate) -> str:
         f"<strong>{plan.num_steps} steps, about {time_in_words(60 * minutes)}</strong> on "
         f"{count_of(job.num_workers, 'worker')}, from {plan.num_clips} clips with {plan.data_minutes:.1f} min of "
         f"speech.{left_out} Each worker holds about {gib(plan.memory.total)} of memory besides PyTorch itself. "
-        f"Checkpoints take up to {size_in_words(plan.disk_bytes)} of disk; {size_in_words(estimate.free_disk_bytes)} are free."
+        f"Checkpoints take up to {size_in_words(plan.disk_bytes)} of disk; "
+        f"{size_in_words(estimate.free_disk_bytes)} are free."
     )
     return says("bad" if problems else "good", text, more=f"<ul>{problems}</ul>" if problems else "")
 
