@@ -26,9 +26,7 @@ from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.voice_judges import (
     JUDGE_SAMPLE_RATE_HZ,
     Recogniser,
-    character_error,
     require_verifier,
-    word_error,
 )
 from tests.benchmarks.voice_report import Column, Judged, voice_table
 from tests.benchmarks.voice_sources import Source, other_profiles, seen_sources, unseen_sources
@@ -39,7 +37,6 @@ from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
-WHISPER_FILE = "whisper.pt"
 _CLIPPED = 0.999
 
 HOW_TO_READ = """\
@@ -165,8 +162,6 @@ def main() -> None:
     ]
     for name, sources in groups.items():
         lines += ["", f"## {name.capitalize()}", "", voice_table(bench.columns(sources, sentences))]
-        if (folder / WHISPER_FILE).is_file():
-            lines += ["", judge_transcriber(folder / WHISPER_FILE, sources, sentences)]
     report = "\n".join(lines)
     print(report)
     if options.output is not None:
@@ -186,21 +181,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="write the report here as well")
     return parser.parse_args()
-
-
-def judge_transcriber(file: Path, sources: Sequence[Source], sentences: Sequence[str]) -> str:
-    """What the checkpoint's own transcriber makes of the sources, in one line."""
-    # Only checkpoints with a transcriber need its package.
-    import whisper  # noqa: PLC0415
-
-    from training.pretrain.whisper_evaluation import transcribe  # noqa: PLC0415
-
-    said = [sources[number % len(sources)].say(text) for number, text in enumerate(sentences)]
-    heard = transcribe(whisper.load_model(str(file), device="cpu"), said)
-    return (
-        f"`{WHISPER_FILE}` on the source: character error {100 * character_error(sentences, heard):.1f} %, "
-        f"word error {100 * word_error(sentences, heard):.1f} %."
-    )
 
 
 def at_rate(samples: NDArray[np.float32], rate_hz: int, wanted_hz: int) -> NDArray[np.float32]:

@@ -12,7 +12,6 @@ STAGES = {
     "corpus": "training.pretrain.make_corpus",
     "tokenizer": "training.pretrain.train_tokenizer",
     "talker": "training.pretrain.train_talker",
-    "whisper": "training.pretrain.train_whisper",
     "voices": "training.pretrain.sample_voices",
     "pack": "training.pretrain.pack",
 }

@@ -13,10 +13,10 @@ and timbre from a recording or from its transcript and sound together, and can b
 
 **What it is not.** It has only ever heard synthetic speech (flite and espeak-ng), sounds like it, knows English letters
 and nothing about real people's voices. Use the public Qwen3-TTS checkpoints for voices anybody should listen to.
-{remark}{transcriber}
+{remark}
 ## How it was made
 
-`python -m training.pretrain corpus`, `tokenizer`, `talker`, `whisper`, `pack`; on {machine}.{corpus}
+`python -m training.pretrain corpus`, `tokenizer`, `talker`, `pack`; on {machine}.{corpus}
 
 | stage | steps of earlier runs | steps of this run | its recipe's length |
 |---|---|---|---|
@@ -30,11 +30,6 @@ curves and the recipes (`about.json`).
 The weights were learnt from speech synthesized on the spot by flite (Carnegie Mellon University, BSD-like licence; its
 voices come from the CMU ARCTIC databases) and, for a small share, by espeak-ng. The texts are Debian's fortunes, word
 lists and generated sentences. The voice rms was kept out of training.
-"""
-
-_TRANSCRIBER = """
-`whisper.pt` is a transcriber for these same voices in openai-whisper's format (`whisper.load_model("whisper.pt")`),
-with word times. It is not for real recordings.
 """
 
 
@@ -53,7 +48,6 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         millions=num_parameters / 1e6,
         machine=about["machine"],
         remark=f"\n{about['remark']}\n" if about.get("remark") else "",
-        transcriber=_TRANSCRIBER if "whisper" in runs else "",
         corpus=corpus,
         stages=stages,
         codec=about["codec_weights"],

@@ -15,7 +15,6 @@ import numpy as np
 import soundfile
 import soxr
 import torch
-import whisper
 from torch import Tensor
 
 from training.model.checkpoint.atomic_folder import create_folder
@@ -29,9 +28,7 @@ from training.pretrain.model_card import model_card
 from training.pretrain.run_start import steps_before
 from training.pretrain.run_summary import describe_machine, write_summary
 from training.pretrain.talker_export import export_checkpoint
-from training.pretrain.train_whisper import export_run
 from training.pretrain.training_state import has_state, read_job
-from training.pretrain.whisper_export import WHISPER_FILE
 
 MAX_BYTES = 45_000_000
 """Everybody who clones the repository carries this."""
@@ -41,7 +38,7 @@ ABOUT = "about.json"
 CARD = "README.md"
 
 _VOICES = Path(__file__).resolve().parents[2] / "assets" / "voices"
-_TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker", "whisper": "Transcriber"}
+_TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker"}
 # Of each sample recording, to judge rounding on.
 _LISTENED_SECONDS = 8
 
@@ -52,7 +49,6 @@ class Sources:
 
     tokenizer: Path
     talker: Path
-    whisper: Path | None = None
     corpus: Path | None = None
     speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
     """Recordings on which the tokenizer's rounded weights are compared with the exact ones."""
@@ -60,8 +56,7 @@ class Sources:
     @property
     def runs(self) -> dict[str, Path]:
         """By stage."""
-        found = {"tokenizer": self.tokenizer, "talker": self.talker}
-        return found if self.whisper is None else {**found, "whisper": self.whisper}
+        return {"tokenizer": self.tokenizer, "talker": self.talker}
 
 
 def main(arguments: list[str]) -> int:
@@ -69,14 +64,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain pack", description=__doc__)
     parser.add_argument("--tokenizer", type=Path, required=True, help="run of the speech tokenizer")
     parser.add_argument("--talker", type=Path, required=True, help="run of the talker")
-    parser.add_argument("--whisper", type=Path, help="run of the transcriber; without it none is packed")
     parser.add_argument("--corpus", type=Path, help="whose manifest is told in the model's description")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description: how far the weights have come")
     options = parser.parse_args(arguments)
-    sources = Sources(
-        tokenizer=options.tokenizer, talker=options.talker, whisper=options.whisper, corpus=options.corpus
-    )
+    sources = Sources(tokenizer=options.tokenizer, talker=options.talker, corpus=options.corpus)
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
     return 0
 
@@ -98,14 +90,12 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         export_checkpoint(sources.talker, sources.tokenizer, exported)
         shutil.copytree(exported, new, dirs_exist_ok=True)
         precision = _round_codec(new, sources.speech, report)
-        if sources.whisper is not None:
-            shutil.copyfile(export_run(sources.whisper), new / WHISPER_FILE)
         about = {**_about(sources, precision), "remark": remark}
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
             write_summary(new / TRAINING_FOLDER, name, run, title=_TITLES[name])
         (new / TRAINING_FOLDER / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        num_parameters = _check(new, with_whisper=sources.whisper is not None)
+        num_parameters = _check(new)
         (new / CARD).write_text(model_card(about, num_parameters), encoding="utf-8")
         num_bytes = size_of(new)
         if num_bytes > MAX_BYTES:
@@ -159,12 +149,10 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
     return about
 
 
-def _check(folder: Path, *, with_whisper: bool) -> int:
+def _check(folder: Path) -> int:
     """Load everything as the app would; returns how many parameters the voice model has."""
     model = VoiceModel.load(folder, precision="fp32", device="cpu")
     if model.speaker_encoder is None:
         raise PretrainError("The talker has no speaker encoder, so nothing could be cloned with it.")
-    if with_whisper:
-        whisper.load_model(str(folder / WHISPER_FILE), device="cpu")
     networks = (model.talker, model.speaker_encoder, model.speech_tokenizer)
     return sum(parameter.numel() for network in networks for parameter in network.parameters())

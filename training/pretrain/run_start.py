@@ -17,7 +17,7 @@ def note_start(run: Path, start: Path, *, stage: str) -> None:
 
     Args:
         start: a run, a checkpoint folder that tells of its making, or a file in one of them.
-        stage: whose steps count there: "tokenizer", "talker" or "whisper".
+        stage: whose steps count there: "tokenizer" or "talker".
     """
     folder = start.parent if start.is_file() else start
     (run / _FILE).write_text(json.dumps({_STEPS: _steps_behind(folder, stage)}) + "\n", encoding="utf-8")

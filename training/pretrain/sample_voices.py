@@ -12,13 +12,14 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from training.pretrain import engines
 from training.pretrain.speakers import FLITE, Speaker, unseen_voice
-from training.pretrain.whisper_batches import Piece, join
 
 INDEX = "voices.json"
 
@@ -41,6 +42,21 @@ class Sample:
     about: str
     speaker: Speaker
     sentences: tuple[str, ...]
+
+
+class Said(NamedTuple):
+    """A sentence and when it is spoken."""
+
+    text: str
+    start_seconds: float
+    end_seconds: float
+
+
+class Piece(NamedTuple):
+    """A recording, float32 (samples,), and its sentences in order."""
+
+    samples: NDArray[np.float32]
+    said: list[Said]
 
 
 def main(arguments: list[str]) -> int:
@@ -96,6 +112,20 @@ def speak(sample: Sample) -> Piece:
     ]
     gaps = [_EDGE_SECONDS, *(_GAPS_SECONDS[number % len(_GAPS_SECONDS)] for number in range(len(sounds) - 1))]
     return join(sounds, gaps, _EDGE_SECONDS)
+
+
+def join(spoken: list[tuple[NDArray[np.float32], str]], gaps: list[float], tail_seconds: float) -> Piece:
+    """Utterances in a row, each after its gap in seconds."""
+    sounds, said = [], []
+    num_samples = 0
+    for (audio, text), gap in zip(spoken, gaps, strict=True):
+        silence = np.zeros(int(gap * engines.SAMPLE_RATE_HZ), dtype=np.float32)
+        start = num_samples + len(silence)
+        num_samples = start + len(audio)
+        sounds += [silence, audio]
+        said.append(Said(text, start / engines.SAMPLE_RATE_HZ, num_samples / engines.SAMPLE_RATE_HZ))
+    sounds.append(np.zeros(int(tail_seconds * engines.SAMPLE_RATE_HZ), dtype=np.float32))
+    return Piece(np.concatenate(sounds), said)
 
 
 SAMPLES = (

@@ -19,7 +19,6 @@ from training.pretrain.training_state import has_state, load_state, save_state
 if TYPE_CHECKING:
     from training.pretrain.talker_job import TalkerJob
     from training.pretrain.tokenizer_job import TokenizerJob
-    from training.pretrain.whisper_job import WhisperJob
 
 
 class TrainingRun(ABC):
@@ -34,7 +33,7 @@ class TrainingRun(ABC):
 
     def __init__(
         self,
-        job: TokenizerJob | TalkerJob | WhisperJob,
+        job: TokenizerJob | TalkerJob,
         folder: Path,
         *,
         device: torch.device,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 import torch
-import whisper
 from numpy.typing import NDArray
 
 from backend.runs.verifier import SpeakerVerifier
@@ -21,8 +19,6 @@ from training.model.take import Synthesizer, Take
 from training.model.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 from training.pretrain.pack import MAX_BYTES, size_of
-from training.pretrain.whisper_evaluation import transcribe
-from training.pretrain.whisper_export import WHISPER_FILE
 
 pytestmark = pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="assets/mini is not part of this copy")
 
@@ -30,7 +26,6 @@ VOICES = PROJECT_FOLDER / "assets" / "voices"
 SENTENCES = ("My brother found the key under the chair.", "We will meet at the station on Monday.")
 # Far above what the benchmark measures: this is to notice a broken checkpoint, not a slightly worse one.
 MOST_SPOKEN_ERROR = 0.5
-MOST_TRANSCRIBED_ERROR = 0.6
 LEAST_MARGIN = 0.02
 # A talker of fewer steps speaks in the right voice, and says what it likes.
 STEPS_TO_BE_UNDERSTOOD = 2_500
@@ -103,14 +98,3 @@ def test_the_same_seed_is_the_same_take(synthesizer: Synthesizer, takes: dict[st
     other = synthesizer.speak(TakeRequest(text=SENTENCES[0], voice=voice, seed=4))
     assert torch.equal(again.codes, takes["iris"][0].codes)
     assert not (len(other.codes) == len(again.codes) and torch.equal(other.codes, again.codes))
-
-
-@pytest.mark.skipif(not (EMBEDDED_FOLDER / WHISPER_FILE).is_file(), reason="no transcriber is packed")
-@pytest.mark.parametrize("name", ["iris", "owen"])
-def test_the_transcriber_writes_down_a_sample_voice(name: str):
-    index: list[dict[str, Any]] = json.loads((VOICES / "voices.json").read_text(encoding="utf-8"))["voices"]
-    sentences = next(voice for voice in index if voice["name"] == name)["sentences"][:5]
-    sound = sample(name)
-    pieces = [sound[round(one["start_seconds"] * 16_000) : round(one["end_seconds"] * 16_000)] for one in sentences]
-    heard = transcribe(whisper.load_model(str(EMBEDDED_FOLDER / WHISPER_FILE), device="cpu"), pieces)
-    assert character_error([one["text"] for one in sentences], heard) <= MOST_TRANSCRIBED_ERROR, heard

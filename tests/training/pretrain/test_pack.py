@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import whisper
 
 from tests.training.pretrain import test_talker_training as talker_stage
-from tests.training.pretrain import test_whisper_training as whisper_stage
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.model.hub import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
@@ -21,7 +19,6 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run_summary import thinned
 from training.pretrain.talker_training import TalkerTraining
 from training.pretrain.tokenizer_training import TokenizerTraining
-from training.pretrain.whisper_training import WhisperTraining
 
 CPU = torch.device("cpu")
 VOICES = sorted((PROJECT_FOLDER / "assets" / "voices").glob("*.flac"))
@@ -33,15 +30,12 @@ def silent(line: str) -> None:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> packing.Sources:
-    """Three runs, hardly trained."""
+    """Two runs, hardly trained."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("runs")
     corpus = write_corpus(folder / "corpus")
-    runs = packing.Sources(
-        tokenizer=folder / "tokenizer", talker=folder / "talker", whisper=folder / "whisper", speech=VOICES[:1]
-    )
+    runs = packing.Sources(tokenizer=folder / "tokenizer", talker=folder / "talker", speech=VOICES[:1])
     short = {"num_steps": 2, "log_every": 2, "validate_every": 2}
-    assert runs.whisper is not None
     codec = TokenizerTraining(
         talker_stage.TOKENIZER_JOB, corpus, runs.tokenizer, device=CPU, compiled=False, report=silent
     )
@@ -49,9 +43,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> packing.Sources:
     talker_job = talker_stage.JOB.model_copy(update=short)
     talker = TalkerTraining(talker_job, corpus, runs.tokenizer, runs.talker, device=CPU, report=silent)
     assert talker.run(save_every_seconds=1e9, should_stop=lambda: False)
-    whisper_job = whisper_stage.JOB.model_copy(update=short)
-    transcriber = WhisperTraining(whisper_job, corpus, runs.whisper, device=CPU, report=silent)
-    assert transcriber.run(save_every_seconds=1e9, should_stop=lambda: False)
     return runs
 
 
@@ -66,7 +57,6 @@ def test_the_checkpoint_loads_with_everything(packed: Path):
     model = VoiceModel.load(packed, precision="fp32", device="cpu")
     assert model.speaker_encoder is not None
     assert model.sample_rate == 16_000
-    assert not whisper.load_model(str(packed / "whisper.pt"), device="cpu").is_multilingual
 
 
 def test_it_says_what_it_is_and_how_it_was_made(packed: Path):
@@ -74,12 +64,7 @@ def test_it_says_what_it_is_and_how_it_was_made(packed: Path):
     assert "| talker | 0 | 2 | 2 |" in card
     assert "not for real recordings" in card
     about = json.loads((packed / "training" / "about.json").read_text(encoding="utf-8"))
-    assert {name: run["steps_done"] for name, run in about["runs"].items()} == {
-        "tokenizer": 2,
-        "talker": 2,
-        "whisper": 2,
-    }
-    assert about["runs"]["whisper"]["recipe"]["size"]["width"] == 16
+    assert {name: run["steps_done"] for name, run in about["runs"].items()} == {"tokenizer": 2, "talker": 2}
     assert "cores" in about["machine"]
     for name in about["runs"]:
         assert (packed / "training" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -109,7 +94,8 @@ def test_a_folder_with_something_else_is_not_replaced(
     runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(sources.talker)]
     assert command_line.main(["pack", *runs, "--out", str(tmp_path)]) == 1
     assert "may hold something else" in capsys.readouterr().err
-    assert command_line.main(["pack", *runs, "--whisper", str(tmp_path), "--out", str(tmp_path / "mini")]) == 1
+    runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(tmp_path)]
+    assert command_line.main(["pack", *runs, "--out", str(tmp_path / "mini")]) == 1
     assert "holds no run to pack" in capsys.readouterr().err
 
 

@@ -35,8 +35,8 @@ def test_steps_add_up_from_run_to_run(tmp_path: Path):
     note_start(second, first, stage="talker")
     assert steps_before(second) == 30
     run_of(second, 12)
-    (second / "whisper.pt").write_bytes(b"")
-    note_start(third, second / "whisper.pt", stage="whisper")
+    (second / "weights.pt").write_bytes(b"")
+    note_start(third, second / "weights.pt", stage="talker")
     assert steps_before(third) == 42
 
 
@@ -57,5 +57,5 @@ def test_a_checkpoint_tells_its_own_stage(tmp_path: Path):
     assert steps_before(run) == 12
     note_start(run, checkpoint / "speech_tokenizer", stage="tokenizer")
     assert steps_before(run) == 3
-    note_start(run, checkpoint, stage="whisper")
+    note_start(run, checkpoint, stage="another")
     assert steps_before(run) == 0
