@@ -18,12 +18,12 @@ from backend.audio.quality import ReferenceReport, report_on
 from backend.audio.writing import WavWriter, write_wav
 from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
-from backend.comparisons.sides import Side, ways_of
-from backend.runs.ears import find_transcriber
+from backend.comparisons.contenders import Side, ways_of
+from backend.evaluation.transcriber import find_transcriber
 from backend.runs.runs import Runs
-from backend.serving.loaded_model import LoadedModel
-from backend.serving.loading import LoadingState, ModelLoading
-from backend.serving.speech import Speech, speak
+from backend.serving.pool.loaded_model import LoadedModel
+from backend.serving.pool.loading import LoadingState, ModelLoading
+from backend.serving.speech.speech import Speech, speak
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
@@ -35,8 +35,8 @@ from backend.voices.phrase import check_phrase
 from backend.voices.reference import write_reference
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
-from training.model.hub import DownloadProgress, resolve_model
-from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.voice_model import PrecisionChoice
 
 if TYPE_CHECKING:

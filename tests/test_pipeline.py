@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from backend.doctor.cluster_size import ask_cluster
-from backend.runs.processes import end_session
+from backend.cluster.size import ask_cluster
+from backend.runs.process.processes import end_session
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.voices.registry import Voices
 from training.export import KINDS

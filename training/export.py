@@ -25,8 +25,8 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config
 from training.model.checkpoint.writing import save_checkpoint
 from training.model.config import ModelConfig
-from training.model.speaker_encoder import SpeakerEncoder
-from training.model.talker import Talker
+from training.model.network.speaker_encoder import SpeakerEncoder
+from training.model.network.talker import Talker
 from training.strategies.zero import WHOLE_WEIGHTS_FILE
 
 Kind = Literal["custom_voice", "base"]

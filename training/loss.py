@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.data.example import IGNORED, TrainingBatch
-from training.model.talker import Talker
+from training.model.network.talker import Talker
 
 
 class SpeechLosses(NamedTuple):

@@ -1,7 +1,7 @@
 """What each worker of a run will hold in memory, from the shapes of the network alone; nothing is allocated.
 
 What stays between steps (weights, gradients, optimizer) is exact. Activations are an estimate: the tensors that the
-backward pass of `training/model/layers.py` keeps, counted by hand, for the fullest micro-batch.
+backward pass of `training/model/network/layers.py` keeps, counted by hand, for the fullest micro-batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from training.job import Strategy
 from training.model.config import ModelConfig, TransformerConfig
-from training.model.talker import Talker
+from training.model.network.talker import Talker
 from training.strategies.fsdp2 import hybrid_group_size
 from training.strategies.learner import StateBytes
 

@@ -14,7 +14,7 @@ from training.job import FineTuneJob
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights
-from training.model.length import FRAMES_PER_SECOND
+from training.model.prompt.length import FRAMES_PER_SECOND
 from training.model.voice_model import choose_precision
 
 _MEASURED_STEPS = 32

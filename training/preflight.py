@@ -18,8 +18,8 @@ from training.job import FineTuneJob
 from training.model.checkpoint.reading import check_weights, find_weights, read_config
 from training.model.config import ModelConfig
 from training.model.errors import ModelError
-from training.model.speaker_encoder import SpeakerEncoder
-from training.model.talker import Talker
+from training.model.network.speaker_encoder import SpeakerEncoder
+from training.model.network.talker import Talker
 from training.plan import RunPlan, free_bytes, plan_run
 from training.strategies.zero import zero_options_problem
 from training.worker import plan_data

@@ -26,8 +26,8 @@ from training.loss import SpeechLoss
 from training.model.checkpoint.reading import find_weights, load_weights, read_config
 from training.model.config import ModelConfig
 from training.model.errors import EncoreError
-from training.model.talker import Talker
-from training.model.text_tokenizer import TextTokenizer
+from training.model.network.talker import Talker
+from training.model.prompt.text_tokenizer import TextTokenizer
 from training.model.voice_model import choose_precision
 from training.reporting import Reporting
 from training.strategies.learner import Learner

@@ -13,13 +13,19 @@ import gradio as gr
 from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.studio import Studio
-from ui import model_bar, server
-from ui.served_files import ServedFiles
-from ui.sharing import announce_link
-from ui.stopping import StopFlags
-from ui.tabs import compare, dataset, finetune, library, system, voice
-from ui.temporary import temporary_folder
-from ui.workbench import Workbench
+from ui import model_bar
+from ui.context import Workbench
+from ui.live.stop_flags import StopFlags
+from ui.tabs.compare import tab as compare
+from ui.tabs.dataset import tab as dataset
+from ui.tabs.finetune import tab as finetune
+from ui.tabs.library import tab as library
+from ui.tabs.system import tab as system
+from ui.tabs.voice import tab as voice
+from ui.web import server
+from ui.web.served_files import ServedFiles
+from ui.web.share_link import announce_link
+from ui.web.temporary import temporary_folder
 
 _logger = logging.getLogger(__name__)
 

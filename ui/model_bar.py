@@ -10,8 +10,8 @@ from gradio.events import Dependency
 
 from backend.settings import Settings
 from backend.studio import LoadedModel, Studio
-from ui import render
 from ui.errors import shows_errors
+from ui.html import base as render
 
 Shown = tuple[str, str]
 """What a page shows: the loaded model and the state of a loading, each as a text to compare."""

@@ -39,13 +39,13 @@ from backend.errors import (
     RecordingTooLong,
     RecordingUnsupported,
 )
+from training.model.project import PROJECT_FOLDER
 
 _logger = logging.getLogger(__name__)
 
 WORK_FOLDER_PREFIX = "encore-decoder-"
 """Of the folders that are left behind when the app is killed while it decodes; any older than a day can go."""
 
-_PROJECT_FOLDER = Path(__file__).resolve().parents[2]
 # The end of a traceback names the cause.
 _LONGEST_LOGGED_BYTES = 2_000
 # Some Pythons (conda, modules of a cluster) do not start without these; nothing else is handed on.
@@ -226,7 +226,7 @@ def _interrupts_put_off() -> Iterator[None]:
 
 def _decoder_environment() -> dict[str, str]:
     """No secrets, no proxies, no settings: only what a Python needs to find the same packages as this one."""
-    import_path = [str(_PROJECT_FOLDER), *(entry for entry in sys.path if os.path.isabs(entry))]
+    import_path = [str(PROJECT_FOLDER), *(entry for entry in sys.path if os.path.isabs(entry))]
     inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     # One thread: decoding has no use for more, and each would take address space from the limit.
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

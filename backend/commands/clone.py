@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from backend.audio.writing import WavWriter
 from backend.commands.consent_options import add_consent_options, required_consent_of
 from backend.errors import OutputRefused
-from backend.serving.speech import Speech, check_text
+from backend.serving.speech.speech import Speech, check_text
 from backend.settings import Settings
 from backend.store.artifacts import write_whole
 from backend.studio import LoadedModel, Studio
 from backend.takes.take import facts_of
-from training.model.hub import DownloadProgress
-from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.hub.hub import DownloadProgress
 
 QUIET_SECONDS = 2.0
 """Anything that takes longer than this says how far it has come."""

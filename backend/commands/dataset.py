@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from backend.settings import Settings
 
 if TYPE_CHECKING:
+    from backend.dataset.clips.views import BuildProgress, ClipView, DatasetView
     from backend.dataset.datasets import Datasets
-    from backend.dataset.views import BuildProgress, ClipView, DatasetView
 
 _LOOK_SECONDS = 1.0
 _LONGEST_TEXT = 48
@@ -102,7 +102,7 @@ def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
 
 def describe(view: DatasetView, *, with_clips: bool) -> str:
     """A dataset as text: recordings that were left out, clips if wanted, totals in minutes."""
-    from backend.dataset.gates import Verdict  # noqa: PLC0415 - seconds to load
+    from backend.dataset.clips.gates import Verdict  # noqa: PLC0415 - seconds to load
 
     lines = [f"note: {view.notice}"] if view.notice else []
     for recording in view.recordings:

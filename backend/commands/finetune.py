@@ -10,9 +10,9 @@ from typing import Any
 from backend.commands.consent_options import add_consent_options, consent_of
 from backend.commands.run_progress import follow
 from backend.errors import SettingsError
-from backend.runs.records import RunRecord
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.records import RunRecord
+from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
 from training.job import BATCHINGS, STRATEGIES

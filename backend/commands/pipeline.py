@@ -10,17 +10,13 @@ import time
 from pathlib import Path
 
 from backend.commands.consent_options import consent_of
-from backend.commands.finetune import (
-    add_training_options,
-    conclude,
-    training_options,
-)
+from backend.commands.finetune import add_training_options, conclude, training_options
 from backend.commands.run_progress import follow
+from backend.dataset.clips.views import BuildState, DatasetView
 from backend.dataset.datasets import Datasets, new_job
-from backend.dataset.views import BuildState, DatasetView
 from backend.errors import OutputRefused, RecordingMissing
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.consent import require_consent

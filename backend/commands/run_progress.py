@@ -6,9 +6,9 @@ import sys
 import time
 from typing import TextIO
 
-from backend.runs.records import RunRecord
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.records import RunRecord
+from backend.runs.storage.states import RunState
 
 POLL_SECONDS = 0.5
 _LINES_WITHOUT_TERMINAL = 10

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from backend.commands.finetune import conclude, open_runs
 from backend.commands.run_progress import describe_seconds, follow
-from backend.runs.records import CheckpointRecord, RunRecord
 from backend.runs.runs import Runs
+from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.settings import Settings
 
 _NEWEST_STEPS = 5

@@ -11,11 +11,11 @@ from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
 from backend.commands.clone import add_model_options
 from backend.errors import OutputRefused
-from backend.serving.assembly import build_speaker
-from backend.serving.orders import SpeechOrder
-from backend.serving.serve_settings import EngineSettings
-from backend.serving.speech import check_text
-from backend.serving.voice_speaker import checkpoint_of
+from backend.serving.deploy.factory import build_speaker
+from backend.serving.requests import SpeechOrder
+from backend.serving.settings import EngineSettings
+from backend.serving.speech.speech import check_text
+from backend.serving.synthesizer import checkpoint_of
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.registry import Voices

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from backend.commands.clone import add_model_options
 from backend.errors import SettingsError
-from backend.serving.local_server import serve_locally
-from backend.serving.serve_settings import MOST_CHARACTERS, EngineSettings, ServeSettings
+from backend.serving.deploy.local_server import serve_locally
+from backend.serving.settings import MOST_CHARACTERS, EngineSettings, ServeSettings
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.registry import Voices
@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _serve_on_ray(serving: ServeSettings) -> None:
     """Start the application on the cluster that RAY_ADDRESS names, or on one of this machine's own."""
-    from backend.runs.cluster import Machine, connect  # noqa: PLC0415 - Ray takes seconds to load
-    from backend.serving.application import start_application, stop_application  # noqa: PLC0415 - as above
+    from backend.cluster.connect import Machine, connect  # noqa: PLC0415 - Ray takes seconds to load
+    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
 
     machine = Machine.here()
     connect(machine)

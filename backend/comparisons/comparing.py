@@ -7,19 +7,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
-from backend.comparisons.casting import Casting, Clone
 from backend.comparisons.comparisons import Comparisons
+from backend.comparisons.contenders import Side, list_sides
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.making import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
-from backend.comparisons.measuring import TakeMeasuring
-from backend.comparisons.sides import Side, list_sides
+from backend.comparisons.resolve import Casting, Clone
+from backend.evaluation.take_scores import TakeMeasuring
 from backend.runs.runs import Runs
-from backend.serving.loaded_model import LoadedModel, ModelShelf
-from backend.serving.speech import Speech
+from backend.serving.pool.loaded_model import LoadedModel, ModelShelf
+from backend.serving.speech.speech import Speech
 from backend.voices.registry import Voices
 from backend.voices.samples import list_samples
 from backend.voices.voice import Voice
-from training.model.take_request import TakeRequest
+from training.model.decoding.take_request import TakeRequest
 
 
 class Speak(Protocol):

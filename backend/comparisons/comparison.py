@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.comparisons.sides import Side
-from training.model.frame_loop import FinishReason
+from backend.comparisons.contenders import Side
+from training.model.decoding.frame_loop import FinishReason
 
 Letter = Literal["A", "B", "C"]
 Verdict = Literal["A", "B", "C", "same", "bad"]

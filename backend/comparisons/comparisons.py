@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from backend.comparisons.comparison import LETTERS, Comparison, Verdict
 from backend.comparisons.errors import ComparisonError
-from backend.comparisons.tally import Tally, tally
+from backend.comparisons.preference import Tally, tally
 from backend.store.database import Database
 
 

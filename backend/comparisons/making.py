@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from backend.audio.loudness import normalise_loudness
 from backend.audio.writing import write_wav
-from backend.comparisons.casting import Cast
 from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison, Letter
+from backend.comparisons.contenders import Side
 from backend.comparisons.errors import ComparisonError
-from backend.comparisons.measuring import TakeMeasuring
-from backend.comparisons.sides import Side
-from backend.serving.loaded_model import LoadedModel
-from backend.serving.speech import Speech, check_text
-from training.model.frame_loop import FinishReason
-from training.model.take_request import TakeRequest
+from backend.comparisons.resolve import Cast
+from backend.evaluation.take_scores import TakeMeasuring
+from backend.serving.pool.loaded_model import LoadedModel
+from backend.serving.speech.speech import Speech, check_text
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.take_request import TakeRequest
 
 LONGEST_TEXT = 1_000
 """Characters: over a minute of speech from each side is more than anybody compares."""

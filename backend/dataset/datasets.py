@@ -13,22 +13,22 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from backend.dataset.build_table import BuildTable
-from backend.dataset.dataset_files import dataset_folder, export_dataset
-from backend.dataset.dataset_lock import acquire_lock, dataset_lock
-from backend.dataset.dataset_table import ClipRow
+from backend.dataset.clips.job import BuildJob, absolute_paths, check_name
+from backend.dataset.clips.thresholds import GateSettings
+from backend.dataset.clips.views import BuildProgress, BuildState, ClipView, DatasetView
 from backend.dataset.editing import DatasetEditing
 from backend.dataset.errors import DatasetNotFound
-from backend.dataset.job import BuildJob, absolute_paths, check_name
-from backend.dataset.settings import GateSettings
-from backend.dataset.uploads import remove_uploads
-from backend.dataset.views import BuildProgress, BuildState, ClipView, DatasetView
-from backend.dataset.workplace import Workplace
+from backend.dataset.storage.build_table import BuildTable
+from backend.dataset.storage.dataset_table import ClipRow
+from backend.dataset.storage.lock import acquire_lock, dataset_lock
+from backend.dataset.storage.training_files import dataset_folder, export_dataset
+from backend.dataset.storage.uploads import remove_uploads
+from backend.dataset.storage.workspace import Workplace
 from backend.errors import SettingsError
 from backend.store.database import Database
 from training.data.code_rows import DatasetError, read_card
+from training.model.project import PROJECT_FOLDER
 
-_PROJECT_FOLDER = Path(__file__).resolve().parents[2]
 _JOBS_FOLDER = "jobs/dataset"
 _LOOK_SECONDS = 0.5
 
@@ -58,13 +58,13 @@ class Datasets(DatasetEditing):
             with log_file.open("wb") as log:
                 process = subprocess.Popen(
                     [
-                        *(sys.executable, "-m", "backend.dataset.build_process"),
+                        *(sys.executable, "-m", "backend.dataset.build.process"),
                         *(str(job_file), str(self._home.absolute()), str(lock)),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    cwd=_PROJECT_FOLDER,
+                    cwd=PROJECT_FOLDER,
                     # It inherits the lock, so that there is no moment at which nobody has it.
                     pass_fds=[lock],
                     # Closing the terminal, or Ctrl-C in it, is not meant for it.
@@ -82,7 +82,7 @@ class Datasets(DatasetEditing):
             EncoreError: it failed, was cancelled, or is under way elsewhere.
         """
         # Here: Ray and PyTorch take seconds to load, and whoever only looks needs neither.
-        from backend.dataset.build import run_build  # noqa: PLC0415 - see above
+        from backend.dataset.build.build import run_build  # noqa: PLC0415 - see above
 
         with dataset_lock(self._home, job.name):
             run_build(job, self._database, self._home)

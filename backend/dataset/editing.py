@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backend.dataset.assembly import rejudge, rejudge_clip, with_cut
-from backend.dataset.cut_stage import CutStage
-from backend.dataset.dataset_files import write_dataset
-from backend.dataset.dataset_lock import dataset_lock
-from backend.dataset.dataset_table import ClipEdit, ClipRow, DatasetTable
+from backend.dataset.build.assemble_clips import rejudge, rejudge_clip, with_cut
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.records import Span
+from backend.dataset.clips.views import ClipDetails, TranscriptChange
 from backend.dataset.errors import DatasetNotFound, EditRefused
-from backend.dataset.gates import Verdict
-from backend.dataset.judging import choose, disagreement, is_usable
-from backend.dataset.listeners import find_transcriber, language_code
-from backend.dataset.records import Span
-from backend.dataset.tokenize_stage import TokenizeStage
-from backend.dataset.transcribe_stage import listen
-from backend.dataset.views import ClipDetails, TranscriptChange
-from backend.dataset.workplace import Workplace
+from backend.dataset.review.review import choose, disagreement, is_usable
+from backend.dataset.stages.cut import CutStage
+from backend.dataset.stages.tokenize import TokenizeStage
+from backend.dataset.stages.transcribe import listen
+from backend.dataset.storage.dataset_table import ClipEdit, ClipRow, DatasetTable
+from backend.dataset.storage.lock import dataset_lock
+from backend.dataset.storage.training_files import write_dataset
+from backend.dataset.storage.workspace import Workplace
 from backend.store.database import Database
+from backend.transcription.select import find_transcriber, language_code
 from training.data.code_rows import DatasetCard
 
 _SHORTEST_CUT_SECONDS = 0.5
@@ -114,7 +114,7 @@ class DatasetEditing:
             ]
             if missing:
                 # Here: PyTorch takes seconds to load, and most verbs do without.
-                from backend.dataset.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
+                from backend.dataset.stages.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
 
                 stage.run(list(dict.fromkeys(missing)), ClipEncoder.load(Path(encoder.folder), job.device))
                 rows = rejudge(job, self._table, {row.key: row.details for row in rows}, self._workplace, stage)

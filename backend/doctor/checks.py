@@ -17,7 +17,7 @@ from backend.doctor.finding import Finding, Level
 from backend.settings import Settings
 from training.model.device import choose_device
 from training.model.errors import EncoreError
-from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, resolve_model
+from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, resolve_model
 from training.model.voice_model import choose_precision
 
 _GB = 1e9

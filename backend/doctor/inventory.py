@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from backend.errors import EncoreError
 from backend.settings import Settings
-from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, KNOWN_MODELS, DownloadProgress
+from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, KNOWN_MODELS, DownloadProgress
 
 # Openai-whisper's own table has addresses but no sizes.
 WHISPER_PURPOSES = {

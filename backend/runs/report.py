@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend.errors import OutputRefused
+from backend.evaluation.scores import JudgedTake
 from backend.runs.charts import line_chart
-from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
-from backend.runs.scores import JudgedTake
+from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
 
 _STYLE = Path(__file__).with_name("report.css")

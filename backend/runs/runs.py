@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import EncoreError, OutputRefused
-from backend.runs.control import Control
 from backend.runs.errors import RunError, RunStateError
-from backend.runs.preflight import Prepared, check_wish, prepare
-from backend.runs.processes import end_session, is_alive, start_supervisor
-from backend.runs.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
+from backend.runs.planning.prepare import Prepared, check_wish, prepare
+from backend.runs.planning.store import store_run
+from backend.runs.process.processes import end_session, is_alive, start_supervisor
 from backend.runs.report import write_report
-from backend.runs.run_folder import RunFolder
-from backend.runs.run_rows import RunRows
-from backend.runs.states import RunState
-from backend.runs.storing import store_run
+from backend.runs.storage.control import Control
+from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent
 

@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.formats import AudioFormat
-from backend.serving.speech import Speech
+from backend.serving.speech.speech import Speech
 from backend.voices.consent import Consent
-from training.model.frame_loop import FinishReason
-from training.model.sampling import Sampling
-from training.model.take_request import TakeRequest
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.sampling import Sampling
+from training.model.decoding.take_request import TakeRequest
 
 
 class TakeFacts(BaseModel):

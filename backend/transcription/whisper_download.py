@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from backend.transcription.errors import WhisperUnavailable
 from training.model.errors import DownloadCancelled
-from training.model.hub import DownloadProgress
+from training.model.hub.hub import DownloadProgress
 
 if TYPE_CHECKING:
     # Private to the standard library's stubs.

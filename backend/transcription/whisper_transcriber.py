@@ -18,8 +18,8 @@ from whisper.decoding import DecodingOptions, DecodingResult
 from whisper.model import AudioEncoder
 from whisper.tokenizer import LANGUAGES, get_tokenizer
 
+from backend.transcription.dtw import warp_times
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
-from backend.transcription.time_warp import warp_times
 from backend.transcription.transcriber import TRANSCRIBER_HZ
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 from backend.transcription.whisper_weights import WhisperWeights

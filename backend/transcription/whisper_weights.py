@@ -13,7 +13,7 @@ import whisper
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
 from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
 from backend.transcription.whisper_download import download_weights
-from training.model.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
+from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
 
 EMBEDDED_WEIGHTS = EMBEDDED_FOLDER / "whisper.pt"
 # What the embedded model has been trained on: single sentences.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from backend.errors import RecordingMissing
 from backend.voices.cloning import clone_voice, read_reference
-from training.model.take_request import VoicePrompt
+from training.model.decoding.take_request import VoicePrompt
 from training.model.voice_model import VoiceModel
 
 MOST_VOICES = 8

@@ -16,10 +16,10 @@ from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, read_config, read_speech_tokenizer_config
 from training.model.checkpoint.stored_tensors import compare_tensors, locate_tensors, open_safetensors
 from training.model.config import ModelConfig, SpeechTokenizerConfig
-from training.model.speaker_encoder import SpeakerEncoder
+from training.model.network.speaker_encoder import SpeakerEncoder
+from training.model.network.talker import Talker
+from training.model.prompt.text_tokenizer import TextTokenizer
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
-from training.model.talker import Talker
-from training.model.text_tokenizer import TextTokenizer
 
 # Networks are laid out without memory, but each layer of one takes time; the public ones have up to 28.
 _MOST_LAYERS = 200

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from backend.audio.decoding import decode_recording
 from backend.audio.recording import Recording
 from backend.audio.reference_check import check_reference
-from training.model.reference import prepare_reference
-from training.model.take_request import VoicePrompt
+from training.model.decoding.take_request import VoicePrompt
+from training.model.prompt.reference import prepare_reference
 from training.model.voice_model import VoiceModel
 
 REFERENCE_SAMPLE_RATE = 24_000

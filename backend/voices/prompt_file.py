@@ -8,7 +8,7 @@ import torch
 
 from backend.voices.errors import VoiceFileRefused
 from training.model.checkpoint.stored_tensors import open_safetensors
-from training.model.take_request import VoicePrompt
+from training.model.decoding.take_request import VoicePrompt
 
 # Far beyond what any model makes: the public ones have width 2048, 16 codebooks and 12.5 frames a second.
 _WIDEST = 65_536

@@ -18,8 +18,8 @@ from backend.voices.cloning import clone_voice, read_reference
 from backend.voices.errors import VoiceError
 from backend.voices.prompt_file import check_prompt_file, read_prompt_file
 from backend.voices.voice import Voice
+from training.model.decoding.take_request import VoicePrompt
 from training.model.errors import CheckpointError
-from training.model.take_request import VoicePrompt
 from training.model.voice_model import VoiceModel
 
 MOST_PROMPTS = 64

@@ -11,8 +11,9 @@ from backend.audio.writing import write_wav
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent
 from backend.voices.errors import VoiceError
+from training.model.project import PROJECT_FOLDER
 
-SAMPLES_FOLDER = Path(__file__).parents[2] / "assets" / "voices"
+SAMPLES_FOLDER = PROJECT_FOLDER / "assets" / "voices"
 INDEX_FILE = "voices.json"
 
 REFERENCE_SECONDS = 8.0

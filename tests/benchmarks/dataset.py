@@ -20,19 +20,19 @@ from pathlib import Path
 
 import ray
 
-from backend.dataset.build import encoder_facts
+from backend.cluster.session import ray_session
+from backend.dataset.build.build import encoder_facts
+from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.passes import run_passes
+from backend.dataset.build.progress import StageCounts
+from backend.dataset.build.sequential import run_in_one_process
+from backend.dataset.build.shared_progress import SharedCounts
+from backend.dataset.clips.job import BuildJob
 from backend.dataset.datasets import new_job
-from backend.dataset.job import BuildJob
-from backend.dataset.listeners import find_transcriber
-from backend.dataset.one_process import run_in_one_process
-from backend.dataset.passes import run_passes
-from backend.dataset.ray_session import ray_session
-from backend.dataset.shared_counts import SharedCounts
-from backend.dataset.sources import open_sources
-from backend.dataset.stage_cache import STAGES, Stage
-from backend.dataset.stage_counts import StageCounts
-from backend.dataset.work_order import SourceRecording, WorkOrder
-from backend.dataset.workplace import Workplace
+from backend.dataset.sources.find import open_sources
+from backend.dataset.storage.stage_cache import STAGES, Stage
+from backend.dataset.storage.workspace import Workplace
+from backend.transcription.select import find_transcriber
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.process_tree import PeakMemory, ProcessorTime

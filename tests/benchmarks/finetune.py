@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from backend.runs.preflight import fingerprint_of
+from backend.runs.planning.prepare import fingerprint_of
 from tests.benchmarks.finetune_launchers import compare_launchers
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread
@@ -31,7 +31,7 @@ from training.data.code_rows import read_card, write_card
 from training.memory_plan import memory_table, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
-from training.model.length import FRAMES_PER_SECOND
+from training.model.prompt.length import FRAMES_PER_SECOND
 from training.worker import plan_data
 
 CHECKPOINT_EVERY = 4

@@ -16,11 +16,11 @@ from typing import Any
 
 import psutil
 
-from backend.runs.control import LineReader
-from backend.runs.preflight import Prepared
-from backend.runs.run_folder import RunFolder
+from backend.runs.planning.prepare import Prepared
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.control import LineReader
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent
 from tests.backend.runs.test_ray_run import session_of

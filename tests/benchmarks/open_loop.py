@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from backend.serving.delivery import PlaybackClock
+from backend.serving.engine.take_stream import PlaybackClock
 
 BYTES_PER_SAMPLE = 2
 PATIENCE_SECONDS = 120.0

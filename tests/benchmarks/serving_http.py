@@ -26,7 +26,7 @@ from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.process import MeasuredProcess
 from tests.benchmarks.serving_report import crowd_lines, open_loop_table
 from training.model.checkpoint.reading import read_speech_tokenizer_config
-from training.model.hub import PROJECT_FOLDER
+from training.model.project import PROJECT_FOLDER
 
 STREAMS = (1, 2, 4, 8, 16)
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"

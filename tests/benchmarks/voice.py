@@ -20,20 +20,17 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
-from backend.runs.verifier import SpeakerVerifier
+from backend.evaluation.speaker_verifier import SpeakerVerifier
 from backend.voices.cloning import clone_voice
 from tests.benchmarks.machine import describe_machine
-from tests.benchmarks.voice_judges import (
-    JUDGE_SAMPLE_RATE_HZ,
-    Recogniser,
-    require_verifier,
-)
+from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser, require_verifier
 from tests.benchmarks.voice_report import Column, Judged, voice_table
 from tests.benchmarks.voice_sources import Source, other_profiles, seen_sources, unseen_sources
-from training.model.frame_loop import FinishReason
-from training.model.hub import PROJECT_FOLDER, resolve_model
-from training.model.take import CHUNK_FRAMES, Synthesizer
-from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.take import CHUNK_FRAMES, Synthesizer
+from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.hub.hub import resolve_model
+from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"

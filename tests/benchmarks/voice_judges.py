@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
 
-from backend.runs.verifier import SpeakerVerifier, find_verifier
-from training.pretrain.normalise import key
+from backend.evaluation.speaker_verifier import SpeakerVerifier, find_verifier
+from training.pretrain.corpus.normalise import key
 
 JUDGE_SAMPLE_RATE_HZ = 16_000
 # The recogniser takes the beginning of what it hears for its background.

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.recording import Recording
-from backend.runs.verifier import SpeakerVerifier
-from training.pretrain import engines
-from training.pretrain.sample_voices import join
-from training.pretrain.speakers import Speaker, by_name, training_speakers, unseen_voice
+from backend.evaluation.speaker_verifier import SpeakerVerifier
+from training.pretrain.corpus import tts_engines as engines
+from training.pretrain.corpus.sample_voices import join
+from training.pretrain.corpus.speakers import Speaker, by_name, training_speakers, unseen_voice
 
 SEEN_SPEAKERS = ("slt", "awb", "slt-040", "awb-040")
 """Two engine voices as they are and two made of them; the embedded model learnt from all four."""

@@ -25,8 +25,8 @@ from backend.voices.samples import get_sample
 from tests.browser.test_studio_tabs import LOUDEST, open_tab
 from tests.ui.app_process import AppProcess, free_port, start_app
 from tests.ui.recordings import write_broken
-from training.pretrain.engines import SAMPLE_RATE_HZ, synthesize
-from training.pretrain.sample_voices import SAMPLES
+from training.pretrain.corpus.sample_voices import SAMPLES
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ, synthesize
 
 pytestmark = [pytest.mark.browser, pytest.mark.ray]
 

@@ -15,7 +15,7 @@ import torch
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
 from training.job import FineTuneJob
-from training.model.length import FRAMES_PER_SECOND
+from training.model.prompt.length import FRAMES_PER_SECOND
 
 NUM_CODEBOOKS, NUM_CODES, WIDTH = 16, 64, 48
 REPOSITORY = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from torch.utils.cpp_extension import _get_build_directory
 
 from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
 from tests.training.recorded_runs import Runs, assert_same_learning
-from training.model.hub import PROJECT_FOLDER
+from training.model.project import PROJECT_FOLDER
 from training.preflight import strategy_problems
 
 pytestmark = pytest.mark.deepspeed

@@ -15,7 +15,7 @@ from tests.training.finetuning import make_job
 from training.export import KINDS, PROVENANCE_FILE, FineTunedWeights, Kind, export_weights
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights
-from training.model.hub import EMBEDDED_FOLDER
+from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.voice_model import VoiceModel
 
 WEIGHTS_FILE = "model.safetensors"

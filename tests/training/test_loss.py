@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.training.model.prompting import prompt_for
 from training.data.example import IGNORED, build_example, collate, pack
 from training.loss import SpeechLoss
-from training.model.packing import Packing
+from training.model.network.packing import Packing
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 
 from training.data.example import IGNORED, build_example, collate
 from training.loss import SpeechLoss
-from training.model.frame_loop import FinishReason
-from training.model.take import Synthesizer
-from training.model.take_request import TakeRequest, VoicePrompt, build_prompt
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.take import Synthesizer
+from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.weights

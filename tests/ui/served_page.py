@@ -15,8 +15,8 @@ from gradio_client import Client, handle_file
 from backend.settings import Settings
 from backend.studio import Studio
 from tests.ui.app_process import free_port
-from ui import server
 from ui.layout import build_page
+from ui.web import server
 
 PATIENCE_SECONDS = 120.0
 """A busy machine may keep an answer waiting for longer than the five seconds that clients allow by themselves."""

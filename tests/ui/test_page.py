@@ -20,7 +20,7 @@ from tests.backend.serving.conftest import wait_until
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 from tests.ui.served_page import examine, serve_page, speak_arguments
-from ui import server
+from ui.web import server
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")

@@ -10,18 +10,18 @@ import pytest
 import whisper
 from gradio_client.exceptions import AppError
 
-from backend.dataset.dataset_lock import is_locked
-from backend.dataset.dataset_table import DatasetTable
-from backend.dataset.gates import Verdict
-from backend.dataset.views import BuildState
-from backend.errands import Errand, ErrandCancelled, ErrandState
+from backend.background_tasks import Errand, ErrandCancelled, ErrandState
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.views import BuildState
+from backend.dataset.storage.dataset_table import DatasetTable
+from backend.dataset.storage.lock import is_locked
 from backend.store.database import Database
 from backend.transcription.whisper_weights import hash_file
 from backend.voices.samples import get_sample
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.served_page import serve_page
-from ui.planning import MAKING_CLIPS
+from ui.tabs.finetune.plan import MAKING_CLIPS
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from training.model.config import ModelConfig
-from training.model.packing import Packing
-from training.model.prompt import Prompt
-from training.model.rows import EmbeddingRows, concatenate, frame_rows, pad_and_stack
+from training.model.network.packing import Packing
+from training.model.network.rows import EmbeddingRows, concatenate, frame_rows, pad_and_stack
+from training.model.prompt.prompt import Prompt
 
 IGNORED = -100
 """Label of positions that predict nothing; cross-entropy's default."""

@@ -12,20 +12,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from training.data.code_rows import (
-    ROWS_FILE,
-    CodeRow,
-    DatasetCard,
-    DatasetError,
-    codes_of,
-    read_card,
-    read_code_rows,
-)
+from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, DatasetError, codes_of, read_card, read_code_rows
 from training.data.example import TrainingExample, build_example
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
-from training.model.prompt import PromptHead, in_context_prompt, language_tag, x_vector_prompt
-from training.model.text_tokenizer import TextTokenizer
+from training.model.prompt.prompt import PromptHead, in_context_prompt, language_tag, x_vector_prompt
+from training.model.prompt.text_tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,11 @@ from training.model.errors import EncoreError
 
 # Stage -> the module whose `main(arguments) -> int` runs it. Imported on use: making the corpus needs no torch.
 STAGES = {
-    "corpus": "training.pretrain.make_corpus",
-    "tokenizer": "training.pretrain.train_tokenizer",
-    "talker": "training.pretrain.train_talker",
-    "voices": "training.pretrain.sample_voices",
-    "pack": "training.pretrain.pack",
+    "corpus": "training.pretrain.corpus.make_corpus",
+    "tokenizer": "training.pretrain.codec.command",
+    "talker": "training.pretrain.talker.command",
+    "voices": "training.pretrain.corpus.sample_voices",
+    "pack": "training.pretrain.pack.pack",
 }
 
 

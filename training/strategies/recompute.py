@@ -6,7 +6,7 @@ from functools import partial
 
 from torch.utils.checkpoint import checkpoint
 
-from training.model.talker import Talker
+from training.model.network.talker import Talker
 
 
 def recompute_layers(talker: Talker) -> None:

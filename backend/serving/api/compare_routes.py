@@ -8,14 +8,14 @@ import secrets
 
 from fastapi import APIRouter, Request
 
-from backend.serving.api.bodies import JSON, read_json
-from backend.serving.api.desk import AtDesk, Desk
-from backend.serving.api.messages import ComparedTake, CompareRequest, Comparison
+from backend.serving.api.dependencies import AtDesk, Desk
 from backend.serving.api.openapi import error_responses, inlined_schema
+from backend.serving.api.request_parsing import JSON, read_json
+from backend.serving.api.schemas import ComparedTake, CompareRequest, Comparison
 from backend.serving.api.speech_routes import take_whole
 from backend.serving.api.streaming import while_connected
-from backend.serving.orders import SpeechOrder
-from backend.serving.service import WholeSpeech
+from backend.serving.protocol import WholeSpeech
+from backend.serving.requests import SpeechOrder
 
 router = APIRouter(tags=["speech"])
 

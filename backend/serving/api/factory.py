@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from backend.serving.api import compare_routes, speech_routes, status_routes, take_routes, voice_routes
 from backend.serving.api.access import LARGEST_BODY_BYTES, AccessControl, BodyLimit
-from backend.serving.api.desk import Desk
+from backend.serving.api.dependencies import Desk
 from backend.serving.api.errors import install_error_handlers
 from backend.serving.api.openapi import install_openapi
 

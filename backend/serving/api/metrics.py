@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from backend.serving.orders import SpeechSummary
-from backend.serving.service import ServiceState
+from backend.serving.protocol import ServiceState
+from backend.serving.requests import SpeechSummary
 
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 

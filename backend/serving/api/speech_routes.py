@@ -12,15 +12,15 @@ from starlette.responses import Response
 
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
-from backend.serving.api.bodies import FORM, JSON, consent_of, media_type_of, read_form, read_json
-from backend.serving.api.desk import AtDesk, Desk
+from backend.serving.api.dependencies import AtDesk, Desk
 from backend.serving.api.errors import ApiError, status_of
-from backend.serving.api.messages import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
 from backend.serving.api.openapi import error_responses, inlined_schema
+from backend.serving.api.request_parsing import FORM, JSON, consent_of, media_type_of, read_form, read_json
+from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
 from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, while_connected
 from backend.serving.errors import TooBusy
-from backend.serving.orders import OneOffVoice, SpeechOrder
-from backend.serving.service import WholeSpeech, collect
+from backend.serving.protocol import WholeSpeech, collect
+from backend.serving.requests import OneOffVoice, SpeechOrder
 from backend.voices.reference import write_reference
 from backend.voices.voice import Voice
 

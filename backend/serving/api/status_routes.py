@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from backend.serving.api.desk import AtDesk
+from backend.serving.api.dependencies import AtDesk
 from backend.serving.api.errors import ApiError
-from backend.serving.api.messages import Health, ModelList, ModelView
 from backend.serving.api.metrics import MEDIA_TYPE
 from backend.serving.api.openapi import error_responses
+from backend.serving.api.schemas import Health, ModelList, ModelView
 
 router = APIRouter(tags=["status"])
 

@@ -18,7 +18,7 @@ from backend.errors import EncoreError
 from backend.serving.api.errors import ApiError, body_of, error_response, status_of
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.errors import TooBusy
-from backend.serving.orders import AudioChunk, SpeechFailure, SpeechItem, SpeechSummary
+from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SpeechSummary
 
 SSE_MEDIA_TYPE = "text/event-stream"
 

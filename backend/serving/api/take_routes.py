@@ -11,9 +11,9 @@ from fastapi import APIRouter
 from starlette.responses import FileResponse, Response
 
 from backend.audio.formats import FORMAT_TABLE
-from backend.serving.api.desk import AtDesk, Desk
-from backend.serving.api.messages import Deleted, TakeList, TakeView
+from backend.serving.api.dependencies import AtDesk, Desk
 from backend.serving.api.openapi import error_responses
+from backend.serving.api.schemas import Deleted, TakeList, TakeView
 from backend.takes.errors import TakeUnknown
 from backend.takes.take import Take
 

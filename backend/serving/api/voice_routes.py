@@ -6,11 +6,11 @@ import asyncio
 
 from fastapi import APIRouter, Request
 
-from backend.serving.api.bodies import FORM, consent_of, read_form
-from backend.serving.api.desk import AtDesk
+from backend.serving.api.dependencies import AtDesk
 from backend.serving.api.errors import ApiError
-from backend.serving.api.messages import Deleted, VoiceList, VoiceRequest, VoiceView
 from backend.serving.api.openapi import error_responses, inlined_schema
+from backend.serving.api.request_parsing import FORM, consent_of, read_form
+from backend.serving.api.schemas import Deleted, VoiceList, VoiceRequest, VoiceView
 
 router = APIRouter(prefix="/v1/audio/voices", tags=["voices"])
 

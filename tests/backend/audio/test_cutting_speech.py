@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from backend.audio.loudness import audible_range, measure_loudness, normalise_loudness, trim_silence
-from backend.audio.segmentation import Segment, SegmentSettings, segment_speech
 from backend.audio.voice_activity import find_speech
+from backend.dataset.segmentation.segment import Segment, SegmentSettings, segment_speech
 from backend.transcription.transcript import Word
 from tests.backend.audio.sounds import Samples
 from tests.backend.audio.speech import FLITE_HZ, needs_flite, speak, with_pauses

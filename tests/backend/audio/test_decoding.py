@@ -25,15 +25,7 @@ from backend.errors import (
     RecordingTooLong,
     RecordingUnsupported,
 )
-from tests.backend.audio.sounds import (
-    FORMATS,
-    Format,
-    alignment,
-    encode,
-    sing,
-    write_raw_wav,
-    write_silent_flac,
-)
+from tests.backend.audio.sounds import FORMATS, Format, alignment, encode, sing, write_raw_wav, write_silent_flac
 
 RATE = 24_000
 # A codec's frame of padding at the end, and a delay at the start that no header tells (raw AAC).

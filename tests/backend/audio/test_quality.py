@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.audio.quality import (
-    COMFORTABLE_SECONDS,
-    LOWEST_DBFS,
-    Concern,
-    frame_levels_dbfs,
-    peak_envelope,
-    report_on,
-)
+from backend.audio.quality import COMFORTABLE_SECONDS, LOWEST_DBFS, Concern, frame_levels_dbfs, peak_envelope, report_on
 from backend.audio.recording import Recording
 from tests.ui.recordings import speak_like
 

@@ -11,12 +11,12 @@ from app import main
 from backend.commands.finetune import add_training_options, training_options
 from backend.commands.pipeline import dataset_name
 from backend.commands.run_progress import describe_progress, describe_seconds
-from backend.runs.run_rows import RunRows
-from backend.runs.states import RunState
+from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
 from tests.backend.runs.small_dataset import write_small_dataset
-from tests.backend.runs.test_records import record
+from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
 
 AGREED = ["--consent", "own-voice", "--consent-by", "Ann"]

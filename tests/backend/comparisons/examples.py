@@ -6,8 +6,8 @@ import uuid
 from datetime import UTC, datetime
 
 from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison, TakeScores
-from backend.comparisons.sides import Side
-from training.model.frame_loop import FinishReason
+from backend.comparisons.contenders import Side
+from training.model.decoding.frame_loop import FinishReason
 
 
 def side(name: str, way: str = "x-vector") -> Side:

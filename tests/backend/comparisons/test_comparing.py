@@ -10,11 +10,11 @@ import pytest
 
 from backend.audio.loudness import measure_loudness
 from backend.comparisons.comparison import LETTERS
+from backend.comparisons.contenders import find_side
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.making import ComparisonOrder, ComparisonProgress, FinishedComparison, match_loudness
-from backend.comparisons.measuring import expected_seconds, read_own_wav
-from backend.comparisons.sides import find_side
 from backend.errors import EncoreError
+from backend.evaluation.take_scores import expected_seconds, read_own_wav
 from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.consent import Consent

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from backend.dataset.clips.job import BuildJob
 from backend.dataset.datasets import Datasets, new_job
-from backend.dataset.job import BuildJob
 from backend.store.database import Database
 from tests.backend.dataset.spoken import speak_folder
 from tests.golden import GOLDEN_CHECKPOINT

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.voice_activity import SpeechSpan
-from backend.dataset.decode_stage import DecodeStage
-from backend.dataset.job import BuildJob
-from backend.dataset.workplace import Workplace
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.stages.decode import DecodeStage
+from backend.dataset.storage.workspace import Workplace
 from backend.transcription.recordings import cut_into_pieces
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 

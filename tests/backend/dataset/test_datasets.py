@@ -14,13 +14,13 @@ import soundfile
 
 from backend.audio.encoding import StreamEncoder
 from backend.audio.writing import write_wav
-from backend.dataset.dataset_lock import dataset_lock
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets, new_job
 from backend.dataset.errors import DatasetBusy, DatasetNameRefused, DatasetNotFound, EditRefused, NothingToBuild
-from backend.dataset.gates import Verdict
-from backend.dataset.job import BuildJob
-from backend.dataset.stage_cache import STAGES
-from backend.dataset.views import BuildState
+from backend.dataset.storage.lock import dataset_lock
+from backend.dataset.storage.stage_cache import STAGES
 from backend.errors import OutputRefused
 from backend.store.database import Database
 from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder

@@ -9,13 +9,13 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
-import backend.dataset.stage_workers
+import backend.dataset.build.workers
 assert not {"torch", "scipy.signal", "transformers"} & set(sys.modules), "who reads and cuts loads no networks"
-import backend.dataset.model_workers
-import backend.dataset.passes
+import backend.dataset.build.model_workers
+import backend.dataset.build.passes
 import backend.transcription.whisper_transcriber
 import training.model.device
-import backend.dataset.clip_encoder
+import backend.dataset.stages.clip_encoder
 assert not {"scipy.signal", "transformers"} & set(sys.modules), "who listens loads nothing that speaks"
 """
 

@@ -13,12 +13,12 @@ import pytest
 from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import DatasetView
 from backend.dataset.datasets import Datasets
 from backend.dataset.errors import EditRefused
-from backend.dataset.job import BuildJob
-from backend.dataset.views import DatasetView
 from backend.store.database import Database
-from training.model.hub import EMBEDDED_FOLDER
+from training.model.hub.hub import EMBEDDED_FOLDER
 
 VOICES = Path(__file__).parents[3] / "assets" / "voices"
 # A moment between two sentences of the sample recording.

@@ -13,17 +13,17 @@ import soundfile
 from numpy.typing import NDArray
 
 from backend.audio.canonical import CANONICAL_HZ, resample
-from backend.audio.segmentation import segment_speech
 from backend.audio.voice_activity import SpeechSpan
 from backend.audio.writing import write_wav
-from backend.dataset import build
+from backend.dataset.build import build
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import BuildState, ClipView
 from backend.dataset.datasets import Datasets
-from backend.dataset.gates import Verdict
-from backend.dataset.job import BuildJob
-from backend.dataset.listeners import ChosenTranscriber
-from backend.dataset.views import BuildState, ClipView
+from backend.dataset.segmentation.segment import segment_speech
+from backend.dataset.segmentation.text_at_pauses import lay_text
 from backend.store.database import Database
-from backend.transcription.text_at_pauses import lay_text
+from backend.transcription.select import ChosenTranscriber
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import needs_flite, speak

@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.dataset.build import encoder_facts
+from backend.dataset.build.build import encoder_facts
+from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.progress import StageCounts
+from backend.dataset.build.workers import source_row
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import BuildProgress, BuildState
 from backend.dataset.datasets import Datasets
 from backend.dataset.errors import ClusterUnavailable
-from backend.dataset.job import BuildJob
-from backend.dataset.listeners import TranscriberSource
-from backend.dataset.stage_counts import StageCounts
-from backend.dataset.stage_workers import source_row
-from backend.dataset.views import BuildProgress, BuildState
-from backend.dataset.work_order import SourceRecording, WorkOrder
 from backend.store.database import Database
+from backend.transcription.select import TranscriberSource
 from tests.backend.dataset.spoken import SENTENCES
 from tests.golden import GOLDEN_CHECKPOINT
 
@@ -42,7 +42,7 @@ def ray_address() -> Iterator[str]:
     """The Ray that a build starts for itself, for all tests of this file; builds in processes of their own join it."""
     import ray  # noqa: PLC0415 - seconds to load, and only this tier needs it
 
-    from backend.dataset.ray_session import ray_session  # noqa: PLC0415 - as above
+    from backend.cluster.session import ray_session  # noqa: PLC0415 - as above
 
     patch = pytest.MonkeyPatch()
     patch.delenv("RAY_ADDRESS", raising=False)
@@ -102,7 +102,7 @@ def test_no_stage_waits_for_what_the_actors_hold(
     """What Ray makes of the passes: a stage that asks for more than is left would never begin."""
     from ray.data._internal.logical.optimizers import get_execution_plan  # noqa: PLC0415 - only this tier needs it
 
-    from backend.dataset.pipeline import listen_pass, share_of, tokenize_pass  # noqa: PLC0415
+    from backend.dataset.build.ray_pipeline import listen_pass, share_of, tokenize_pass  # noqa: PLC0415
 
     encoder = encoder_facts(str(GOLDEN_CHECKPOINT), "cpu")
     order = WorkOrder(

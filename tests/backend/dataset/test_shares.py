@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.dataset.pipeline import share_of
+from backend.dataset.build.ray_pipeline import share_of
 
 
 @pytest.mark.parametrize("cores", [1.0, 2.0, 3.0, 4.0, 64.0])

@@ -14,13 +14,13 @@ from backend.audio.canonical import CANONICAL_HZ, read_part, resample
 from backend.audio.decoding import decode_recording
 from backend.audio.loudness import measure_loudness
 from backend.audio.writing import write_wav
-from backend.dataset.build import encoder_facts
-from backend.dataset.job import BuildJob
-from backend.dataset.one_process import run_in_one_process
-from backend.dataset.records import DecodedRecording
-from backend.dataset.stage_counts import StageCounts
-from backend.dataset.stage_workers import SOURCE_SCHEMA, decode, source_row
-from backend.dataset.work_order import SourceRecording, WorkOrder
+from backend.dataset.build.build import encoder_facts
+from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.progress import StageCounts
+from backend.dataset.build.sequential import run_in_one_process
+from backend.dataset.build.workers import SOURCE_SCHEMA, decode, source_row
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.records import DecodedRecording
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak

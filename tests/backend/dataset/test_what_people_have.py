@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from backend.audio.canonical import CANONICAL_HZ, resample
 from backend.audio.writing import write_wav
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import BuildState, ClipView, DatasetView
 from backend.dataset.datasets import Datasets
-from backend.dataset.gates import Verdict
-from backend.dataset.job import BuildJob
-from backend.dataset.views import BuildState, ClipView, DatasetView
 from backend.store.database import Database
 from tests.backend.audio.sounds import FORMATS, Format, encode, write_raw_wav, write_silent_flac
 from tests.backend.dataset.spoken import needs_flite, speak

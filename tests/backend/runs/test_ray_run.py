@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.runs.processes import end_session
-from backend.runs.records import RunRecord
+from backend.runs.process.processes import end_session
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.records import RunRecord
+from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices

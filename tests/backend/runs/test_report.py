@@ -12,13 +12,13 @@ import pytest
 
 from backend.audio.writing import write_wav
 from backend.errors import OutputRefused
+from backend.evaluation.scores import summarize
 from backend.runs.charts import line_chart, ticks
-from backend.runs.records import BASE, CheckpointRecord, EventRecord, MetricRecord
 from backend.runs.report import render_report, write_report
-from backend.runs.scores import summarize
-from backend.runs.states import RunState
-from tests.backend.runs.test_records import record
-from tests.backend.runs.test_scores import take
+from backend.runs.storage.records import BASE, CheckpointRecord, EventRecord, MetricRecord
+from backend.runs.storage.states import RunState
+from tests.backend.evaluation.test_scores import take
+from tests.backend.runs.storage.test_records import record
 
 HOSTILE = '<script>alert("1")</script>'
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from backend.runs.control import Control
 from backend.runs.errors import RunError, RunNotFound, RunStateError
-from backend.runs.run_folder import RunFolder
-from backend.runs.run_rows import RunRows
 from backend.runs.runs import Runs
-from backend.runs.states import RunState
+from backend.runs.storage.control import Control
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.states import RunState
 from backend.store.database import Database
-from tests.backend.runs.test_records import record
+from tests.backend.runs.storage.test_records import record
 
 LONG_GONE = {"process_id": 2**22 + 1, "process_started_at": 1.0}
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from backend.serving.engine import Engine
+from backend.serving.engine.engine import Engine
 from tests.golden import GOLDEN_CHECKPOINT
-from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 NUM_SLOTS = 4

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from backend.serving.errors import TooBusy
-from backend.serving.joining import CROSSFADE_SECONDS
-from backend.serving.speech import speak
+from backend.serving.speech.crossfade import CROSSFADE_SECONDS
+from backend.serving.speech.speech import speak
 from tests.backend.serving.conftest import wait_until
-from training.model.frame_loop import FinishReason
+from training.model.decoding.frame_loop import FinishReason
 
 SENTENCE = "This is a sentence of some length, which is spoken for the sake of its neighbours. "
 
@@ -55,7 +55,7 @@ def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of,
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypatch, streaming):
-    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.decoding.take_layout.frame_cap", lambda *args, **kwargs: 3)
     submitted = []
     submit = engine.submit
     monkeypatch.setattr(
@@ -78,7 +78,7 @@ def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypa
 
 
 def test_a_seed_is_a_promise(engine, request_of, monkeypatch):
-    monkeypatch.setattr("training.model.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.decoding.take_layout.frame_cap", lambda *args, **kwargs: 3)
     speech = speak(engine, replace(request_of, text=SENTENCE * 4, seed=9, max_frames=None), streaming=False)
     list(speech)
     assert set(speech.seeds) == {9}

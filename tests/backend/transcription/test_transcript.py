@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.transcription.doubts import Doubt, doubts_about
+from backend.transcription.hallucination import Doubt, doubts_about
 from backend.transcription.transcript import Passage, Word, assemble_transcript, join_words
 
 

@@ -12,7 +12,7 @@ from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
 from backend.transcription.whisper_weights import EMBEDDED_PIECE_SECONDS, default_cache_folder, find_whisper, hash_file
 from tests.backend.transcription.weights_server import CONTENT, DIGEST, WeightsServer, serve_weights
 from training.model.errors import DownloadCancelled
-from training.model.hub import DownloadProgress
+from training.model.hub.hub import DownloadProgress
 
 
 @pytest.fixture

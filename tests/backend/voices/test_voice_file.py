@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save, save_file
 
-from backend.errands import ErrandCancelled
+from backend.background_tasks import ErrandCancelled
 from backend.errors import EncoreError
 from backend.store.database import Database
 from backend.voices import voice_archive, voice_file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training.model.prompt import Prompt, PromptHead, x_vector_prompt
+from training.model.prompt.prompt import Prompt, PromptHead, x_vector_prompt
 from training.model.voice_model import VoiceModel
 
 

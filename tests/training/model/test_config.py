@@ -10,9 +10,9 @@ from torch import nn
 from tests.golden import CONTRACT, GOLDEN_CHECKPOINT
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import ConfigError
-from training.model.speaker_encoder import SpeakerEncoder
+from training.model.network.speaker_encoder import SpeakerEncoder
+from training.model.network.talker import Talker
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
-from training.model.talker import Talker
 
 
 def read(path) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.training.model.prompting import prompt_for
-from training.model.frame_loop import FrameLoop, FrameRequest
-from training.model.sampling import Sampling
+from training.model.decoding.frame_loop import FrameLoop, FrameRequest
+from training.model.decoding.sampling import Sampling
 from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.gpu

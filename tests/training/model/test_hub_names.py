@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from training.model import hub as hub_module
 from training.model.errors import CheckpointError, DownloadError
-from training.model.hub import EMBEDDED_FOLDER, KNOWN_MODELS, resolve_model
+from training.model.hub import hub as hub_module
+from training.model.hub.hub import EMBEDDED_FOLDER, KNOWN_MODELS, resolve_model
 
 
 def test_a_folder_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

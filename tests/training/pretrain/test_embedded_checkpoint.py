@@ -11,14 +11,15 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from backend.runs.verifier import SpeakerVerifier
+from backend.evaluation.speaker_verifier import SpeakerVerifier
 from backend.voices.cloning import clone_voice, read_reference
 from tests.benchmarks.voice_judges import Recogniser, character_error, require_verifier
-from training.model.hub import EMBEDDED_FOLDER, PROJECT_FOLDER
-from training.model.take import Synthesizer, Take
-from training.model.take_request import TakeRequest, VoicePrompt
+from training.model.decoding.take import Synthesizer, Take
+from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.hub.hub import EMBEDDED_FOLDER
+from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
-from training.pretrain.pack import MAX_BYTES, size_of
+from training.pretrain.pack.pack import MAX_BYTES, size_of
 
 pytestmark = pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="assets/mini is not part of this copy")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.model.speech_tokenizer.quantizer import EncoderCodebook
-from training.pretrain import vector_quantizer_training as vq
+from training.pretrain.codec import vector_quantizer_training as vq
 
 WIDTH = 3
 

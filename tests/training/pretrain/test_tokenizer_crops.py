@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
-from training.pretrain.corpus import TRAIN
-from training.pretrain.crops import CropSource
+from training.pretrain.codec.crops import CropSource
+from training.pretrain.codec.frame_codes import CodedCorpus, analyse, open_codes, samples_of
+from training.pretrain.codec.job import CropShape, TokenizerJob
+from training.pretrain.corpus.corpus import TRAIN
 from training.pretrain.errors import PretrainError
-from training.pretrain.frame_codes import CodedCorpus, analyse, open_codes, samples_of
-from training.pretrain.tokenizer_job import CropShape, TokenizerJob
 
 JOB = TokenizerJob.of_length(4)
 SHAPES = (CropShape(share=3, num_crops=4, num_frames=3), CropShape(share=1, num_crops=1, num_frames=10))

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.pretrain import corpus
-from training.pretrain.corpus import Entry
-from training.pretrain.engines import SAMPLE_RATE_HZ
+from training.pretrain.corpus import corpus
+from training.pretrain.corpus.corpus import Entry
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 
 
 def tone(number: int) -> NDArray[np.int16]:

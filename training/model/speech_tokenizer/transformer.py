@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig
-from training.model.layers import rotary_angles, rotate
+from training.model.network.layers import rotary_angles, rotate
 from training.model.speech_tokenizer.streaming import CarryingLayer, DecoderState, StreamState
 
 Rotation = tuple[Tensor, Tensor]

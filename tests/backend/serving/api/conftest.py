@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from backend.serving.api.desk import Desk
+from backend.serving.api.dependencies import Desk
 from backend.serving.api.factory import create_api
-from backend.serving.engines import Engines
-from backend.serving.local_service import LocalSpeech
-from backend.serving.voice_speaker import VoiceSpeaker
+from backend.serving.deploy.local_service import LocalSpeech
+from backend.serving.pool.engine_pool import Engines
+from backend.serving.synthesizer import VoiceSpeaker
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from starlette.testclient import TestClient
 
-from backend.serving.engine import Engine
+from backend.serving.engine.engine import Engine
 from backend.voices.consent import Consent
 
 MODEL = "tiny"

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from backend.serving.api.desk import Desk
+from backend.serving.api.dependencies import Desk
 from backend.serving.api.factory import create_api
-from backend.serving.local_service import LocalSpeech
+from backend.serving.deploy.local_service import LocalSpeech
 from tests.backend.serving.api.served import DEADLINE_SECONDS, MODEL, ask, wait_until
 
 NUM_REQUESTS, NUM_CLIENTS = 200, 8

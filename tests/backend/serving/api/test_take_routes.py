@@ -7,7 +7,7 @@ import wave
 
 import pytest
 
-from backend.serving.api.desk import Desk
+from backend.serving.api.dependencies import Desk
 from backend.serving.api.factory import create_api
 from backend.takes.take import TakeFacts
 from backend.takes.takes import Takes

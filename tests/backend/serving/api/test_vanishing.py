@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from backend.serving.api.desk import Desk
+from backend.serving.api.dependencies import Desk
 from backend.serving.api.factory import create_api
-from backend.serving.local_service import LocalSpeech
-from backend.serving.orders import SpeechFailure
+from backend.serving.deploy.local_service import LocalSpeech
+from backend.serving.requests import SpeechFailure
 from tests.backend.serving.api.served import MODEL, ask, wait_until
 
 LONG = "One two three four five six seven eight nine ten. " * 3

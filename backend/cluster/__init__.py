@@ -1,0 +1,1 @@
+"""Ray: finding, starting and joining a cluster, and shipping the code to its workers."""

@@ -1,0 +1,119 @@
+"""Who can be compared with whom: voices of the library, sample voices, and checkpoints of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from backend.comparisons.errors import ComparisonError
+from backend.runs.storage.records import CheckpointRecord, RunRecord
+from backend.voices.samples import SampleVoice
+from backend.voices.voice import Voice
+
+Source = Literal["voice", "sample", "run"]
+Way = Literal["in-context", "x-vector", "fine-tuned", "fine-tuned-in-context"]
+
+WAYS: dict[Way, str] = {
+    "in-context": "zero-shot, in context",
+    "x-vector": "zero-shot, from the sound alone",
+    "fine-tuned": "fine-tuned",
+    "fine-tuned-in-context": "fine-tuned, in context",
+}
+"""How a voice can be made to speak, in the words people read."""
+
+_SEPARATOR = ":"
+
+
+class Side(BaseModel):
+    """One that can speak in a comparison.
+
+    Attributes:
+        source: what kind of thing it comes from.
+        id: of the voice or the run, or the name of the sample.
+        way: how it is made to speak.
+        checkpoint: of the run; empty for others.
+        label: what people read.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: Source
+    id: str = Field(min_length=1, max_length=200)
+    way: Way
+    checkpoint: str = ""
+    label: str
+
+    @property
+    def key(self) -> str:
+        """The same for the same side, whatever it is called by now."""
+        return _SEPARATOR.join((self.source, self.id, self.way, self.checkpoint))
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether it has weights of its own."""
+        return self.way in ("fine-tuned", "fine-tuned-in-context")
+
+    @classmethod
+    def of_voice(cls, voice: Voice, way: Way) -> Self:
+        """A voice of the library, spoken in one way."""
+        return cls(source="voice", id=voice.id, way=way, label=f"{voice.name}: {WAYS[way]}")
+
+
+def list_sides(
+    voices: Iterable[Voice],
+    runs: Iterable[tuple[RunRecord, Sequence[CheckpointRecord]]],
+    samples: Iterable[SampleVoice],
+) -> tuple[Side, ...]:
+    """All there is to compare: the newest voice first, then runs, then samples."""
+    sides: list[Side] = []
+    for voice in reversed(tuple(voices)):
+        sides += [Side.of_voice(voice, way) for way in ways_of(voice)]
+    for run, checkpoints in runs:
+        sides += _sides_of_run(run, checkpoints)
+    for sample in samples:
+        sides += [
+            Side(source="sample", id=sample.name, way=way, label=f"Sample {sample.name.title()}: {WAYS[way]}")
+            for way in ("in-context", "x-vector")
+        ]
+    return tuple(sides)
+
+
+def ways_of(voice: Voice) -> Iterator[Way]:
+    """How a voice can be made to speak; the way meant for it first."""
+    if voice.kind == "fine-tuned":
+        if "custom_voice" in voice.variants:
+            yield "fine-tuned"
+        if "base" in voice.variants and voice.reference is not None and voice.transcript:
+            yield "fine-tuned-in-context"
+    if voice.reference is not None:
+        if voice.transcript:
+            yield "in-context"
+        yield "x-vector"
+
+
+def find_side(sides: Sequence[Side], key: str) -> Side:
+    """The side with that key. Raises ComparisonError."""
+    for side in sides:
+        if side.key == key:
+            return side
+    raise ComparisonError("One of the voices chosen is not there any more. Choose another one.")
+
+
+def _sides_of_run(run: RunRecord, checkpoints: Sequence[CheckpointRecord]) -> Iterator[Side]:
+    # As the list of runs has it: several of one day and one voice are told apart.
+    name = f"{run.voice}, run of {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.created_at))}"
+    for point in checkpoints:
+        if not point.is_base:
+            yield Side(
+                source="run",
+                id=run.id,
+                way="fine-tuned",
+                checkpoint=point.name,
+                label=f"{name}: fine-tuned, step {point.step}",
+            )
+    if checkpoints:
+        for way in ("in-context", "x-vector"):
+            yield Side(source="run", id=run.id, way=way, label=f"{name}: {WAYS[way]}")

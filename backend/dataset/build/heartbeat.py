@@ -1,0 +1,78 @@
+"""The sign of life of a build: twice a second its counts go to the database, and a wish to cancel comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from backend.dataset.storage.build_table import BuildTable
+from backend.dataset.errors import BuildCancelled
+from backend.store.errors import StoreError
+
+if TYPE_CHECKING:
+    # Ray takes a second to load, and whoever only looks at datasets has no use for it.
+    from backend.dataset.build.shared_progress import Counts
+
+_BEAT_SECONDS = 0.5
+
+
+class Pulse:
+    """Beats in a thread of its own while the block lasts."""
+
+    def __init__(self, name: str, builds: BuildTable) -> None:
+        self._name = name
+        self._builds = builds
+        self._counts: Counts | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._cancelled = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="dataset-pulse")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if error is None:
+            self.beat()
+
+    def follow(self, counts: Counts | None) -> None:
+        """Report these counts from now on; None where there are none, or no more."""
+        with self._lock:
+            self._counts = counts
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether somebody wants the build to stop."""
+        return self._cancelled.is_set()
+
+    def note(self, notice: str) -> None:
+        """Tell something about the build that is worth knowing."""
+        self._builds.note(self._name, notice)
+
+    def beat(self) -> None:
+        """Report now."""
+        with self._lock:
+            found = self._counts.all() if self._counts is not None else []
+            # On a full disk nothing can be written for a while; the build itself says so when it has to.
+            with contextlib.suppress(StoreError):
+                if self._builds.beat(self._name, found):
+                    self._cancelled.set()
+                    if self._counts is not None:
+                        self._counts.cancel()
+
+    def stop_if_cancelled(self) -> None:
+        """Raise BuildCancelled if somebody wants the build to stop."""
+        self.beat()
+        if self.is_cancelled:
+            raise BuildCancelled("The build was cancelled. What it had finished is kept; build again to go on.")
+
+    def _run(self) -> None:
+        while not self._ended.wait(_BEAT_SECONDS):
+            self.beat()

@@ -1,0 +1,34 @@
+"""The process that builds a dataset: `python -m backend.dataset.build.process JOB.json HOME LOCK_DESCRIPTOR`.
+
+It lives on when the app that started it is closed. What it does is in the database, so nobody has to listen to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from backend.dataset.build.build import run_build
+from backend.dataset.clips.job import BuildJob
+from backend.errors import EncoreError
+from backend.store.database import Database
+
+
+def main(job_file: str, home: str, lock_descriptor: str) -> int:
+    """Build, while holding the lock that was handed over."""
+    # The lock must end with this process, and not live on in one that it starts.
+    os.set_inheritable(int(lock_descriptor), False)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    job = BuildJob.model_validate_json(Path(job_file).read_bytes())
+    try:
+        run_build(job, Database(Path(home)), Path(home), is_begun=True)
+    except EncoreError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

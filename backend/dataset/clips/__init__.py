@@ -1,0 +1,1 @@
+"""What is known of recordings and clips: the types, and the pure rules over them."""

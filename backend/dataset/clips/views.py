@@ -1,0 +1,197 @@
+"""What a person is shown of a dataset; plain facts, to be drawn by the page and printed by the command line."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from backend.dataset.clips.gates import GateResult, Verdict
+from backend.dataset.clips.records import CutClip, Lost, TextSource
+from backend.dataset.storage.stage_cache import Stage
+from backend.transcription.transcript import Transcript
+
+
+class BuildState(StrEnum):
+    """How far a build has come."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+
+class StageProgress(_View):
+    """One stage of a build.
+
+    Attributes:
+        num_done: rows finished, those found from earlier builds and failed ones included.
+        num_total: None as long as an earlier stage still adds rows.
+        audio_seconds: of the rows worked on in this build.
+        seconds_left: None before there is a pace.
+    """
+
+    stage: Stage
+    num_done: int = 0
+    num_reused: int = 0
+    num_failed: int = 0
+    num_total: int | None = None
+    audio_seconds: float = 0.0
+    seconds_left: float | None = None
+
+    @property
+    def num_worked(self) -> int:
+        """Rows for which this build did the work."""
+        return self.num_done - self.num_reused
+
+
+class BuildProgress(_View):
+    """A build under way, or how the last one ended; `notice` is worth knowing although nothing is wrong."""
+
+    name: str
+    state: BuildState
+    problem: str
+    notice: str = ""
+    stages: tuple[StageProgress, ...]
+    process_id: int | None
+    started_at: float
+    heartbeat_at: float
+    finished_at: float | None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is worth asking again."""
+        return self.state is BuildState.RUNNING
+
+    def stage(self, name: Stage) -> StageProgress:
+        """One stage by name."""
+        return next((stage for stage in self.stages if stage.stage == name), StageProgress(stage=name))
+
+
+class RecordingDetails(_View):
+    """What was found in a recording, beside its clips; `heard` is None where nobody listened."""
+
+    audio_id: str = ""
+    heard: Transcript | None = None
+    lost: tuple[Lost, ...] = ()
+
+
+class RecordingView(_View):
+    """A file as it was given, and what became of it."""
+
+    name: str
+    recording_id: str | None
+    seconds: float | None
+    num_clips: int
+    problem: str
+    details: RecordingDetails
+
+
+class ClipDetails(_View):
+    """Everything about a clip that the database keeps in one column.
+
+    Attributes:
+        original: as the build cut it; `current` is as a person moved it, or the same.
+        text: a person's, or that of `current`.
+        gates: every gate's answer, also those that let the clip pass.
+        failure: why it could not be tokenized; empty in nearly all cases.
+        distance: of the speaker embedding to the set's centre; None before tokenizing.
+    """
+
+    recording_name: str
+    recording_audio_id: str
+    original: CutClip
+    current: CutClip
+    text: str
+    text_source: TextSource
+    gates: tuple[GateResult, ...] = ()
+    own_verdict: Verdict = Verdict.ACCEPTED
+    person_verdict: Verdict | None = None
+    tensors_id: str | None = None
+    failure: str = ""
+    distance: float | None = None
+
+    @property
+    def is_tokenized(self) -> bool:
+        """Whether codes and embedding exist; false after the cut was moved, until the rows are rebuilt."""
+        return self.tensors_id is not None
+
+
+class ClipView(_View):
+    """One clip with its verdict.
+
+    Attributes:
+        key: names the clip in all verbs; stays when its cut is moved.
+        clip_id: hash of its audio; what `DatasetCard.reference_clip_id` and the rows use.
+        verdict: the person's where there is one, else that of the gates.
+        audio: WAV to play.
+    """
+
+    key: str
+    clip_id: str
+    seconds: float
+    verdict: Verdict
+    held_out: bool
+    is_reference: bool
+    audio: Path
+    details: ClipDetails
+
+    @property
+    def text(self) -> str:
+        """What is said."""
+        return self.details.text
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """A sentence for each gate that warned or rejected, the heaviest first."""
+        found = sorted(self.details.gates, key=lambda result: -result.verdict.weight)
+        return tuple(result.sentence for result in found if result.sentence)
+
+
+class DatasetView(_View):
+    """A dataset with all its clips.
+
+    Attributes:
+        rows_are_current: whether what is trained on reflects all edits; otherwise rebuild the rows.
+        folder: what a fine-tune reads; exists once a build has finished.
+    """
+
+    name: str
+    model: str
+    language: str
+    state: BuildState
+    problem: str
+    notice: str = ""
+    folder: Path
+    digest: str | None
+    rows_are_current: bool
+    recordings: tuple[RecordingView, ...]
+    clips: tuple[ClipView, ...]
+
+    def minutes(self, verdict: Verdict | None = None) -> float:
+        """Length of all clips, or of those with a verdict."""
+        return sum(clip.seconds for clip in self.clips if verdict is None or clip.verdict is verdict) / 60
+
+    def count(self, verdict: Verdict) -> int:
+        """How many clips have a verdict."""
+        return sum(clip.verdict is verdict for clip in self.clips)
+
+    @property
+    def reference(self) -> ClipView | None:
+        """The clip that stands for the voice."""
+        return next((clip for clip in self.clips if clip.is_reference), None)
+
+
+class TranscriptChange(_View):
+    """A clip in which a transcriber hears something else than its text says."""
+
+    key: str
+    before: str
+    after: str
+    confidence: float

@@ -1,0 +1,1 @@
+"""Verdicts over all clips of a dataset, and which are held out."""

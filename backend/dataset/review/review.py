@@ -1,0 +1,210 @@
+"""All clips of a set side by side: every gate, the verdicts, the reference and what is held out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import jiwer
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.dataset.clips import gates
+from backend.dataset.clips.fingerprints import SoundIndex
+from backend.dataset.clips.gates import GateResult, Verdict, overall
+from backend.dataset.clips.records import CutClip, TextSource
+from backend.dataset.clips.thresholds import GateSettings
+from backend.dataset.clips.views import ClipDetails
+from backend.dataset.review.selection import ReferenceCandidate, choose_held_out, choose_reference
+from backend.dataset.review.speakers import speaker_distances
+from backend.dataset.storage.dataset_table import ClipEdit, ClipRow
+
+_TEXTS_REMEMBERED = 8192
+
+_NO_TEXT = "Nobody knows what is said in it. Type the text, give a transcript, or name a Whisper model."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A clip before it is judged; of its details, the gates, verdicts and distance are not looked at.
+
+    `embedding` is None as long as the clip is not tokenized.
+    """
+
+    key: str
+    details: ClipDetails
+    embedding: NDArray[np.float32] | None
+
+
+def judge(
+    candidates: Sequence[Candidate],
+    edits: Mapping[str, ClipEdit],
+    chosen_reference_key: str | None,
+    settings: GateSettings,
+) -> list[ClipRow]:
+    """Judge all clips of a set; what a person decided comes last and wins."""
+    results = [own_gates(each.details, settings) for each in candidates]
+    _compare_sounds(candidates, results, settings)
+    _compare_texts(candidates, results)
+    distances = _compare_speakers(candidates, results, settings)
+    rows = [
+        judged_row(candidate.key, candidate.details, found, distance, edits.get(candidate.key))
+        for candidate, found, distance in zip(candidates, results, distances, strict=True)
+    ]
+    return choose(rows, chosen_reference_key, settings)
+
+
+def is_usable(row: ClipRow) -> bool:
+    """Whether a clip is trained on or judged with: not rejected, with text and codes."""
+    return row.verdict is not Verdict.REJECTED and bool(row.details.text) and row.details.is_tokenized
+
+
+@lru_cache(maxsize=_TEXTS_REMEMBERED)
+def disagreement(given: str, heard: str) -> float:
+    """Share of characters in which two texts differ, without case and punctuation."""
+    given, heard = plain_text(given), plain_text(heard)
+    if not given or not heard:
+        return float(given != heard)
+    return float(jiwer.cer(given, heard))
+
+
+def own_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
+    """What can be said of a clip without the others."""
+    found = [gates.failure_gate(details.failure)] if details.failure else []
+    found += _text_gates(details.current, details.text, details.text_source, settings)
+    found += gates.sound_gates(details.current.seconds, details.current.sound, settings)
+    return found
+
+
+def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: GateSettings) -> list[GateResult]:
+    if not plain_text(text):
+        return [gates.missing_text_gate(current.doubt or _NO_TEXT)]
+    found = [gates.speaking_rate_gate(text, current.seconds, settings)]
+    if text_source == "whisper":
+        if current.confidence is not None:
+            found.append(gates.confidence_gate(current.confidence, settings))
+        if current.doubt:
+            found.append(gates.doubt_gate(current.doubt, current.confidence or 0.0, settings))
+    elif current.heard is not None and not current.doubt:
+        found.append(gates.disagreement_gate(disagreement(text, current.heard), settings))
+    return found
+
+
+def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:
+    """Look for each clip in the ones before it that may be trained on."""
+    index = SoundIndex([candidate.details.current.sound.fingerprint for candidate in candidates])
+    kept: list[int] = []
+    kept_by_id: dict[str, int] = {}
+    for position, (candidate, found) in enumerate(zip(candidates, results, strict=True)):
+        share, twin = index.heard_before(position, kept, settings.duplicate_similarity)
+        clip_id = candidate.details.current.clip_id
+        if clip_id in kept_by_id:
+            share, twin = 1.0, kept_by_id[clip_id]
+        place = "" if twin is None else place_of(candidates[twin].details)
+        found.append(gates.duplicate_audio_gate(share, place, settings))
+        if overall(found) is not Verdict.REJECTED:
+            kept.append(position)
+            kept_by_id[clip_id] = position
+
+
+def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResult]]) -> None:
+    seen: Counter[str] = Counter()
+    for candidate, found in zip(candidates, results, strict=True):
+        text = plain_text(candidate.details.text)
+        if text and overall(found) is not Verdict.REJECTED:
+            found.append(gates.duplicate_text_gate(seen[text]))
+            seen[text] += 1
+
+
+def _compare_speakers(
+    candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings
+) -> list[float | None]:
+    """Find the centre of the clips that are good so far, and look for strangers among them."""
+    distances: list[float | None] = [None] * len(candidates)
+    embeddings = {
+        index: candidate.embedding
+        for index, candidate in enumerate(candidates)
+        if candidate.embedding is not None and overall(results[index]) is not Verdict.REJECTED
+    }
+    for index, (distance, gate) in judge_speakers(embeddings, settings).items():
+        distances[index] = distance
+        results[index] += [gate] if gate is not None else []
+    return distances
+
+
+def judge_speakers(
+    embeddings: Mapping[int, NDArray[np.float32]], settings: GateSettings
+) -> dict[int, tuple[float, GateResult | None]]:
+    """Distance of each to the centre of all, and the gate's answer where they are enough to tell a stranger."""
+    if not embeddings:
+        return {}
+    found = speaker_distances(list(embeddings.values()))
+    is_enough = len(embeddings) >= settings.least_clips_for_speaker
+    return {
+        index: (distance, gates.speaker_gate(distance, deviation, settings) if is_enough else None)
+        for index, distance, deviation in zip(embeddings, found.distances, found.deviations, strict=True)
+    }
+
+
+def judged_row(
+    key: str, details: ClipDetails, found: Sequence[GateResult], distance: float | None, edit: ClipEdit | None
+) -> ClipRow:
+    """A clip with what the gates say; what a person decided wins."""
+    own = overall(found)
+    person = edit.verdict if edit is not None else None
+    judged = details.model_copy(
+        update={"gates": tuple(found), "own_verdict": own, "person_verdict": person, "distance": distance}
+    )
+    return ClipRow(
+        key=key,
+        clip_id=judged.current.clip_id,
+        seconds=judged.current.seconds,
+        verdict=person or own,
+        held_out=False,
+        is_reference=False,
+        details=judged,
+    )
+
+
+def choose(rows: Sequence[ClipRow], chosen_key: str | None, settings: GateSettings) -> list[ClipRow]:
+    """The same clips, one of which stands for the voice and some of which are kept apart to judge with."""
+    usable = {row.clip_id: row for row in rows if is_usable(row)}
+    held_out: frozenset[str] = frozenset()
+    reference: ClipRow | None = None
+    if usable:
+        reference = next((row for row in usable.values() if row.key == chosen_key), None)
+        if reference is None:
+            reference = usable[choose_reference([_reference(row) for row in usable.values()], settings)]
+        held_out = choose_held_out(usable.keys(), reference.clip_id, settings)
+    return [_marked(row, row.clip_id in held_out and is_usable(row), row is reference) for row in rows]
+
+
+def _marked(row: ClipRow, held_out: bool, is_reference: bool) -> ClipRow:
+    if (row.held_out, row.is_reference) == (held_out, is_reference):
+        return row
+    return replace(row, held_out=held_out, is_reference=is_reference)
+
+
+def _reference(row: ClipRow) -> ReferenceCandidate:
+    return ReferenceCandidate(
+        clip_id=row.clip_id,
+        seconds=row.seconds,
+        is_clean=row.details.own_verdict is Verdict.ACCEPTED,
+        distance=row.details.distance or 0.0,
+        speech_over_noise_db=row.details.current.sound.speech_over_noise_db,
+    )
+
+
+def place_of(details: ClipDetails) -> str:
+    """Where a clip was heard, for a person."""
+    minutes, seconds = divmod(details.current.span.start_seconds, 60)
+    return f"{details.recording_name} at {minutes:.0f}:{seconds:04.1f}"
+
+
+@lru_cache(maxsize=_TEXTS_REMEMBERED)
+def plain_text(text: str) -> str:
+    """What is said, without case and punctuation."""
+    kept = (character for character in text.casefold() if character.isalnum() or character.isspace())
+    return " ".join("".join(kept).split())

@@ -1,0 +1,1 @@
+"""Where a recording is cut, and which words belong to each clip."""

@@ -1,0 +1,1 @@
+"""Recordings and transcripts as people give them: files, folders and archives."""

@@ -1,0 +1,87 @@
+"""The recordings of a job: found, told apart by content, with the texts that came along."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.audio.limits import recording_decoding
+from backend.dataset.build.context import SourceRecording
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.sources.intake import IntakeLimits, expand
+from backend.dataset.storage.workspace import Workplace
+from backend.store.errors import ArtifactError
+
+_UNPACKED_FOLDER = "cache/unpacked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundRecording:
+    """Something the person gave: a recording to work on, or a reason why it is none."""
+
+    name: str
+    source: SourceRecording | None = None
+    problem: str = ""
+
+
+@contextmanager
+def open_sources(job: BuildJob, workplace: Workplace) -> Iterator[list[FoundRecording]]:
+    """All recordings of a job, in the order given; archives are unpacked for as long as the block lasts.
+
+    Raises:
+        ArtifactError: there is no room to unpack.
+    """
+    limits = recording_decoding(
+        maximum_seconds=job.longest_hours * 3600.0, maximum_bytes=round(job.largest_megabytes * 1e6)
+    )
+    # Below the home and not in a temporary folder, because workers on other machines have to read it.
+    unpacked = workplace.home / _UNPACKED_FOLDER
+    try:
+        unpacked.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=unpacked, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ArtifactError(
+            f"{unpacked} cannot be used: {error.strerror}. Set ENCORE_HOME to another folder."
+        ) from error
+    with folder as work_folder:
+        intake = expand(
+            [Path(path) for path in job.recordings],
+            Path(work_folder),
+            transcripts=[Path(path) for path in job.transcripts],
+            limits=IntakeLimits(decoding=limits),
+        )
+        found: list[FoundRecording] = []
+        name_by_id: dict[str, str] = {}
+        for recording in intake.recordings:
+            text = recording.transcript.text if recording.transcript else None
+            found.append(_identify(recording.path, recording.name, text, name_by_id))
+        yield found + [FoundRecording(name=problem.name, problem=problem.reason) for problem in intake.problems]
+
+
+def keep_originals(sources: Sequence[SourceRecording], workplace: Workplace) -> None:
+    """Keep the files as they were given, named by their content, with the endings of their names.
+
+    Raises:
+        ArtifactError: there is no room for them.
+    """
+    for source in sources:
+        path = Path(source.path)
+        if not workplace.artifacts.path(source.recording_id, path.suffix).is_file():
+            workplace.artifacts.keep_copy(path, path.suffix)
+
+
+def _identify(path: Path, name: str, given_text: str | None, name_by_id: dict[str, str]) -> FoundRecording:
+    try:
+        with path.open("rb") as file:
+            recording_id = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+    except OSError as error:
+        return FoundRecording(name=name, problem=f"{name} cannot be read ({error.strerror}). Check the file.")
+    if recording_id in name_by_id:
+        return FoundRecording(name=name, problem=f"{name} is the same file as {name_by_id[recording_id]}.")
+    name_by_id[recording_id] = name
+    source = SourceRecording(recording_id=recording_id, path=str(path), name=name, given_text=given_text)
+    return FoundRecording(name=name, source=source)

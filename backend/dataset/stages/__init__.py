@@ -1,0 +1,1 @@
+"""The stages of a build: decode, transcribe, cut, tokenize."""

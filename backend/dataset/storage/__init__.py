@@ -1,0 +1,1 @@
+"""Where datasets are kept: database rows, files for training, stage cache, locks."""

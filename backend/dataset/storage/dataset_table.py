@@ -1,0 +1,298 @@
+"""Datasets in the database: requests, recordings, clips, and what people decided about them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from pydantic import BaseModel, ConfigDict
+
+from backend.dataset.clips.gates import GateResult, Verdict
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.records import EncoderFacts, Span
+from backend.dataset.clips.views import ClipDetails, RecordingDetails, RecordingView
+from backend.dataset.errors import DatasetNotFound
+from backend.store.database import Database
+
+_CLIPS_REMEMBERED = 8192
+"""Of thousands of clips an edit changes one or two; the others are read, but not taken apart again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipRow:
+    """One clip as it is stored; paths and the rest of a `ClipView` are added when it is shown."""
+
+    key: str
+    clip_id: str
+    seconds: float
+    verdict: Verdict
+    held_out: bool
+    is_reference: bool
+    details: ClipDetails
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipEdit:
+    """What a person decided about a clip; None leaves it to the build."""
+
+    text: str | None = None
+    verdict: Verdict | None = None
+    span: Span | None = None
+
+
+class _Judgement(BaseModel):
+    """Fields of `ClipDetails` that are stored apart: an edit of another clip may change them, and them alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gates: tuple[GateResult, ...] = ()
+    own_verdict: Verdict = Verdict.ACCEPTED
+    distance: float | None = None
+
+
+_JUDGED = set(_Judgement.model_fields)
+
+
+class DatasetTable:
+    """Reads and writes the rows of datasets; who may write when is decided by `dataset_lock`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save_job(self, job: BuildJob) -> None:
+        """Remember what was asked for; an older request of the same name is replaced, edits are kept."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO datasets (name, job) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET job = excluded.job",
+                (job.name, job.model_dump_json()),
+            )
+
+    def job(self, name: str) -> BuildJob:
+        """What was asked for. Raises DatasetNotFound."""
+        return BuildJob.model_validate_json(self._dataset(name)["job"])
+
+    def names(self) -> list[str]:
+        """All datasets, the newest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT name FROM datasets ORDER BY created_at DESC, rowid DESC")
+            return [row["name"] for row in rows]
+
+    def delete(self, name: str) -> None:
+        """Forget a dataset with everything that was decided about it."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM datasets WHERE name = ?", (name,))
+
+    def save_encoder(self, name: str, encoder: EncoderFacts) -> None:
+        """Remember which model listened."""
+        self._set(name, "encoder", encoder.model_dump_json())
+
+    def encoder(self, name: str) -> EncoderFacts:
+        """Which model listened in the last build. Raises DatasetNotFound where none has got that far."""
+        stored = self._dataset(name)["encoder"]
+        if stored is None:
+            raise DatasetNotFound(f"The dataset {name} was never built to the end. Build it again.")
+        return EncoderFacts.model_validate_json(stored)
+
+    def rows_are_current(self, name: str) -> bool:
+        """Whether the files reflect all edits."""
+        return bool(self._dataset(name)["rows_are_current"])
+
+    def mark_rows(self, name: str, *, are_current: bool) -> None:
+        """Remember whether the files reflect all edits."""
+        with self._database.transaction() as connection:
+            _mark_rows(connection, name, are_current=are_current)
+
+    def chosen_reference(self, name: str) -> str | None:
+        """Key of the clip that a person chose to stand for the voice."""
+        key: str | None = self._dataset(name)["chosen_reference_key"]
+        return key
+
+    def choose_reference(self, name: str, key: str | None) -> None:
+        """Remember a person's choice; None leaves it to the build again."""
+        self._set(name, "chosen_reference_key", key)
+
+    def save_recordings(self, name: str, recordings: Sequence[RecordingView]) -> None:
+        """Replace what is known about the recordings of a dataset."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM dataset_recordings WHERE dataset = ?", (name,))
+            connection.executemany(
+                "INSERT INTO dataset_recordings "
+                "(dataset, position, name, recording_id, seconds, num_clips, problem, details) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [_recording_values(name, position, recording) for position, recording in enumerate(recordings)],
+            )
+
+    def recordings(self, name: str) -> tuple[RecordingView, ...]:
+        """The recordings of a dataset, in the order they were given."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT name, recording_id, seconds, num_clips, problem, details FROM dataset_recordings "
+                "WHERE dataset = ? ORDER BY position",
+                (name,),
+            )
+            return tuple(_recording(row) for row in rows)
+
+    def save_clips(self, name: str, clips: Sequence[ClipRow]) -> None:
+        """Replace the clips of a dataset, and remember that the files do not reflect them yet."""
+        before = self.clips(name)
+        if [clip.key for clip in before] == [clip.key for clip in clips]:
+            self.update_clips(name, before, clips)
+            return
+        with self._database.transaction() as connection:
+            for table in ("dataset_clips", "dataset_judgements"):
+                connection.execute(f"DELETE FROM {table} WHERE dataset = ?", (name,))
+            _write_clips(connection, name, enumerate(clips))
+            _write_judgements(connection, name, clips)
+            _mark_rows(connection, name, are_current=False)
+
+    def update_clips(self, name: str, before: Sequence[ClipRow], clips: Sequence[ClipRow]) -> None:
+        """The same where they are stored as `before`, with the same keys: what is as it was is not written again."""
+        changed = [
+            (position, clip, was)
+            for position, (clip, was) in enumerate(zip(clips, before, strict=True))
+            if clip is not was and clip != was
+        ]
+        with self._database.transaction() as connection:
+            _write_clips(
+                connection,
+                name,
+                ((position, clip) for position, clip, was in changed if _unjudged(clip) != _unjudged(was)),
+            )
+            _write_judgements(connection, name, [clip for _, clip, _ in changed])
+            _mark_rows(connection, name, are_current=False)
+
+    def clips(self, name: str) -> list[ClipRow]:
+        """The clips of a dataset, in the order of their recordings."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT dataset_clips.*, judgement FROM dataset_clips "
+                "LEFT JOIN dataset_judgements USING (dataset, key) WHERE dataset = ? ORDER BY position",
+                (name,),
+            )
+            return [_clip_row(row) for row in rows]
+
+    def edits(self, name: str) -> dict[str, ClipEdit]:
+        """What people decided, by clip."""
+        with self._database.reading() as connection:
+            rows = connection.execute("SELECT * FROM dataset_edits WHERE dataset = ?", (name,))
+            return {row["key"]: _edit(row) for row in rows}
+
+    def save_edit(self, name: str, key: str, edit: ClipEdit) -> None:
+        """Replace what a person decided about a clip."""
+        span = edit.span
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO dataset_edits (dataset, key, text, verdict, start_seconds, end_seconds) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    name,
+                    key,
+                    edit.text,
+                    edit.verdict,
+                    span.start_seconds if span else None,
+                    span.end_seconds if span else None,
+                ),
+            )
+
+    def _dataset(self, name: str) -> sqlite3.Row:
+        with self._database.reading() as connection:
+            row: sqlite3.Row | None = connection.execute("SELECT * FROM datasets WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise DatasetNotFound(f"There is no dataset {name!r}. Build one with `app.py dataset build`.")
+        return row
+
+    def _set(self, name: str, column: str, value: str | int | None) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", (value, name))
+
+
+def _recording_values(dataset: str, position: int, recording: RecordingView) -> tuple[str | int | float | None, ...]:
+    return (
+        dataset,
+        position,
+        recording.name,
+        recording.recording_id,
+        recording.seconds,
+        recording.num_clips,
+        recording.problem,
+        recording.details.model_dump_json(),
+    )
+
+
+def _recording(row: sqlite3.Row) -> RecordingView:
+    return RecordingView(**(dict(row) | {"details": RecordingDetails.model_validate_json(row["details"])}))
+
+
+def _write_clips(connection: sqlite3.Connection, dataset: str, clips: Iterable[tuple[int, ClipRow]]) -> None:
+    """Store clips by their positions, without what the gates say of them."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO dataset_clips "
+        "(dataset, key, position, clip_id, verdict, held_out, is_reference, seconds, details) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                dataset,
+                clip.key,
+                position,
+                clip.clip_id,
+                clip.verdict,
+                int(clip.held_out),
+                int(clip.is_reference),
+                clip.seconds,
+                clip.details.model_dump_json(exclude=_JUDGED),
+            )
+            for position, clip in clips
+        ),
+    )
+
+
+def _write_judgements(connection: sqlite3.Connection, dataset: str, clips: Iterable[ClipRow]) -> None:
+    connection.executemany(
+        "INSERT OR REPLACE INTO dataset_judgements (dataset, key, judgement) VALUES (?, ?, ?)",
+        ((dataset, clip.key, clip.details.model_dump_json(include=_JUDGED)) for clip in clips),
+    )
+
+
+def _mark_rows(connection: sqlite3.Connection, dataset: str, *, are_current: bool) -> None:
+    connection.execute("UPDATE datasets SET rows_are_current = ? WHERE name = ?", (int(are_current), dataset))
+
+
+def _unjudged(clip: ClipRow) -> ClipRow:
+    return replace(clip, details=clip.details.model_copy(update=dict(_Judgement())))
+
+
+def _clip_row(row: sqlite3.Row) -> ClipRow:
+    details = _details(row["details"])
+    # One that was stored by an earlier version has it among its details.
+    if row["judgement"] is not None:
+        details = details.model_copy(update=_judgement(row["judgement"]))
+    return ClipRow(
+        key=row["key"],
+        clip_id=row["clip_id"],
+        seconds=row["seconds"],
+        verdict=Verdict(row["verdict"]),
+        held_out=bool(row["held_out"]),
+        is_reference=bool(row["is_reference"]),
+        details=details,
+    )
+
+
+@lru_cache(maxsize=_CLIPS_REMEMBERED)
+def _details(stored: str) -> ClipDetails:
+    return ClipDetails.model_validate_json(stored)
+
+
+@lru_cache(maxsize=_CLIPS_REMEMBERED)
+def _judgement(stored: str) -> dict[str, object]:
+    return dict(_Judgement.model_validate_json(stored))
+
+
+def _edit(row: sqlite3.Row) -> ClipEdit:
+    has_span = row["start_seconds"] is not None
+    return ClipEdit(
+        text=row["text"],
+        verdict=Verdict(row["verdict"]) if row["verdict"] is not None else None,
+        span=Span(start_seconds=row["start_seconds"], end_seconds=row["end_seconds"]) if has_span else None,
+    )

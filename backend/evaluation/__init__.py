@@ -1,0 +1,1 @@
+"""Evaluation by ear: a checkpoint speaks, and what is heard is measured."""

@@ -1,0 +1,145 @@
+"""What is spoken to judge a run: the same sentences, seeds and reference for the base model and every checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from backend.runs.errors import RunError
+from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, read_card, read_code_rows
+from training.model.project import PROJECT_FOLDER
+from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
+
+STANDARD_SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
+"""English; other languages are judged by what the person said."""
+
+_MOST_REFERENCE_CLIPS = 8
+# A share of foreign letters above this means that English sentences would test another language.
+_MOST_FOREIGN_LETTERS = 0.1
+
+
+class JudgedSentence(BaseModel):
+    """One sentence to speak."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str
+    held_out: bool
+    seed: int
+    expected_seconds: float = Field(gt=0)
+
+
+class JudgingPlan(BaseModel):
+    """Everything a judge needs beside the checkpoint; travels to another machine."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_model: Path
+    """Folder of the model the run starts from; its speaker encoder listens to all takes."""
+    language: str
+    sentences: tuple[JudgedSentence, ...] = Field(min_length=1)
+    speaker: tuple[float, ...]
+    """The embedding that takes are spoken with, and that the run trains with."""
+    target: tuple[float, ...]
+    """What takes should sound like to the model's own encoder: the middle of the person's clips."""
+    clips: tuple[Path, ...]
+    """Recordings that an independent verifier compares with; those that exist."""
+    reference_clip: Path
+    reference_text: str
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a plan. Raises RunError."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise RunError(f"{path} cannot be read, so the run cannot go on. Start a new one.") from error
+
+
+def plan_judging(
+    dataset: Path,
+    base_model: Path,
+    *,
+    speaker: Sequence[float] | None = None,
+    num_held_out: int,
+    num_standard: int,
+    seed: int,
+) -> JudgingPlan:
+    """Choose sentences and references from a dataset.
+
+    Args:
+        dataset: its folder.
+        base_model: the checkpoint that the run starts from.
+        speaker: the embedding that the run trains with; the reference clip's when None.
+        num_held_out: sentences that the person said and nobody trains on.
+        num_standard: sentences that are the same for everybody.
+        seed: decides the takes' seeds.
+
+    Raises:
+        DatasetError: the dataset cannot be read.
+    """
+    card, rows = read_card(dataset), read_code_rows(dataset / ROWS_FILE)
+    held_out = [row for row in rows if row.held_out]
+    own = sorted(held_out or rows, key=lambda row: row.clip_id)
+    frames_per_cap = _pace(rows)
+    # Without a held-out clip something has to be said that the person said; scores then flatter the checkpoint alike.
+    texts = [(row.text, bool(held_out), row.seconds) for row in own[:num_held_out]]
+    if _is_english(card.language, rows) or not texts:
+        standard = _standard_sentences(num_standard)
+        texts += [(text, False, _expected_seconds(text, card.language, frames_per_cap)) for text in standard]
+    reference = next((row for row in rows if row.clip_id == card.reference_clip_id), rows[0])
+    clips = [dataset / AUDIO_FOLDER / f"{row.clip_id}.wav" for row in own[:_MOST_REFERENCE_CLIPS]]
+    return JudgingPlan(
+        base_model=base_model,
+        language=card.language,
+        sentences=tuple(
+            JudgedSentence(text=text, held_out=own, seed=_seed_of(seed, text), expected_seconds=max(seconds, 0.1))
+            for text, own, seconds in texts
+        ),
+        speaker=tuple(reference.speaker_embedding if speaker is None else speaker),
+        target=_middle(own),
+        clips=tuple(clip for clip in clips if clip.is_file()),
+        reference_clip=dataset / AUDIO_FOLDER / f"{reference.clip_id}.wav",
+        reference_text=reference.text,
+    )
+
+
+def _middle(rows: Sequence[CodeRow]) -> tuple[float, ...]:
+    """Mean direction of the clips' embeddings."""
+    vectors = np.array([row.speaker_embedding for row in rows], dtype=np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return tuple(float(value) for value in (vectors / np.maximum(lengths, 1e-9)).mean(axis=0))
+
+
+def _pace(rows: Sequence[CodeRow]) -> float:
+    """Frames this person takes for each frame that a text may take at most."""
+    spoken = sum(row.seconds for row in rows) * FRAMES_PER_SECOND
+    allowed = sum(frame_cap(row.text, row.language) - FIXED_FRAMES for row in rows)
+    return spoken / max(allowed, 1)
+
+
+def _expected_seconds(text: str, language: str, pace: float) -> float:
+    return (frame_cap(text, language) - FIXED_FRAMES) * pace / FRAMES_PER_SECOND
+
+
+def _standard_sentences(count: int) -> list[str]:
+    lines = STANDARD_SENTENCES.read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip()][:count]
+
+
+def _is_english(language: str, rows: Sequence[CodeRow]) -> bool:
+    if language.lower() not in ("auto", "english"):
+        return False
+    letters = [char for row in rows for char in row.text if unicodedata.category(char).startswith("L")]
+    return sum(not char.isascii() for char in letters) <= _MOST_FOREIGN_LETTERS * len(letters)
+
+
+def _seed_of(seed: int, text: str) -> int:
+    """A seed for each sentence, the same in every run with the same seed."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {text}".encode()).digest()[:4], "big") >> 1

@@ -1,0 +1,1 @@
+"""A run while it lasts: supervisor, driver, workers, evaluation and the best checkpoint."""

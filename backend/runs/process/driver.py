@@ -1,0 +1,84 @@
+"""The driver of a fine-tune: an actor that takes no processor and holds Ray Train's `fit`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from backend.runs.planning.launch import LaunchPlan
+from backend.runs.storage.run_folder import RunFolder
+from training.allocator import ENVIRONMENT
+
+ELASTIC_RESIZE_SECONDS = 60.0
+START_SECONDS, ELASTIC_START_SECONDS = 300, 30
+"""Ray Train's own minute for workers to find their places is too short for a crowded machine, which then begins again
+and again. A run that can do with fewer asks again soon: for a while after a machine is lost, Ray still offers it."""
+
+
+class Driver:
+    """Made into an actor by the supervisor; killing it ends the workers and frees what they held."""
+
+    def fit(self, raw_job: dict[str, Any], raw_launch: dict[str, Any], folder: str, attempt: int) -> None:
+        """Train until done, stopped, or given up.
+
+        Raises:
+            TrainingFailedError: workers failed more often than the plan allows.
+            DatasetError: the dataset cannot be read.
+        """
+        import ray.train  # noqa: PLC0415 - in the actor's process only
+        from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
+
+        from backend.runs.process.ray_dataset import SHARD, rows_for_everyone  # noqa: PLC0415
+        from backend.runs.process.ray_worker import FaultLog, share_rows_or_tell, train_under_ray  # noqa: PLC0415
+
+        # Typed as Ray Train's first version, which shares the names of the second, which is the one that runs.
+        train: Any = ray.train
+        launch, run_folder = LaunchPlan.model_validate(raw_launch), RunFolder(Path(folder))
+        # Handed on to the controller, which reads it.
+        patience = ELASTIC_START_SECONDS if launch.is_elastic else START_SECONDS
+        os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(patience))
+        workers: int | tuple[int, int] = launch.max_workers
+        if launch.is_elastic:
+            workers = (launch.fewest_workers, launch.max_workers)
+        resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
+        _without_cleaner(TorchTrainer)(
+            train_under_ray,
+            train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
+            torch_config=TorchConfig(backend=_backend(launch, raw_job)),
+            datasets={SHARD: share_rows_or_tell(raw_job, run_folder, attempt)},
+            dataset_config=rows_for_everyone(),
+            scaling_config=train.ScalingConfig(
+                num_workers=workers,
+                use_gpu=launch.use_gpu,
+                resources_per_worker=resources,
+                elastic_resize_monitor_interval_s=ELASTIC_RESIZE_SECONDS,
+            ),
+            run_config=train.RunConfig(
+                # A new name each time: what to resume from is in the run's own checkpoints, not in Ray's notes.
+                name=f"attempt-{attempt}",
+                storage_path=str(run_folder.ray),
+                worker_runtime_env={"env_vars": ENVIRONMENT},
+                failure_config=train.FailureConfig(max_failures=launch.max_failures),
+                callbacks=[FaultLog(run_folder, attempt)],
+            ),
+        ).fit()
+
+
+def _without_cleaner(trainer: Any) -> Any:  # a class of Ray Train's, and one derived from it
+    """A trainer that, if it is killed, leaves it to the supervisor to free what it held."""
+
+    class Trainer(trainer):  # type: ignore[misc]  # the base is only known once Ray Train is imported
+        """Without the callback that asks Ray's dashboard."""
+
+        def _create_default_callbacks(self) -> list[Any]:
+            callbacks = super()._create_default_callbacks()
+            return [one for one in callbacks if type(one).__name__ != "PlacementGroupCleanerCallback"]
+
+    return Trainer
+
+
+def _backend(launch: LaunchPlan, raw_job: dict[str, Any]) -> str:
+    from training.workers import distributed_backend  # noqa: PLC0415 - imports torch
+
+    return distributed_backend("cuda" if launch.use_gpu else "cpu", str(raw_job.get("offload", "none")))

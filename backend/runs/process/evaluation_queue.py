@@ -1,0 +1,124 @@
+"""Judging beside training: one Ray task at a time, the base model first, then each checkpoint as it appears."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from backend.errors import EncoreError
+from backend.evaluation.plan import JudgingPlan
+from backend.evaluation.scores import JudgedTake, summarize
+from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.evaluation_task import judge_checkpoint
+from backend.runs.process.select_checkpoint import choose
+from backend.runs.storage.records import BASE, CheckpointRecord
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
+
+MOST_WAITING = 3
+"""Checkpoints that are kept on the disk only to be listened to; a full one of a large model has many gigabytes."""
+
+_logger = logging.getLogger(__name__)
+
+
+class JudgeQueue:
+    """Knows what is still to be listened to, and hands it out."""
+
+    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, launch: LaunchPlan) -> None:
+        """Read the plan; what an earlier attempt had begun to judge is judged anew.
+
+        Raises:
+            RunError: there is no plan.
+        """
+        self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
+        self._current: tuple[CheckpointRecord, Any] | None = None
+        self._plan: JudgingPlan | None = None
+        if not launch.judge:
+            return
+        self._plan = JudgingPlan.read(folder.judging_plan)
+        rows.add_checkpoint(run_id, BASE, 0)
+        for record in rows.checkpoints(run_id):
+            if record.state in ("judging", "failed"):
+                rows.mark_judging(run_id, record.name, waiting=True)
+
+    def advance(self) -> bool:
+        """Take in what is finished and hand out what is next; false when nothing is left to wait for."""
+        if self._plan is None:
+            return False
+        waiting = self.waiting()
+        if self._current is not None:
+            if not self._take_in(*self._current):
+                return True
+            self._current = None
+        if waiting:
+            self._hand_out(waiting[0], self._plan)
+        return bool(waiting)
+
+    def waiting(self) -> Sequence[CheckpointRecord]:
+        """What is to be listened to, the base model first; held on the disk, but only the newest few."""
+        waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
+        base = [record for record in waiting if record.is_base]
+        own = [record for record in waiting if not record.is_base]
+        for late in own[:-MOST_WAITING]:
+            self._skip(late)
+        return [*base, *(record for record in own[-MOST_WAITING:] if self._hold(record))]
+
+    def _skip(self, record: CheckpointRecord) -> None:
+        release(self._place(record))
+        problem = "Newer checkpoints came before anybody could listen to it."
+        self._rows.fail_judgement(self._run_id, record.name, problem)
+
+    def _hold(self, record: CheckpointRecord) -> bool:
+        """Keep a checkpoint until it was judged; false if it is gone."""
+        try:
+            hold(self._place(record))
+        except FileNotFoundError:
+            self._skip(record)
+            return False
+        return True
+
+    def _hand_out(self, record: CheckpointRecord, plan: JudgingPlan) -> None:
+        import ray  # noqa: PLC0415 - only where a supervisor has started it
+
+        # No processor is set aside: training has them all on a laptop, and listening may take what it leaves.
+        options: dict[str, Any] = {"num_cpus": 0, "max_retries": 1}
+        spare_gpus = ray.available_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
+        if self._launch.use_gpu and spare_gpus >= 1:
+            options["num_gpus"] = 1
+        place = None if record.is_base else str(self._place(record))
+        task = ray.remote(**options)(judge_checkpoint).remote(
+            plan.model_dump(mode="json"), str(self._folder.path), record.name, place
+        )
+        self._rows.mark_judging(self._run_id, record.name)
+        self._current = record, task
+
+    def _take_in(self, record: CheckpointRecord, task: Any) -> bool:
+        """Put a finished judgement down; false if it is not finished."""
+        import ray  # noqa: PLC0415
+
+        if not ray.wait([task], timeout=0)[0]:
+            return False
+        try:
+            takes = [JudgedTake.model_validate(take) for take in ray.get(task)]
+            self._rows.add_judgement(self._run_id, record.name, takes, summarize(takes))
+            self._keep_best()
+        except Exception as error:
+            # One checkpoint that cannot be listened to must not end the run.
+            _logger.exception("judging %s failed", record.name)
+            cause = error.__cause__ or getattr(error, "cause", None)
+            problem = str(cause) if isinstance(cause, EncoreError) else "Listening failed; the run's log says why."
+            self._rows.fail_judgement(self._run_id, record.name, problem)
+        if not record.is_base:
+            release(self._place(record))
+        return True
+
+    def _keep_best(self) -> None:
+        best = choose(self._rows.checkpoints(self._run_id)).best
+        if best is not None:
+            mark_best(self._folder.path, int(best.rpartition("-")[2]))
+
+    def _place(self, record: CheckpointRecord) -> Path:
+        return self._folder.path / CHECKPOINTS_FOLDER / record.name

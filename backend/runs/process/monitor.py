@@ -1,0 +1,98 @@
+"""From what workers wrote into a run's folder to rows that anybody can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backend.runs.storage.control import LineReader
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from training.checkpoint import damaged_checkpoints, list_checkpoints
+
+_LONGEST_CAUSE = 160
+_NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")
+
+
+class Watcher:
+    """Reads what is new since the last look; made anew for each attempt."""
+
+    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, attempt: int) -> None:
+        self._rows, self._run_id, self._folder, self._attempt = rows, run_id, folder, attempt
+        self._metrics, self._faults = LineReader(folder.metrics), LineReader(folder.faults)
+        # What earlier attempts wrote has been seen to by their supervisors, or is put down late by this one.
+        self._num_workers: int | None = None
+        self._put_down_steps(tells=False)
+        for _ in self._faults.new_lines():
+            pass
+        self._num_workers = None
+
+    def look(self) -> bool:
+        """Put down what is new; tells whether workers are training."""
+        began = self._put_down_steps(tells=True)
+        for fault in self._faults.new_lines():
+            self._rows.add_event(self._run_id, describe_fault(fault))
+        return began
+
+    def _put_down_steps(self, *, tells: bool) -> bool:
+        measures: dict[int, dict[str, float]] = {}
+        began = False
+        for line in self._metrics.new_lines():
+            began = True
+            if "step" not in line:
+                self._greet(int(line["workers"]), tells=tells)
+                continue
+            measures[int(line["step"])] = _measures(line)
+            if name := line.get("checkpoint"):
+                self._add_checkpoint(str(name))
+        self._rows.add_metrics(self._run_id, self._attempt, measures)
+        return began
+
+    def _greet(self, num_workers: int, *, tells: bool) -> None:
+        before, self._num_workers = self._num_workers, num_workers
+        if before is not None and tells:
+            change = "again" if before == num_workers else f"instead of {before}"
+            self._rows.add_event(self._run_id, f"Training goes on with {_count(num_workers)} {change}.")
+
+    def _add_checkpoint(self, name: str) -> None:
+        step = int(name.rpartition("-")[2])
+        self._rows.add_checkpoint(self._run_id, name, step)
+
+
+def register_checkpoints(rows: RunRows, run_id: str, folder: RunFolder) -> int:
+    """Put down the checkpoints on disk, and tell how many steps the newest one holds; 0 without any."""
+    found = list_checkpoints(folder.path)
+    for name in damaged_checkpoints(folder.path):
+        rows.add_event(run_id, f"The checkpoint {name} is damaged and is left out; an earlier one takes its place.")
+    for checkpoint in found:
+        rows.add_checkpoint(run_id, checkpoint.folder.name, checkpoint.progress.step)
+    return found[-1].progress.step if found else 0
+
+
+def describe_fault(fault: Mapping[str, Any]) -> str:
+    """What Ray saw go wrong, for a person."""
+    ranks = [int(rank) for rank in fault.get("ranks", [])]
+    who = "A worker was" if len(ranks) <= 1 else f"{len(ranks)} workers were"
+    return f"{who} lost ({_plain_cause(str(fault.get('cause', '')))}); training goes on from the last checkpoint."
+
+
+def _plain_cause(cause: str) -> str:
+    """Ray's words for a lost process fill half a page and guess; the log has them."""
+    if "actor is dead" in cause or "worker process has died" in cause or "ActorDiedError" in cause:
+        return "its process was killed or crashed"
+    if "node" in cause.lower() and ("dead" in cause.lower() or "died" in cause.lower()):
+        return "its machine is gone"
+    if "connection closed by peer" in cause.lower() or "connection reset by peer" in cause.lower():
+        return "the connection to another one broke"
+    if "unavailable" in cause.lower():
+        return "it does not answer any more"
+    short = cause.strip().split("\n")[0][:_LONGEST_CAUSE]
+    return short.rstrip(".") or "the log says why"
+
+
+def _measures(line: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in line.items() if name not in _NOT_MEASURES}
+
+
+def _count(num_workers: int) -> str:
+    return "1 worker" if num_workers == 1 else f"{num_workers} workers"

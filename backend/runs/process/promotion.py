@@ -1,0 +1,118 @@
+"""The end of a run: the best checkpoint by ear, exported, and kept as a voice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from backend.errors import EncoreError
+from backend.evaluation.plan import JudgingPlan
+from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.select_checkpoint import Choice, choose
+from backend.runs.report import write_report
+from backend.runs.storage.records import CheckpointRecord, RunRecord
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.states import RunState
+from backend.store.database import Database
+from backend.voices.consent import Consent
+from backend.voices.registry import Voices
+from backend.voices.voice import Variant
+from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best, read_checkpoint
+from training.errors import TrainingError
+from training.export import export_weights, read_weights
+from training.job import FineTuneJob
+
+VARIANTS: tuple[Variant, ...] = ("custom_voice", "base")
+
+
+def conclude(database: Database, home: Path, run_id: str) -> None:
+    """Choose, export, keep as a voice, write the page; the run is done afterwards.
+
+    Raises:
+        EncoreError: there is no checkpoint, or it cannot be exported.
+    """
+    rows, folder = RunRows(database), RunFolder.of(home, run_id)
+    launch = LaunchPlan.read(folder.launch)
+    choice = _choose(rows.checkpoints(run_id), folder)
+    assert choice.best is not None
+    rows.change(run_id, best_checkpoint=choice.best, verdict=choice.verdict)
+    mark_best(folder.path, int(choice.best.rpartition("-")[2]))
+    exported = export_best(folder, choice.best)
+    rows.change(run_id, export_folder=str(folder.export))
+    message = f"The best checkpoint, {choice.best}, is exported."
+    if launch.name_voice:
+        message = _keep_voice(Voices(database, home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
+    rows.move(run_id, RunState.DONE, message)
+    # Nothing learns from them any more, and whoever deletes the dataset means them too.
+    shutil.rmtree(folder.dataset, ignore_errors=True)
+    run = rows.get(run_id)
+    write_report(folder.report, run, rows.metrics(run_id), rows.checkpoints(run_id), rows.events(run_id), folder.path)
+
+
+def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
+    """Write both variants of a checkpoint in the public format, in the place of earlier ones.
+
+    Raises:
+        EncoreError: the checkpoint cannot be read, or the disk is full.
+    """
+    shutil.rmtree(folder.export, ignore_errors=True)
+    exported: dict[Variant, Path] = {}
+    checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
+    speaker = torch.tensor(JudgingPlan.read(folder.judging_plan).speaker, dtype=torch.float32)
+    weights = read_weights(checkpoint, speaker)
+    # The dataset as the person knows it: the run learnt from a copy of its own.
+    told = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
+    for variant in VARIANTS:
+        exported[variant] = folder.export / variant
+        export_weights(replace(weights, job=told), exported[variant], variant)
+    return exported
+
+
+def _choose(checkpoints: Sequence[CheckpointRecord], folder: RunFolder) -> Choice:
+    """The best by ear; the newest where nothing could be listened to."""
+    choice = choose(checkpoints)
+    if choice.best is not None:
+        return choice
+    found = list_checkpoints(folder.path)
+    if not found:
+        raise TrainingError("The run has no checkpoint, so there is nothing to export. Start it again.")
+    verdict = "No checkpoint was judged; the last one was taken. Listen to it before you use it."
+    return Choice(best=found[-1].folder.name, beats_base=None, verdict=verdict)
+
+
+def _keep_voice(
+    voices: Voices,
+    run: RunRecord,
+    checkpoints: Sequence[CheckpointRecord],
+    folder: RunFolder,
+    exported: Mapping[Variant, Path],
+) -> str:
+    """Make a voice of the export; what happened, in a sentence."""
+    plan, job = JudgingPlan.read(folder.judging_plan), FineTuneJob.read(folder.job)
+    scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
+    try:
+        voice = voices.add_fine_tuned(
+            run.voice,
+            exported,
+            consent=Consent.model_validate_json(run.consent) if run.consent else None,
+            model=run.model,
+            run_id=run.id,
+            reference=plan.reference_clip if plan.reference_clip.is_file() else None,
+            transcript=plan.reference_text,
+            language=plan.language,
+            provenance={
+                "dataset": run.dataset,
+                "dataset_digest": job.dataset_digest,
+                "checkpoint": run.best_checkpoint,
+                "scores": scores.model_dump(mode="json") if scores is not None else None,
+            },
+        )
+    except EncoreError as error:
+        # Hours of training are not lost to a name: the export stays, and can be made a voice of later.
+        return f"The best checkpoint is exported, but it could not be kept as a voice: {error}"
+    return f"The voice {voice.name} speaks with checkpoint {run.best_checkpoint}."

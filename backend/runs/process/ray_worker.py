@@ -1,0 +1,117 @@
+"""A worker under Ray Train: the same loop as anywhere, with reports into the run's folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import ray.train
+from ray.train import UserCallback
+
+from backend.runs.process.ray_dataset import fetch_rows, share_rows
+from backend.runs.storage.control import Control, LineWriter
+from backend.runs.storage.run_folder import RunFolder
+from training.errors import PreflightError, TrainingError
+from training.job import FineTuneJob
+from training.model.errors import EncoreError
+from training.worker import run_worker
+
+
+class RayContext:
+    """Who a worker is, as Ray Train says; implements `training.worker.WorkerContext`."""
+
+    def __init__(self, folder: RunFolder, attempt: int) -> None:
+        context = ray.train.get_context()
+        self.rank: int = context.get_world_rank()
+        self.local_rank: int = context.get_local_rank()
+        self.world_size: int = context.get_world_size()
+        self._control = folder.control
+        self._attempt = attempt
+        self._lines = LineWriter(folder.metrics, attempt) if self.rank == 0 else None
+        if self._lines is not None:
+            self._lines.write({"workers": self.world_size})
+
+    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
+        """Every step goes into the run's folder, where a crash of Ray loses none; Ray hears of checkpoints."""
+        if self._lines is not None:
+            saved = {"checkpoint": checkpoint_folder.name} if checkpoint_folder else {}
+            try:
+                self._lines.write({**metrics, "at": time.time(), **saved})
+            except OSError as error:
+                told = f"Step {metrics['step']:.0f} could not be put down: {error.strerror}."
+                raise TrainingError(f"{told} Free some space for the run's folder and resume it.") from error
+        if checkpoint_folder is not None:
+            # A barrier over all workers, so not at every step. The checkpoint itself is ours: complete or absent,
+            # while Ray's list of checkpoints is spoilt by a crash during its writing.
+            ray.train.report(dict(metrics))
+
+    def should_stop(self) -> bool:
+        """Whether the person wants it; workers that another attempt has replaced stop at once.
+
+        Raises:
+            TrainingError: this attempt is over.
+        """
+        control = Control.read(self._control)
+        if control.attempt > self._attempt:
+            raise TrainingError("This run was resumed elsewhere; these workers are not needed any more.")
+        return control.stop is not None
+
+
+def train_under_ray(config: dict[str, Any]) -> None:
+    """What Ray Train calls on every worker."""
+    folder, attempt = RunFolder(Path(config["folder"])), int(config["attempt"])
+    with _telling_problems(folder, attempt):
+        if not folder.control.is_file():
+            raise PreflightError(
+                f"A worker's machine does not see {folder.path}. Put ENCORE_HOME on storage that all machines share."
+            )
+        context = RayContext(folder, attempt)
+        job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
+        run_worker(job, context, fetch_rows())
+
+
+def share_rows_or_tell(raw_job: Mapping[str, Any], folder: RunFolder, attempt: int) -> Any:  # a Ray Data dataset
+    """The rows that workers will fetch, read by the driver before it starts any."""
+    with _telling_problems(folder, attempt):
+        return share_rows(FineTuneJob.parse(raw_job).dataset)
+
+
+@contextmanager
+def _telling_problems(folder: RunFolder, attempt: int) -> Iterator[None]:
+    """Write down what every further attempt would meet as well; the supervisor ends the run with these words."""
+    try:
+        yield
+    except EncoreError as error:
+        _tell_problem(folder, attempt, error)
+        raise
+
+
+def _tell_problem(folder: RunFolder, attempt: int, error: EncoreError) -> None:
+    if Control.read(folder.control).attempt == attempt:
+        # On a full disk the file stays empty, which tells as much.
+        with suppress(OSError):
+            folder.problem.write_text(str(error), encoding="utf-8")
+
+
+class FaultLog(UserCallback):
+    """Writes down which workers were lost; called by Ray Train's controller."""
+
+    def __init__(self, folder: RunFolder, attempt: int) -> None:
+        self._folder, self._attempt = folder, attempt
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Keep the ranks, and the first cause in one line; and a problem that a worker could not write down itself."""
+        del run_context
+        for exception in worker_exceptions.values():
+            # Ray Train wraps what a worker raised.
+            cause = getattr(exception, "_base_exc", exception)
+            if isinstance(cause, EncoreError) and not self._folder.problem.is_file():
+                _tell_problem(self._folder, self._attempt, cause)
+        first = next(iter(worker_exceptions.values()), None)
+        lines = str(first).strip().splitlines() or [type(first).__name__]
+        with suppress(OSError):
+            writer = LineWriter(self._folder.faults, self._attempt)
+            writer.write({"ranks": sorted(worker_exceptions), "cause": lines[-1][:500]})

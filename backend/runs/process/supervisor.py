@@ -1,0 +1,255 @@
+"""The process that sees one run through: it starts Ray, watches, judges, and outlives whoever asked for the run.
+
+python -m backend.runs.process.supervisor RUN --home HOME
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from backend.cluster.connect import check_size, connect, free_what_trainers_held, has_gpus, own_place
+from backend.errors import EncoreError
+from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.evaluation_queue import JudgeQueue
+from backend.runs.process.monitor import Watcher, register_checkpoints
+from backend.runs.process.processes import birth_of, is_alive
+from backend.runs.process.promotion import conclude
+from backend.runs.storage.control import Control, StopReason
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.states import RunState
+from backend.store.database import Database
+from training.job import FineTuneJob
+
+POLL_SECONDS = 0.5
+HEARTBEAT_SECONDS = 3.0
+WRITTEN_SECONDS = 2.0
+GRACE_SECONDS: dict[StopReason, float] = {"cancel": 5.0, "interrupt": 5.0, "pause": 120.0}
+"""How long workers may take to finish their step and save; a cancel has to free the machine within ten seconds."""
+
+_STATE_AFTER: dict[StopReason, tuple[RunState, str]] = {
+    "cancel": (RunState.CANCELLED, "Cancelled. Its last checkpoint is kept; resuming goes on from there."),
+    "pause": (RunState.PAUSED, "Paused. Resuming goes on from the last checkpoint."),
+    "interrupt": (RunState.INTERRUPTED, "Interrupted: its process was asked to end. Resuming goes on from there."),
+}
+_TOO_MANY_FAILURES = (
+    "The workers failed more often than the run allows. Its log says why; "
+    "correct that and resume: it goes on from the last checkpoint."
+)
+_logger = logging.getLogger(__name__)
+
+
+class _Stopped(Exception):
+    """The person wants the run to stop; carries why."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _DriverLost(Exception):
+    """The actor that holds Ray Train is gone, and the workers with it."""
+
+
+class Supervisor:
+    """Sees one attempt of a run through, from the queue to its end."""
+
+    def __init__(self, database: Database, home: Path, run_id: str) -> None:
+        self._home, self._database, self._run_id = home, database, run_id
+        self._rows = RunRows(database)
+        self._folder = RunFolder.of(home, run_id)
+        self._launch = LaunchPlan.read(self._folder.launch)
+        # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
+        job = FineTuneJob.read(self._folder.job)
+        kept = self._folder.dataset
+        self._job = job.model_copy(update={"dataset": kept}) if kept.is_dir() else job
+        self._last_beat = 0.0
+
+    def run(self) -> RunState:
+        """Do it all; whatever happens, the run's row says how it ended."""
+        try:
+            self._wait_for_turn()
+            self._work()
+            return RunState.DONE
+        except _Stopped as stopped:
+            state, message = _STATE_AFTER[stopped.reason]
+            return self._end(state, message)
+        except EncoreError as error:
+            return self._end(RunState.FAILED, str(error))
+        except Exception:
+            # The edge of the job: whatever it was, the row must not say that it is running.
+            _logger.exception("run %s failed", self._run_id)
+            return self._end(RunState.FAILED, "It failed because of a fault in Encore. Its log has the details.")
+        finally:
+            _leave_ray()
+
+    def _work(self) -> None:
+        watcher = self._watch()
+        self._folder.problem.unlink(missing_ok=True)
+        connect(self._launch.machine)
+        self._stop_if_wanted()
+        fewest = self._launch.fewest_workers
+        if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
+            self._launch = self._launch.model_copy(update={"use_gpu": True})
+        check_size(fewest, fewest if self._launch.use_gpu else 0)
+        judges = JudgeQueue(self._rows, self._run_id, self._folder, self._launch)
+        run = self._rows.get(self._run_id)
+        if run.step < run.num_steps:
+            self._train_to_the_end(watcher, judges)
+        else:
+            self._rows.move(self._run_id, RunState.RUNNING, "All steps are done.")
+        self._rows.move(self._run_id, RunState.JUDGING, "Listening to the checkpoints.")
+        while judges.advance():
+            self._stop_if_wanted()
+            self._beat()
+            time.sleep(POLL_SECONDS)
+        conclude(self._database, self._home, self._run_id)
+
+    def _wait_for_turn(self) -> None:
+        """One run at a time on this machine; a cluster's own scheduler sees to the rest."""
+        own = os.getpid()
+        self._rows.change(self._run_id, process_id=own, process_started_at=birth_of(own))
+        while not self._rows.claim(self._run_id, alone=self._launch.machine.address is None, is_alive=is_alive):
+            self._stop_if_wanted()
+            self._beat()
+            time.sleep(POLL_SECONDS)
+        self._begin_attempt(self._rows.get(self._run_id).attempt)
+
+    def _begin_attempt(self, attempt: int) -> None:
+        """Let workers of earlier attempts know that they are not needed any more."""
+        self._attempt = attempt
+        Control.read(self._folder.control).model_copy(update={"attempt": attempt}).write(self._folder.control)
+
+    def _watch(self) -> Watcher:
+        """Take in what earlier attempts wrote; what they trained after the last checkpoint is trained again."""
+        last_step = register_checkpoints(self._rows, self._run_id, self._folder)
+        watcher = Watcher(self._rows, self._run_id, self._folder, self._attempt)
+        self._rows.forget_steps_after(self._run_id, last_step)
+        return watcher
+
+    def _train_to_the_end(self, watcher: Watcher, judges: JudgeQueue) -> None:
+        """Train; a driver that is lost is replaced, as often as workers may be lost."""
+        for failures_left in range(self._launch.max_failures, -1, -1):
+            try:
+                self._train(watcher, judges)
+                return
+            except _DriverLost as lost:
+                if not failures_left:
+                    raise EncoreError(_TOO_MANY_FAILURES) from lost
+                told = "The driver of the training was lost; training goes on from the last checkpoint."
+                self._rows.add_event(self._run_id, told)
+                self._begin_attempt(self._attempt + 1)
+                self._rows.change(self._run_id, attempt=self._attempt)
+                watcher = self._watch()
+
+    def _train(self, watcher: Watcher, judges: JudgeQueue) -> None:
+        import ray  # noqa: PLC0415 - takes a second, and a run that waits does not need it
+
+        from backend.runs.process.driver import Driver  # noqa: PLC0415
+
+        actor: Any = ray.remote(num_cpus=0, scheduling_strategy=own_place())(Driver)
+        driver = actor.remote()
+        fit = driver.fit.remote(
+            self._job.model_dump(mode="json"),
+            self._launch.model_dump(mode="json"),
+            str(self._folder.path),
+            self._attempt,
+        )
+        is_running = self._rows.get(self._run_id).state is RunState.RUNNING
+        stop_by = float("inf")
+        try:
+            while not ray.wait([fit], timeout=POLL_SECONDS)[0]:
+                if watcher.look() and not is_running:
+                    self._rows.move(self._run_id, RunState.RUNNING, "Training.")
+                    is_running = True
+                judges.advance()
+                stop_by = self._check_on(stop_by)
+            self._raise_for(fit)
+        finally:
+            # Nothing if it has ended; otherwise this is what frees the processors.
+            ray.kill(driver)
+            watcher.look()
+            free_what_trainers_held()
+        self._stop_if_wanted()
+        if not is_running:
+            self._rows.move(self._run_id, RunState.RUNNING, "Training.")
+        register_checkpoints(self._rows, self._run_id, self._folder)
+
+    def _check_on(self, stop_by: float) -> float:
+        """Heartbeat, problems that workers wrote down, and how long a stop may still take."""
+        self._raise_problem()
+        self._beat()
+        reason = Control.read(self._folder.control).stop
+        if reason is None:
+            return float("inf")
+        stop_by = min(stop_by, time.monotonic() + GRACE_SECONDS[reason])
+        if time.monotonic() >= stop_by:
+            raise _Stopped(reason)
+        return stop_by
+
+    def _raise_problem(self) -> None:
+        """End with the words of a worker that met something no other attempt would get around."""
+        if not self._folder.problem.is_file():
+            return
+        told = self._folder.problem.read_text(encoding="utf-8")
+        if not told and time.time() - self._folder.problem.stat().st_mtime < WRITTEN_SECONDS:
+            return  # it is just being written
+        # Only a full disk leaves it empty.
+        raise EncoreError(told or f"The disk of {self._folder.path} is full. Free some space there and resume the run.")
+
+    def _raise_for(self, fit: Any) -> None:
+        """Turn what Ray Train ended with into a sentence."""
+        import ray  # noqa: PLC0415
+
+        try:
+            ray.get(fit)
+        except Exception as error:
+            self._raise_problem()
+            self._stop_if_wanted()
+            _logger.exception("training ended")
+            if isinstance(error, ray.exceptions.RayActorError):
+                raise _DriverLost from error
+            raise EncoreError(_TOO_MANY_FAILURES) from error
+
+    def _stop_if_wanted(self) -> None:
+        if (reason := Control.read(self._folder.control).stop) is not None:
+            raise _Stopped(reason)
+
+    def _beat(self) -> None:
+        """Say that the run is looked after."""
+        if time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
+            self._rows.change(self._run_id, heartbeat_at=time.time())
+            self._last_beat = time.monotonic()
+
+    def _end(self, state: RunState, message: str) -> RunState:
+        self._rows.move(self._run_id, state, message)
+        return state
+
+
+def _leave_ray() -> None:
+    """End the local cluster, or part from the existing one; nothing if there was none."""
+    if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
+        ray.shutdown()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status 0 when the run is done or was stopped on request."""
+    parser = argparse.ArgumentParser(prog="python -m backend.runs.process.supervisor", description=__doc__)
+    parser.add_argument("run", help="id of the run")
+    parser.add_argument("--home", type=Path, required=True, help="ENCORE_HOME")
+    parsed = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    folder = RunFolder.of(parsed.home, parsed.run)
+    signal.signal(signal.SIGTERM, lambda number, frame: folder.ask_to_stop("interrupt"))
+    return 1 if Supervisor(Database(parsed.home), parsed.home, parsed.run).run() is RunState.FAILED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

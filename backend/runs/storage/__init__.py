@@ -1,0 +1,1 @@
+"""What is kept of a run: its row in the database and its folder."""

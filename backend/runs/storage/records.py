@@ -1,0 +1,92 @@
+"""What is known of a run: read by whoever watches, written by Encore's own machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from backend.evaluation.scores import CheckpointScores, JudgedTake
+from backend.runs.storage.states import RunState
+
+BASE = "base"
+"""Name of the model a run starts from, among its checkpoints."""
+
+
+class RunRecord(BaseModel):
+    """One run as it stands."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    dataset: str
+    voice: str
+    model: str
+    preset: str
+    strategy: str
+    num_workers: int
+    state: RunState
+    message: str
+    """One plain sentence: what happens now, or why it ended."""
+    created_at: float
+    """Seconds since 1970, as all times here."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    heartbeat_at: float | None = None
+    process_id: int | None = None
+    process_started_at: float | None = None
+    attempt: int = 0
+    """How often it was started: 1, and 1 more for each resume."""
+    step: int = 0
+    num_steps: int
+    best_checkpoint: str | None = None
+    verdict: str = ""
+    """What judging found, in plain words; empty until then."""
+    export_folder: str | None = None
+    consent: str | None
+    """Who agreed to the cloning, as JSON."""
+    job: str
+    """The fine-tune itself, as JSON."""
+
+    @property
+    def share_done(self) -> float:
+        """Of the training steps."""
+        return self.step / self.num_steps if self.num_steps else 0.0
+
+
+class MetricRecord(BaseModel):
+    """What one training step reported."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    step: int
+    attempt: int
+    measures: dict[str, float]
+
+
+class CheckpointRecord(BaseModel):
+    """A checkpoint, or the base model, with how it sounds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    step: int
+    saved_at: float
+    state: Literal["waiting", "judging", "judged", "failed"]
+    problem: str = ""
+    scores: CheckpointScores | None = None
+    takes: tuple[JudgedTake, ...] = ()
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it is the model the run started from."""
+        return self.name == BASE
+
+
+class EventRecord(BaseModel):
+    """Something worth telling later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    at: float
+    sentence: str

@@ -1,0 +1,108 @@
+"""Where a run keeps its files; under ENCORE_HOME, which every worker must see."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.runs.storage.control import Control, StopReason
+
+RUNS_FOLDER = "runs"
+_LONGEST_LOG_BYTES = 2_000_000
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Names of one run's files."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, home: Path, run_id: str) -> RunFolder:
+        """The folder of a run, there or not."""
+        return cls((home / RUNS_FOLDER / run_id).absolute())
+
+    @property
+    def job(self) -> Path:
+        """The fine-tune itself, as it was planned."""
+        return self.path / "job.json"
+
+    @property
+    def launch(self) -> Path:
+        """How it is to be run and judged."""
+        return self.path / "launch.json"
+
+    @property
+    def dataset(self) -> Path:
+        """Rows and card of the dataset as the run was planned with them, until it is done; no sound."""
+        return self.path / "dataset"
+
+    @property
+    def judging_plan(self) -> Path:
+        """What is spoken to judge it; kept, because the dataset may be edited while it runs."""
+        return self.path / "judging.json"
+
+    @property
+    def log(self) -> Path:
+        """Everything that supervisor, Ray and workers print."""
+        return self.path / "log.txt"
+
+    @property
+    def metrics(self) -> Path:
+        """What steps report, in a file for each time that workers start."""
+        return self.path / "metrics"
+
+    @property
+    def faults(self) -> Path:
+        """What Ray saw go wrong, in the same form."""
+        return self.path / "faults"
+
+    @property
+    def problem(self) -> Path:
+        """Written by a worker that met something no other attempt would get around, in words for a person."""
+        return self.path / "problem.txt"
+
+    @property
+    def control(self) -> Path:
+        """What workers obey; see `Control`."""
+        return self.path / "control.json"
+
+    @property
+    def ray(self) -> Path:
+        """Ray Train's own notes; nothing of ours depends on them."""
+        return self.path / "ray"
+
+    @property
+    def takes(self) -> Path:
+        """A folder of WAV files for each judged checkpoint."""
+        return self.path / "takes"
+
+    @property
+    def judging(self) -> Path:
+        """Checkpoints as they are being judged; emptied afterwards."""
+        return self.path / "judging"
+
+    @property
+    def export(self) -> Path:
+        """The best checkpoint in the public format, one folder for each variant."""
+        return self.path / "export"
+
+    @property
+    def report(self) -> Path:
+        """The page to show and keep."""
+        return self.path / "report.html"
+
+    def ask_to_stop(self, reason: StopReason) -> None:
+        """Let workers and supervisor know."""
+        Control.read(self.control).model_copy(update={"stop": reason}).write(self.control)
+
+    def read_log(self) -> str:
+        """The end of the log, without colours; empty before anything was printed."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - _LONGEST_LOG_BYTES))
+                return _COLOUR.sub("", file.read().decode("utf-8", errors="replace"))
+        except FileNotFoundError:
+            return ""

@@ -1,0 +1,136 @@
+"""What every route needs: who speaks, which voices there are, and what they may be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from backend.serving.api.errors import ApiError, RequestTimedOut
+from backend.serving.api.metrics import ApiMetrics
+from backend.serving.api.take_recorder import TakeKeeper
+from backend.serving.protocol import SpeechService
+from backend.serving.requests import AudioChunk, SpeechItem, SpeechOrder, SpeechSummary
+from backend.serving.settings import MOST_CHARACTERS
+from backend.takes.takes import Takes
+from backend.voices.registry import Voices
+from backend.voices.voice import Voice
+
+PATIENCE_SECONDS = 120.0
+"""Without any sound for so long, a request is given up: a large checkpoint may have to be loaded for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """Where requests are taken.
+
+    Attributes:
+        service: speaks.
+        voices: the registry; asked anew for each request, so that a new voice needs no restart.
+        model_name: what the base model is called.
+        can_instruct: whether it follows instructions.
+        patience_seconds: between two chunks of sound.
+        most_characters: of one text.
+        metrics: counts.
+        takes: where what was spoken is kept; None keeps nothing.
+        started_at: when this process began to serve.
+    """
+
+    service: SpeechService
+    voices: Voices
+    model_name: str
+    can_instruct: bool = False
+    patience_seconds: float = PATIENCE_SECONDS
+    most_characters: int = MOST_CHARACTERS
+    metrics: ApiMetrics = field(default_factory=ApiMetrics)
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    takes: Takes | None = None
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a model that is not served here. Raises ApiError."""
+        if name is not None and name != self.model_name:
+            raise ApiError(
+                404,
+                f"The model {name[:100]!r} is not served here; {self.model_name!r} is. Choose it, or leave model out.",
+                param="model",
+                code="model_not_found",
+            )
+
+    def check_input(self, text: str) -> str:
+        """Refuse a text that would keep others waiting for too long. Raises ApiError."""
+        if len(text) > self.most_characters:
+            raise ApiError(
+                400,
+                f"The input has {len(text)} characters, and {self.most_characters} are the most. Send it in parts.",
+                param="input",
+                code="string_above_max_length",
+            )
+        return text
+
+    def check_instructions(self, instructions: str | None) -> str:
+        """Refuse instructions that would be ignored. Raises ApiError."""
+        text = (instructions or "").strip()
+        if text and not self.can_instruct:
+            raise ApiError(
+                400,
+                "This model clones voices and does not follow instructions. Leave instructions out.",
+                param="instructions",
+                code="unsupported_parameter",
+            )
+        return text
+
+    async def find_voice(self, name: str) -> Voice:
+        """A stored voice, as it is now. Raises VoiceUnknown."""
+        return await asyncio.to_thread(self.voices.get, name)
+
+    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+        """Pass an order on, and keep the take; time without any sound is bounded. Raises RequestTimedOut."""
+        keeper = TakeKeeper(self.takes, order, self.model_name)
+        async with aclosing(self._speak_in_time(order)) as items:
+            with closing(keeper):
+                async for item in items:
+                    match item:
+                        case AudioChunk():
+                            keeper.add(item.content)
+                        case SpeechSummary():
+                            await asyncio.to_thread(keeper.finish, item)
+                    yield item
+
+    async def _speak_in_time(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+        items = self.service.speak(order)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(self.patience_seconds):
+                        item = await anext(items)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise RequestTimedOut(
+                        f"Nothing was spoken for {self.patience_seconds:.0f} s. Try again later."
+                    ) from error
+                yield item
+        finally:
+            await items.aclose()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """A file that came with a form, on this machine's disk for the time of the request."""
+
+    path: Path
+    field: str
+
+
+def desk_of(request: Request) -> Desk:
+    """The application's desk."""
+    return cast(Desk, request.app.state.desk)
+
+
+AtDesk = Annotated[Desk, Depends(desk_of)]

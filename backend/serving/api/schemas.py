@@ -1,0 +1,241 @@
+"""Bodies of requests and answers, under the names that OpenAI's and vLLM-Omni's speech APIs use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+from backend.audio.formats import AudioFormat
+from backend.audio.tempo import FASTEST, SLOWEST
+from backend.serving.speech.speech import LONGEST_TEXT
+from backend.takes.take import Take
+from backend.voices.consent import Consent, StatementKind
+from backend.voices.voice import Voice, VoiceKind
+
+LONGEST_INSTRUCTION = 4096
+MOST_VOICES = 8
+LARGEST_SEED = 2**63 - 1
+
+_VoiceName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
+_LanguageName = Annotated[str, StringConstraints(min_length=1, max_length=40)]
+_Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+
+
+class _Request(BaseModel):
+    # Forbidden: a misspelt field would otherwise be a wish that is ignored without a word.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class VoiceReference(_Request):
+    """A voice by its id, as OpenAI's clients name custom voices."""
+
+    id: _VoiceName
+
+
+class SpeechFields(_Request):
+    """What every request for speech may say."""
+
+    model: str | None = Field(
+        default=None, max_length=500, description="A model of /v1/models; the only one if left out."
+    )
+    input: _Text = Field(description="What to say.")
+    instructions: str | None = Field(
+        default=None,
+        max_length=LONGEST_INSTRUCTION,
+        description="How to say it; refused by models that clone voices.",
+    )
+    response_format: AudioFormat = Field(
+        default="mp3",
+        description="pcm is 16-bit mono at the rate of the model: 24 kHz for the public ones, 16 kHz for mini.",
+    )
+    speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
+    stream_format: Literal["audio", "sse"] = "audio"
+    stream: bool = Field(
+        default=True, description="Send sound while it is made; otherwise the finished file, with its length."
+    )
+    language: _LanguageName | None = Field(
+        default=None, description="Language of the input, such as english; the voice's own if left out."
+    )
+    seed: _Seed | None = Field(default=None, description="The same seed, voice and input give the same speech.")
+
+
+class SpeechRequest(SpeechFields):
+    """POST /v1/audio/speech as JSON."""
+
+    voice: _VoiceName | VoiceReference
+
+
+class OneOffSpeechRequest(SpeechFields):
+    """POST /v1/audio/speech as a form with a recording: its voice speaks once and is forgotten."""
+
+    voice: _VoiceName | None = Field(default=None, description="A stored voice, where no recording is sent.")
+    ref_text: str | None = Field(default=None, max_length=5000, description="What the recording says, word for word.")
+    consent: StatementKind | None = Field(default=None, description="The statement that the recording's owner makes.")
+    consent_by: str | None = Field(default=None, max_length=200, description="Who gives the consent.")
+
+
+class VoiceRequest(_Request):
+    """POST /v1/audio/voices, beside the recording `audio_sample`."""
+
+    name: str = Field(min_length=1, max_length=200)
+    consent: StatementKind | None = Field(default=None, description="Which statement is made; required.")
+    consent_by: str | None = Field(default=None, max_length=200, description="Who gives the consent; required.")
+    ref_text: str | None = Field(default=None, max_length=5000, description="What the recording says, word for word.")
+    language: str = Field(default="auto", pattern=r"^[A-Za-z_]{2,40}$")
+
+
+class VoiceView(_Answer):
+    """A stored voice."""
+
+    id: str
+    object: Literal["voice"] = "voice"
+    name: str
+    kind: VoiceKind
+    language: str
+    model: str
+    created_at: int
+    has_transcript: bool
+    consent: Consent
+    provenance: dict[str, JsonValue]
+
+    @classmethod
+    def of(cls, voice: Voice) -> VoiceView:
+        """What the API tells about a voice; where its files lie is nobody's business."""
+        return cls(
+            id=voice.id,
+            name=voice.name,
+            kind=voice.kind,
+            language=voice.language,
+            model=voice.model,
+            created_at=int(voice.created_at.timestamp()),
+            has_transcript=voice.transcript is not None,
+            consent=voice.consent,
+            provenance=voice.provenance,
+        )
+
+
+class VoiceList(_Answer):
+    """GET /v1/audio/voices."""
+
+    object: Literal["list"] = "list"
+    data: list[VoiceView]
+    voices: list[str]
+    """Their names alone, as vLLM-Omni lists them."""
+
+
+class TakeView(_Answer):
+    """Something that was spoken and is kept."""
+
+    id: str
+    object: Literal["take"] = "take"
+    created_at: int
+    made_by: Literal["studio", "api", "command"]
+    voice: str
+    model: str
+    input: str
+    language: str
+    seeds: list[int]
+    speed: float
+    response_format: AudioFormat
+    seconds: float
+    finish_reason: str
+    bytes: int
+
+    @classmethod
+    def of(cls, take: Take) -> TakeView:
+        """What the API tells about a take."""
+        return cls(
+            id=take.id,
+            created_at=int(take.made_at.timestamp()),
+            made_by=take.made_by,
+            voice=take.voice,
+            model=take.model_name,
+            input=take.text,
+            language=take.language,
+            seeds=list(take.seeds),
+            speed=take.speed,
+            response_format=take.audio_format,
+            seconds=take.seconds,
+            finish_reason=take.finish_reason.value,
+            bytes=take.num_bytes,
+        )
+
+
+class TakeList(_Answer):
+    """GET /v1/audio/takes."""
+
+    object: Literal["list"] = "list"
+    data: list[TakeView]
+
+
+class Deleted(_Answer):
+    """DELETE /v1/audio/voices/{id} and /v1/audio/takes/{id}."""
+
+    id: str
+    object: Literal["voice", "take"] = "voice"
+    deleted: Literal[True] = True
+
+
+class ModelView(_Answer):
+    """A model that can be asked for."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "encore"
+
+
+class ModelList(_Answer):
+    """GET /v1/models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelView]
+
+
+class CompareRequest(_Request):
+    """POST /v1/compare: one text, spoken by several voices with the same seed."""
+
+    model: str | None = Field(default=None, max_length=500)
+    voices: list[_VoiceName] = Field(min_length=2, max_length=MOST_VOICES)
+    input: _Text
+    response_format: AudioFormat = "wav"
+    speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
+    language: _LanguageName | None = None
+    seed: _Seed | None = None
+
+
+class ComparedTake(_Answer):
+    """One voice's take."""
+
+    voice: str
+    voice_id: str
+    audio: str
+    """Base64 of the file."""
+    seconds: float
+    seconds_to_first_audio: float
+    real_time_factor: float
+    finish_reason: str
+
+
+class Comparison(_Answer):
+    """All takes, in the order of the voices asked for."""
+
+    object: Literal["comparison"] = "comparison"
+    input: str
+    seed: int
+    response_format: AudioFormat
+    takes: list[ComparedTake]
+
+
+class Health(_Answer):
+    """GET /healthz."""
+
+    status: Literal["ok"] = "ok"
+    model: str
+    num_replicas: int

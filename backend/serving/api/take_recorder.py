@@ -1,0 +1,102 @@
+"""Keeps what the API speaks, while it passes by; a listener never waits for it, nor hears of it when it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from backend.audio.encoding import wav_header
+from backend.audio.formats import FORMAT_TABLE, AudioFormat
+from backend.errors import EncoreError
+from backend.serving.requests import OneOffVoice, SpeechOrder, SpeechSummary
+from backend.takes.take import TakeFacts
+from backend.takes.takes import Takes
+from training.model.decoding.frame_loop import FinishReason
+
+RECORDING_SENT_ALONG = "A recording that was sent along"
+
+_logger = logging.getLogger(__name__)
+
+
+class TakeKeeper:
+    """Writes one speech into a file, and adds it to the takes once it is whole; without takes it does nothing."""
+
+    def __init__(self, takes: Takes | None, order: SpeechOrder, model_name: str) -> None:
+        self._takes, self._order, self._model_name = takes, order, model_name
+        # Raw samples cannot be played; with a header before them they can.
+        self._format: AudioFormat = "wav" if order.audio_format == "pcm" else order.audio_format
+        self._stack = ExitStack()
+        self._path: Path | None = None
+        self._file: IO[bytes] | None = None
+        self._has_failed = False
+        # A listener may leave while the last of it is being written in another thread.
+        self._closing = threading.Lock()
+
+    def add(self, content: bytes) -> None:
+        """The next bytes of the file; they go into the system's memory, so nobody waits for a disk."""
+        if self._takes is None or self._has_failed or not content:
+            return
+        try:
+            if self._file is None:
+                self._path = self._stack.enter_context(self._takes.incoming(FORMAT_TABLE[self._format].suffix))
+                self._file = self._stack.enter_context(self._path.open("xb"))
+                if self._order.audio_format == "pcm":
+                    self._file.write(wav_header(0))
+            self._file.write(content)
+        except (OSError, EncoreError) as error:
+            self._give_up(error)
+
+    def finish(self, summary: SpeechSummary) -> None:
+        """The speech is whole. May wait for the disk."""
+        with self._closing:
+            if self._takes is None or self._has_failed or self._file is None or self._path is None:
+                return
+            try:
+                if self._format == "wav":
+                    _write_true_header(self._file, summary.sample_rate)
+                self._file.close()
+                self._takes.add(self._facts(summary), self._path)
+            except (OSError, EncoreError) as error:
+                self._give_up(error)
+
+    def close(self) -> None:
+        """Remove what was not kept; nothing is kept from then on."""
+        with self._closing:
+            self._has_failed = True
+            self._stack.close()
+
+    def _give_up(self, error: Exception) -> None:
+        _logger.warning("a take is not kept: %s", error)
+        self._has_failed = True
+
+    def _facts(self, summary: SpeechSummary) -> TakeFacts:
+        order, voice = self._order, self._order.voice
+        is_fine_tuned = not isinstance(voice, OneOffVoice) and voice.kind == "fine-tuned"
+        return TakeFacts(
+            made_by="api",
+            voice=RECORDING_SENT_ALONG if isinstance(voice, OneOffVoice) else voice.name,
+            text=order.text,
+            model_name=self._model_name,
+            is_in_context=voice.transcript is not None and not is_fine_tuned,
+            is_fine_tuned=is_fine_tuned,
+            language=order.language,
+            sampling=order.sampling,
+            seeds=summary.seeds,
+            seconds=summary.seconds,
+            real_time_factor=summary.real_time_factor,
+            seconds_to_first_audio=summary.seconds_to_first_audio,
+            finish_reason=FinishReason(summary.finish_reason),
+            consent=voice.consent,
+            audio_format=self._format,
+            speed=order.speed,
+        )
+
+
+def _write_true_header(file: IO[bytes], sample_rate: int) -> None:
+    """Say how long a stream was that began without knowing it."""
+    num_bytes = file.tell() - len(wav_header(sample_rate))
+    file.seek(0)
+    file.write(wav_header(sample_rate, num_bytes=num_bytes))

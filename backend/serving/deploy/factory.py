@@ -1,0 +1,76 @@
+"""Puts the parts of serving together, the same in one process and on a cluster."""
+
+from __future__ import annotations
+
+import functools
+
+from fastapi import FastAPI
+
+from backend.serving.api.dependencies import Desk
+from backend.serving.api.factory import create_api
+from backend.serving.deploy.local_service import LocalSpeech
+from backend.serving.engine.engine import Engine
+from backend.serving.pool.engine_pool import Engines
+from backend.serving.protocol import SpeechService
+from backend.serving.settings import EngineSettings, ServeSettings
+from backend.serving.synthesizer import VoiceSpeaker
+from backend.store.database import Database
+from backend.takes.takes import TakeBounds, Takes
+from backend.voices.registry import Voices
+from training.model.checkpoint.reading import read_config
+from training.model.hub.hub import resolve_model
+
+_INSTRUCTED_TYPE = "voice_design"
+
+
+def build_speaker(settings: EngineSettings) -> VoiceSpeaker:
+    """Load a model and the voices that are to be ready at once.
+
+    Raises:
+        EncoreError: the model or a voice cannot be loaded.
+    """
+    load = functools.partial(
+        Engine.load,
+        precision=settings.precision,
+        device=settings.device,
+        num_slots=settings.num_slots,
+        cache_length=settings.cache_length,
+        most_waiting=settings.most_waiting,
+    )
+    speaker = VoiceSpeaker(resolve_model(settings.model), Engines(load, most_engines=settings.most_engines))
+    for voice in settings.preload:
+        speaker.prepare(voice)
+    return speaker
+
+
+def build_local_service(settings: ServeSettings) -> LocalSpeech:
+    """Engines of this process. Raises EncoreError when the model cannot be loaded."""
+    return LocalSpeech(build_speaker(settings.engine), settings.engine.most_requests)
+
+
+def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
+    """The API in front of a service.
+
+    Raises:
+        EncoreError: the registry cannot be opened, or the model is no checkpoint.
+    """
+    config = read_config(resolve_model(settings.engine.model))
+    database = Database(settings.home)
+    desk = Desk(
+        service=service,
+        voices=Voices(database, settings.home),
+        takes=_open_takes(database, settings),
+        model_name=settings.engine.model,
+        can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
+        patience_seconds=settings.patience_seconds,
+        most_characters=settings.most_characters,
+    )
+    return create_api(desk, api_keys=settings.keys)
+
+
+def _open_takes(database: Database, settings: ServeSettings) -> Takes | None:
+    if not settings.most_takes:
+        return None
+    takes = Takes(database, settings.home, TakeBounds(most_takes=settings.most_takes))
+    takes.sweep()
+    return takes

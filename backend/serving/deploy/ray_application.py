@@ -1,0 +1,102 @@
+"""The Ray Serve application: one ingress, replicas that speak, and the bounds of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.config import AutoscalingConfig, BackpressureConfig
+
+from backend.serving.deploy.ray_deployments import API_DEPLOYMENT, ENGINE_DEPLOYMENT, ApiIngress, SpeechEngine
+from backend.serving.errors import ServingError
+from backend.serving.settings import ServeSettings
+
+HEALTH_CHECK_SECONDS, HEALTH_TIMEOUT_SECONDS = 5.0, 60.0
+"""A processor that is busy with something else answers late and is not ill."""
+
+DRAIN_SECONDS = 20.0
+"""How long a replica that is told to go may finish what it speaks."""
+
+_MOST_START_ATTEMPTS = 3
+_MOST_API_REQUESTS = 256
+_MOST_API_QUEUED = 64
+
+
+def build_application(settings: ServeSettings) -> serve.Application:
+    """Describe the application; nothing is started."""
+    # Serve types its decorator for use without arguments only as a function of functions.
+    deploy: Any = serve.deployment
+    engine = deploy(SpeechEngine).options(
+        name=ENGINE_DEPLOYMENT,
+        max_ongoing_requests=settings.engine.most_requests,
+        max_queued_requests=settings.most_queued,
+        ray_actor_options={"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus},
+        health_check_period_s=HEALTH_CHECK_SECONDS,
+        health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
+        graceful_shutdown_timeout_s=DRAIN_SECONDS,
+        max_constructor_retry_count=_MOST_START_ATTEMPTS,
+        **_replica_options(settings),
+    )
+    api = deploy(serve.ingress()(ApiIngress)).options(
+        name=API_DEPLOYMENT,
+        num_replicas=1,
+        max_ongoing_requests=_MOST_API_REQUESTS,
+        max_queued_requests=_MOST_API_QUEUED,
+        backpressure_config=BackpressureConfig(status_code=429, retry_after_s=settings.retry_after_seconds),
+        ray_actor_options={"num_cpus": 0, "resources": {_this_node(): 0.001}},
+        health_check_period_s=HEALTH_CHECK_SECONDS,
+        health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
+        graceful_shutdown_timeout_s=DRAIN_SECONDS,
+        max_constructor_retry_count=_MOST_START_ATTEMPTS,
+    )
+    application: serve.Application = api.bind(settings, engine.bind(settings.engine))
+    return application
+
+
+def start_application(settings: ServeSettings) -> None:
+    """Start or replace the application on the cluster that was joined; returns when it can speak.
+
+    Raises:
+        ServingError: it does not come up, with Serve's own words.
+    """
+    try:
+        serve.start(http_options={"host": settings.host, "port": settings.port})
+        # Named, because without a name all other applications of the cluster would be deleted.
+        serve.run(build_application(settings), name=settings.name, route_prefix=settings.route_prefix, blocking=False)
+    except (RuntimeError, RayError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1][:300] if str(error).strip() else type(error).__name__
+        raise ServingError(
+            f"The speech application did not start: {reason}. Ray's log (/tmp/ray/session_latest/logs/serve) has more."
+        ) from error
+
+
+def stop_application(settings: ServeSettings, *, is_own_cluster: bool) -> None:
+    """End the application; Serve itself only where the cluster was started for it."""
+    if is_own_cluster:
+        serve.shutdown()  # type: ignore[no-untyped-call]
+    else:
+        serve.delete(settings.name)
+
+
+def _replica_options(settings: ServeSettings) -> dict[str, Any]:
+    if settings.min_replicas == settings.max_replicas:
+        return {"num_replicas": settings.min_replicas}
+    return {
+        "autoscaling_config": AutoscalingConfig(
+            min_replicas=settings.min_replicas,
+            max_replicas=settings.max_replicas,
+            # A replica whose slots are all taken makes newcomers wait: time for another.
+            target_ongoing_requests=settings.engine.num_slots,
+        )
+    }
+
+
+def _this_node() -> str:
+    """The resource that only this machine has."""
+    here = ray.get_runtime_context().get_node_id()
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    node = next(node for node in nodes if node["NodeID"] == here)
+    names: list[str] = list(node["Resources"])
+    return next(name for name in names if name.startswith("node:") and "__" not in name)

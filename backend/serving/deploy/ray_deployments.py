@@ -1,0 +1,163 @@
+"""What runs inside Ray Serve's replicas: those who speak, and the one that takes requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastapi import FastAPI
+from ray import serve
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
+from ray.serve.handle import DeploymentHandle
+
+from backend.serving.deploy.factory import build_api, build_speaker
+from backend.serving.deploy.threads import iterate_in_thread
+from backend.serving.engine.statistics import EngineStatistics
+from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
+from backend.serving.protocol import ServiceState
+from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SpeechOrder
+from backend.serving.settings import EngineSettings, ServeSettings
+from backend.voices.voice import Voice
+
+ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
+
+MOST_ATTEMPTS = 3
+"""A replica that died is noticed by the request that is sent to it; the next goes to another."""
+
+_logger = logging.getLogger(__name__)
+_STATISTICS_SECONDS = 2.0
+_RUNNING = "RUNNING"
+
+
+class SpeechEngine:
+    """One replica: a base model and a few fine-tuned voices."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Load the model. Serve tries again a few times, and reports the error if that does not help."""
+        self._speaker = build_speaker(settings)
+        self._executor = ThreadPoolExecutor(settings.most_requests, thread_name_prefix="speech")
+
+    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+        """Sound as it is made; a caller who stops listening frees the slot before the next frame."""
+        if isinstance(order.voice, Voice) and order.voice.kind == "fine-tuned":
+            await self._announce(order.voice.id)
+        items = iterate_in_thread(self._executor, lambda cancelled: self._speaker.speak(order, cancelled))
+        async with contextlib.aclosing(items):
+            async for item in items:
+                yield item
+
+    @serve.multiplexed(max_num_models_per_replica=2)  # type: ignore[untyped-decorator]
+    async def _announce(self, voice_id: str) -> str:
+        """Tell Serve that this replica holds a voice, so that the voice's next requests come here too.
+
+        Loading and unloading is left to `Engines`, which never unloads a voice that is speaking.
+        """
+        return voice_id
+
+    async def statistics(self) -> dict[str, EngineStatistics]:
+        """Numbers of each engine."""
+        return self._speaker.statistics()
+
+    async def check_health(self) -> None:
+        """Asked by Serve every few seconds; a replica that raises is replaced."""
+        # The registry is elsewhere and tells nobody; what is deleted there is found missing here.
+        await asyncio.to_thread(self._speaker.forget_deleted)
+        if not self._speaker.is_healthy:
+            raise RuntimeError("the speech engine does not run any more")
+
+    def __del__(self) -> None:
+        # Missing when the model could not be loaded.
+        if (speaker := getattr(self, "_speaker", None)) is not None:
+            speaker.close()
+
+
+class ReplicatedSpeech:
+    """Speaks orders by passing them to replicas."""
+
+    def __init__(self, handle: DeploymentHandle[Any], settings: ServeSettings) -> None:
+        self._handle, self._settings = handle, settings
+
+    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+        """Sound as it is made. Until there is any, a replica that dies is replaced by another."""
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            was_heard = False
+            items = self._ask(order)
+            async with contextlib.aclosing(items):
+                async for item in items:
+                    is_lost = isinstance(item, SpeechFailure) and isinstance(item.error, ReplicaLost)
+                    if is_lost and not was_heard and attempt < MOST_ATTEMPTS:
+                        break
+                    was_heard = was_heard or isinstance(item, AudioChunk)
+                    yield item
+                else:
+                    return
+
+    async def forget_deleted(self) -> None:
+        """Nothing to do: replicas look for themselves when they are asked for their health."""
+
+    async def state(self, *, with_engines: bool = False) -> ServiceState:
+        """How many replicas run, and with `with_engines` the numbers of one of them."""
+        num_replicas = await asyncio.to_thread(self._count_replicas)
+        engines: dict[str, EngineStatistics] = {}
+        if num_replicas and with_engines:
+            with contextlib.suppress(TimeoutError, RayError, BackPressureError, DeploymentUnavailableError):
+                async with asyncio.timeout(_STATISTICS_SECONDS):
+                    engines = await self._handle.statistics.remote()
+        return ServiceState(is_healthy=num_replicas > 0, num_replicas=num_replicas, engines=engines)
+
+    async def _ask(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+        voice = order.voice
+        voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
+        # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.
+        response: Any = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order)
+        is_over = False
+        try:
+            async for item in response:
+                yield item
+            is_over = True
+        except BackPressureError:
+            is_over = True
+            busy = "All who can speak are speaking, and the line is full."
+            yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=self._settings.retry_after_seconds))
+        except RayTaskError as error:
+            is_over = True
+            _logger.error("a replica failed while speaking", exc_info=error)
+            yield SpeechFailure(error=TakeFailed())
+        except (RayError, DeploymentUnavailableError, RequestCancelledError) as error:
+            is_over = True
+            yield SpeechFailure(error=ReplicaLost(f"The process that spoke has stopped ({type(error).__name__})."))
+        finally:
+            # Nobody listens any more. A request that has failed raises its error once more when it is cancelled.
+            if not is_over:
+                with contextlib.suppress(RayError, BackPressureError, DeploymentUnavailableError):
+                    response.cancel()
+
+    def _count_replicas(self) -> int:
+        application = serve.status().applications.get(self._settings.name)
+        deployment = application.deployments.get(ENGINE_DEPLOYMENT) if application else None
+        states = deployment.replica_states if deployment else {}
+        # Serve reports its states as members of an enumeration or as their names.
+        return sum(number for state, number in states.items() if str(state).endswith(_RUNNING))
+
+
+class ReplicaLost(EngineClosed):
+    """The process that spoke is gone, or none is there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message} Ask again.")
+
+
+class ApiIngress:
+    """Takes requests; lives on the machine of the registry."""
+
+    def __init__(self, settings: ServeSettings, engine: DeploymentHandle[Any]) -> None:
+        self._settings, self._engine = settings, engine
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Called by Serve inside the replica."""
+        return build_api(self._settings, ReplicatedSpeech(self._engine, self._settings))

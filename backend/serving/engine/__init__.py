@@ -1,0 +1,1 @@
+"""The speech engine: a running batch of takes with its queue and scheduler."""

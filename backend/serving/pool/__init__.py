@@ -1,0 +1,1 @@
+"""Loaded checkpoints, shared by all who speak with them."""

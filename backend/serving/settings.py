@@ -1,0 +1,79 @@
+"""What a person can set about serving; travels to the replicas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
+
+from backend.serving.speech.speech import LONGEST_TEXT
+from backend.voices.voice import Voice
+from training.model.voice_model import PrecisionChoice
+
+MOST_CHARACTERS = 4096
+"""OpenAI's own limit; about five minutes of speech."""
+
+
+class EngineSettings(BaseModel):
+    """One process that speaks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(description="mini, a checkpoint folder, or a hub id; the same on every machine")
+    precision: PrecisionChoice = "auto"
+    device: str = "auto"
+    num_slots: PositiveInt = 8
+    """Takes spoken at once."""
+    most_waiting: PositiveInt = 32
+    """Takes that may wait for a slot."""
+    cache_length: PositiveInt = 2048
+    most_engines: PositiveInt = 3
+    """Checkpoints held at once: the base model, and the fine-tuned voices used last."""
+    preload: tuple[Voice, ...] = ()
+    """Voices made ready before the first request."""
+
+    @property
+    def most_requests(self) -> int:
+        """What one process accepts, speaking and waiting."""
+        return self.num_slots + self.most_waiting
+
+
+class ServeSettings(BaseModel):
+    """The whole application."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    engine: EngineSettings
+    home: Path
+    """Where the registry of voices is: on this machine's disk, and its voices where every replica can read them."""
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    api_keys: tuple[SecretStr, ...] = ()
+    patience_seconds: PositiveFloat = 120.0
+    """Without any sound for so long, a request is given up."""
+    most_characters: int = Field(default=MOST_CHARACTERS, ge=1, le=LONGEST_TEXT)
+    """Of one request's text; a longer one is refused, because it would keep a slot for as long as it lasts."""
+    min_replicas: PositiveInt = 1
+    max_replicas: PositiveInt = 1
+    num_cpus: PositiveFloat = 1.0
+    """Of each replica."""
+    num_gpus: float = Field(default=0.0, ge=0)
+    most_takes: int = Field(default=500, ge=0)
+    """That are kept of what was spoken; 0 keeps none."""
+    most_queued: PositiveInt = 16
+    """Requests that may wait for a replica that accepts them; more are answered with 429."""
+    retry_after_seconds: PositiveFloat = 2.0
+    name: str = "encore"
+    route_prefix: str = "/"
+
+    @model_validator(mode="after")
+    def _replicas_in_order(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError("there cannot be more replicas at least than at most")
+        return self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The API keys themselves."""
+        return tuple(key.get_secret_value() for key in self.api_keys)

@@ -1,0 +1,22 @@
+"""What a cluster says of its size; one that runs is asked in `tests/test_pipeline.py`."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from backend.cluster.size import ask_cluster
+from backend.runs.errors import ClusterError
+
+
+def test_a_cluster_that_does_not_answer_is_told_at_once():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # taken, and not listened to
+        with pytest.raises(ClusterError, match="No Ray cluster answers at"):
+            ask_cluster(f"127.0.0.1:{silent.getsockname()[1]}")
+
+
+def test_something_else_that_answers_is_no_cluster():
+    with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(ClusterError, match="did not answer within"):
+        ask_cluster(f"127.0.0.1:{stranger.getsockname()[1]}", longest_seconds=0.5)

@@ -1,0 +1,144 @@
+"""Judging: the same sentences and seeds for everybody, and numbers that follow what is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from backend.evaluation.evaluate import Ears, judge, prepare_ears
+from backend.evaluation.plan import JudgingPlan, plan_judging
+from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, find_verifier
+from backend.transcription.transcript import Transcript
+from tests.backend.runs.small_dataset import write_small_dataset
+from tests.golden import GOLDEN_CHECKPOINT
+from training.data.code_rows import ROWS_FILE, CodeRow, read_card, read_code_rows, write_card, write_code_rows
+from training.model.voice_model import VoiceModel
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_dataset(tmp_path_factory.mktemp("datasets") / "mine")
+
+
+def load_model() -> VoiceModel:
+    """Anew each time: a synthesizer empties the model it is given."""
+    return VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
+
+
+def plan(dataset: Path, num_held_out: int = 1, num_standard: int = 1, seed: int = 0) -> JudgingPlan:
+    return plan_judging(dataset, GOLDEN_CHECKPOINT, num_held_out=num_held_out, num_standard=num_standard, seed=seed)
+
+
+class Parrot:
+    """A transcriber that hears the expected texts in turn."""
+
+    name = "parrot"
+    piece_seconds = 30.0
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = iter(texts)
+
+    def transcribe(self, samples_16k: NDArray[np.float32], language: str | None = None) -> Transcript:
+        assert language is None
+        assert samples_16k.ndim == 1
+        return Transcript(text=next(self._texts), language="en", words=())
+
+
+def with_rows(dataset: Path, folder: Path, change: dict[str, object], language: str = "auto") -> Path:
+    """The same dataset with other rows."""
+    rows = [CodeRow(**{**vars(row), **change}) for row in read_code_rows(dataset / ROWS_FILE)]
+    folder.mkdir()
+    write_code_rows(folder / ROWS_FILE, rows)
+    write_card(folder, read_card(dataset).model_copy(update={"language": language}))
+    return folder
+
+
+def test_sentences_are_what_nobody_trained_on_and_what_everybody_speaks(dataset: Path) -> None:
+    own, *standard = plan(dataset, num_held_out=1, num_standard=2).sentences
+    row = next(row for row in read_code_rows(dataset / ROWS_FILE) if row.text == own.text)
+    assert row.held_out
+    assert own.held_out
+    assert own.expected_seconds == pytest.approx(row.seconds)
+    assert [sentence.held_out for sentence in standard] == [False, False]
+
+
+def test_seeds_are_the_runs_own_and_the_same_each_time(dataset: Path) -> None:
+    assert plan(dataset) == plan(dataset)
+    assert plan(dataset).sentences[0].seed != plan(dataset, seed=1).sentences[0].seed
+
+
+def test_expected_seconds_follow_the_persons_pace(dataset: Path, tmp_path: Path) -> None:
+    slow = with_rows(dataset, tmp_path / "slow", {"seconds": 10.0})
+    assert plan(slow).sentences[1].expected_seconds > 3 * plan(dataset).sentences[1].expected_seconds
+
+
+@pytest.mark.parametrize(("change", "language"), [({}, "german"), ({"text": "Это предложение сказано здесь."}, "auto")])
+def test_english_sentences_are_for_english(
+    dataset: Path, tmp_path: Path, change: dict[str, object], language: str
+) -> None:
+    foreign = with_rows(dataset, tmp_path / "foreign", change, language)
+    assert [sentence.held_out for sentence in plan(foreign, 2, 2).sentences] == [True, True]
+
+
+def test_a_model_is_judged_twice_alike(dataset: Path, tmp_path: Path) -> None:
+    chosen = plan(dataset)
+    ears = prepare_ears(chosen, None, None)
+    assert ears.verifier is None
+    folder = tmp_path / "takes" / "base"
+    takes, again = (judge(load_model(), chosen, ears, folder) for _ in range(2))
+    # Where memory happens to lie changes the last bit of a matrix product: this number is equal to rounding.
+    first, second = ([take.speaker_similarity for take in each] for each in (takes, again))
+    assert first == pytest.approx(second, abs=1e-5)
+    unmeasured = {"speaker_similarity": 0.0}
+    assert [take.model_copy(update=unmeasured) for take in takes] == [
+        take.model_copy(update=unmeasured) for take in again
+    ]
+    assert [take.file for take in takes] == ["takes/base/00.wav", "takes/base/01.wav"]
+    for take in takes:
+        assert (tmp_path / take.file).stat().st_size == 44 + 2 * round(take.seconds * 24_000)
+        assert -1 <= take.speaker_similarity <= 1
+        assert take.character_error is None
+        assert take.verified_similarity is None
+
+
+def test_what_is_heard_is_compared_with_what_was_to_be_said(dataset: Path, tmp_path: Path) -> None:
+    chosen = plan(dataset)
+    first, second = chosen.sentences
+    ears = Ears(
+        own=load_model(),
+        transcriber=Parrot([first.text.upper(), "something else"]),
+    )
+    right, wrong = judge(load_model(), chosen, ears, tmp_path / "takes" / "base")
+    assert right.word_error == 0
+    assert wrong.word_error == 1
+    assert wrong.transcript == "something else"
+    assert second.text == wrong.text
+
+
+def test_judging_can_be_stopped(dataset: Path, tmp_path: Path) -> None:
+    chosen = plan(dataset)
+    ears = Ears(own=load_model())
+    assert judge(load_model(), chosen, ears, tmp_path / "a" / "b", cancelled=lambda: True) == []
+
+
+def buzz(pitch_hz: float, formant_hz: float, seconds: float = 3.0) -> NDArray[np.float32]:
+    """A voice of sorts: harmonics of a pitch around a formant, syllable by syllable."""
+    times = np.arange(round(seconds * VERIFIER_SAMPLE_RATE)) / VERIFIER_SAMPLE_RATE
+    harmonics = np.arange(1, int(4000 / pitch_hz)) * pitch_hz
+    strengths = np.exp(-(((harmonics - formant_hz) / 600) ** 2)) + 0.1
+    sound = (strengths[:, None] * np.sin(2 * np.pi * harmonics[:, None] * times)).sum(0)
+    return (0.1 * sound / np.abs(sound).max() * (1 + np.sin(2 * np.pi * 4 * times))).astype(np.float32)
+
+
+@pytest.mark.skipif(find_verifier() is None, reason="resemblyzer, which brings the verifier's weights, is not here")
+def test_the_verifier_tells_speakers_apart_whatever_the_loudness() -> None:
+    verifier = find_verifier()
+    low, high = verifier.embed(buzz(100, 600)), verifier.embed(buzz(240, 1500))
+    assert np.linalg.norm(low) == pytest.approx(1, abs=1e-4)
+    assert low @ verifier.embed(0.05 * buzz(100, 600)) > 0.95
+    assert low @ high < low @ verifier.embed(buzz(104, 620))
+    assert np.isfinite(verifier.embed(np.zeros(100, np.float32))).all()

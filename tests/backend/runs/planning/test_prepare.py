@@ -1,0 +1,161 @@
+"""Every reason why a run cannot be, before any worker starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.cluster.connect import explain_no_ray
+from backend.errors import EncoreError
+from backend.runs.planning.prepare import Prepared
+from backend.runs.runs import Runs
+from backend.runs.storage.run_folder import RunFolder
+from backend.runs.storage.run_table import RunRows
+from backend.store.database import Database
+from backend.voices.consent import Consent
+from tests.backend.runs.small_dataset import write_small_dataset
+from tests.backend.runs.storage.test_records import record
+from tests.golden import GOLDEN_CHECKPOINT
+from training.data.code_rows import read_card, write_card
+
+CONSENT = Consent.give("Ann")
+
+
+@pytest.fixture
+def runs(home: Path) -> Runs:
+    return Runs(Database(home), home, num_cpus=4)
+
+
+def plan(runs: Runs, dataset: Path | str, **changes: Any) -> Prepared:
+    arguments = {"voice": "Ann", "model": str(GOLDEN_CHECKPOINT), "preset": "quick", "consent": CONSENT, **changes}
+    return runs.prepare(dataset, **arguments)
+
+
+def test_a_run_is_planned_and_explained(runs: Runs, dataset: Path, home: Path) -> None:
+    prepared = plan(runs, "mine", num_workers=2, num_steps=7, num_held_out=1, num_standard=2)
+    assert prepared.num_steps == 7
+    assert prepared.job.output == home / "runs" / prepared.run_id
+    assert not prepared.job.output.exists()
+    assert [sentence.held_out for sentence in prepared.judging.sentences] == [True, False, False]
+    assert "7 steps" in prepared.sentences[0]
+    assert "2 workers" in prepared.sentences[0]
+    assert runs.list() == []
+
+
+def test_options_go_before_the_preset(runs: Runs, dataset: Path) -> None:
+    assert plan(runs, dataset, learning_rate=0.5).job.learning_rate == 0.5
+
+
+def test_a_run_that_is_not_judged_needs_no_sentences(runs: Runs, dataset: Path) -> None:
+    prepared = plan(runs, dataset, judge=False, num_held_out=0, num_standard=0)
+    assert not prepared.launch.judge
+
+
+def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> None:
+    write_small_dataset(home / "datasets" / "all", num_clips=3, num_held_out=0)
+    assert any("No clip is held out" in sentence for sentence in plan(runs, "all").sentences)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"consent": None}, "consent of the person"),
+        ({"preset": "standart"}, "Did you mean standard"),
+        ({"lerning_rate": 1e-5}, "did you mean 'learning_rate'"),
+        ({"learning_rate": -1}, "learning_rate"),
+        ({"num_workers": 5}, "5 workers need 5 CPUs, and this machine has 4"),
+        ({"min_workers": 3, "num_workers": 2}, "Lower it"),
+        ({"min_workers": 2, "num_workers": 4, "strategy": "fsdp2-hybrid"}, "Leave min_workers out, or use fsdp2"),
+        (
+            {"min_workers": 1, "num_workers": 2, "strategy": "zero3", "offload": "nvme", "nvme_folder": "/"},
+            "Leave min_workers out, or offload to cpu",
+        ),
+        ({"output": "/elsewhere"}, "The run itself decides output"),
+        ({"num_held_out": 0, "num_standard": 0}, "There is no sentence to judge by"),
+        ({"max_failures": "often"}, "max_failures cannot be 'often'"),
+        ({"strategy": "fsdp3"}, "strategy"),
+        ({"strategy": "fsdp2-hybrid", "num_workers": 3}, "even number of workers"),
+        ({"offload": "cpu"}, "offload needs an fsdp2 or zero strategy"),
+        ({"voice": "a/b"}, "cannot hold '/'"),
+        ({"model": "/nowhere/at/all"}, "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused(runs: Runs, dataset: Path, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(EncoreError) as refusal:
+        plan(runs, dataset, **changes)
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_dataset_is_answered_with_those_there_are(runs: Runs, dataset: Path) -> None:
+    with pytest.raises(EncoreError, match="There are: mine"):
+        plan(runs, "yours")
+
+
+@pytest.mark.parametrize(
+    ("num_clips", "told"), [(0, "no accepted clips"), (1, "one accepted clip"), (2, "no clips to train on")]
+)
+def test_too_little_data_is_refused(runs: Runs, home: Path, num_clips: int, told: str) -> None:
+    write_small_dataset(home / "datasets" / "few", num_clips=num_clips, num_held_out=2)
+    with pytest.raises(EncoreError, match=told):
+        plan(runs, "few")
+
+
+def test_clips_that_do_not_fit_are_refused(runs: Runs, dataset: Path) -> None:
+    with pytest.raises(EncoreError, match="None of the 10 clips"):
+        plan(runs, dataset, longest_clip_rows=8)
+
+
+def test_codes_of_another_model_are_refused(runs: Runs, dataset: Path) -> None:
+    write_card(dataset, read_card(dataset).model_copy(update={"tokenizer_fingerprint": "other", "model": "theirs"}))
+    with pytest.raises(EncoreError, match="was made with theirs, whose codes"):
+        plan(runs, dataset)
+
+
+def test_a_model_that_is_no_base_model_is_refused(runs: Runs, dataset: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "custom"
+    shutil.copytree(GOLDEN_CHECKPOINT, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tts_model_type": "custom_voice"}))
+    with pytest.raises(EncoreError, match="only base ones can be fine-tuned"):
+        plan(runs, dataset, model=str(folder))
+
+
+def test_a_dataset_that_is_edited_between_plan_and_start_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
+    prepared = plan(runs, dataset)
+    write_card(dataset, read_card(dataset).model_copy(update={"digest": "another"}))
+    with pytest.raises(EncoreError, match="was changed or deleted since this run was planned"):
+        runs.start(prepared)
+    assert runs.list() == []
+    assert not RunFolder.of(home, prepared.run_id).path.exists()
+
+
+def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
+    RunRows(Database(home)).add(record(voice="ANN"))
+    with pytest.raises(EncoreError, match="is making a voice"):
+        plan(runs, dataset)
+    assert plan(runs, dataset, name_voice=False).job.voice == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "told"),
+    [
+        (None, OSError(28, "No space left on device"), "the disk is full"),
+        (None, RuntimeError("AF_UNIX path length cannot exceed 107"), "too long a name"),
+        ("ray://there:1", RuntimeError("Version mismatch: python 3.10"), "another version"),
+        ("there:1", ConnectionError("refused"), "No Ray cluster answers at there:1"),
+        (None, RuntimeError("?"), "the run's log says why"),
+    ],
+)
+def test_why_ray_is_not_there_is_one_sentence(address: str | None, error: Exception, told: str) -> None:
+    assert told in explain_no_ray(address, error)
+
+
+def test_a_cluster_that_asks_for_a_token_says_so_under_other_errors() -> None:
+    error = ConnectionError("Failed to connect to Ray cluster at there:1")
+    error.__cause__ = RuntimeError("Last connection error: RPC error: InvalidAuthToken (python 3.11, version 2)")
+    assert "RAY_AUTH_MODE=token" in explain_no_ray("there:1", error)

@@ -1,0 +1,254 @@
+"""The application on Ray Serve: the same API, over replicas that may die."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+
+from backend.store.database import Database
+from backend.voices.registry import Voices
+from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
+from tests.backend.voices.checkpoints import fine_tuned_checkpoint
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import write_voice
+
+pytestmark = [
+    pytest.mark.ray,
+    # Ray leaves sockets, files and processes of its own to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+# Two that are asked for at once wait for a moment even where nobody speaks.
+NUM_SLOTS, MOST_WAITING, MOST_QUEUED = 2, 2, 2
+NUM_CROWD = 10
+LONG = "One two three four five six seven eight nine ten eleven twelve. " * 40
+"""Minutes of speech: nobody who listens to it ends by himself during a test."""
+START_SECONDS = 300.0
+NUM_START_ATTEMPTS = 3
+WAV_HEADER_BYTES = 44
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("serve-home")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    return write_voice(tmp_path_factory.mktemp("serve-recording") / "anna.wav", seconds=1.2)
+
+
+@pytest.fixture(scope="module")
+def voices(home, recording, tmp_path_factory):
+    registry = Voices(Database(home), home)
+    registry.create_zero_shot("Anna", recording, consent=CONSENT, model="tiny")
+    folder = fine_tuned_checkpoint(tmp_path_factory.mktemp("run") / "custom_voice", scale=1.5)
+    registry.add_fine_tuned("Tuned", {"custom_voice": folder}, consent=CONSENT, model="tiny")
+    return registry
+
+
+@pytest.fixture(scope="module")
+def client(home, voices) -> Iterator[httpx.Client]:
+    """A client of the application, started once."""
+    import ray  # noqa: PLC0415 - takes seconds, and only where this tier runs
+
+    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
+    from backend.serving.settings import EngineSettings, ServeSettings  # noqa: PLC0415 - as above
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serving = ServeSettings(
+        engine=EngineSettings(
+            model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu", num_slots=NUM_SLOTS,
+            most_waiting=MOST_WAITING, cache_length=1024,
+        ),
+        home=home, port=port, most_queued=MOST_QUEUED, num_cpus=0.5,
+    )  # fmt: skip
+    start_ray()
+    try:
+        start_application(serving)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=START_SECONDS) as client:
+            yield client
+        stop_application(serving, is_own_cluster=True)
+    finally:
+        ray.shutdown()
+
+
+def start_ray() -> None:
+    """Start a Ray of this test's own; on a machine with much else to do it may take more than one attempt."""
+    import ray  # noqa: PLC0415 - see above
+
+    for attempt in range(NUM_START_ATTEMPTS):
+        try:
+            ray.init(
+                address="local", num_cpus=4, include_dashboard=False, namespace="encore-serve", log_to_driver=False
+            )
+            return
+        except Exception:
+            # Ray raises no more special type when its own processes do not answer in time.
+            ray.shutdown()
+            if attempt == NUM_START_ATTEMPTS - 1:
+                raise
+
+
+def spoken(client, **fields) -> bytes:
+    body = ask(**fields)
+    del body["model"]
+    response = client.post("/v1/audio/speech", json=body)
+    assert response.status_code == 200, response.text
+    return response.content
+
+
+ENGINE, CONTROLLER = "ServeReplica:encore:SpeechEngine", "ServeController"
+
+
+def kept(client) -> dict[str, list[dict[str, object]]]:
+    """What a person would miss: the voices, and the takes with the sound of each, whose file has a header."""
+    voices, takes = (client.get(f"/v1/audio/{kind}").json()["data"] for kind in ("voices", "takes"))
+    for take in takes:
+        take["sound"] = client.get(f"/v1/audio/takes/{take['id']}/content").content[WAV_HEADER_BYTES:]
+    return {"voices": voices, "takes": takes}
+
+
+def process_of(actor: str) -> int | None:
+    """The process of the one replica that speaks, or of Serve's controller, among those of this test's Ray."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, IndexError):
+            if process.status() != psutil.STATUS_ZOMBIE and actor in process.cmdline()[0]:
+                return process.pid
+    return None
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.2)
+
+
+def test_it_speaks_whole_takes_and_streams_alike(client):
+    whole = spoken(client, stream=False)
+    with client.stream("POST", "/v1/audio/speech", json={**ask(), "model": str(GOLDEN_CHECKPOINT)}) as response:
+        pieces = list(response.iter_raw())
+    assert is_same_sound(b"".join(pieces), whole)
+    assert len(pieces) > 1
+    assert client.get("/healthz").json()["num_replicas"] == 1
+    assert 'engine="base"' in client.get("/metrics").text
+
+
+def test_a_new_voice_speaks_without_a_restart(client, voices, recording):
+    made = client.post(
+        "/v1/audio/voices",
+        data={"name": "Berta", "consent": "own-voice", "consent_by": "Ben"},
+        files={"audio_sample": ("b.wav", recording.read_bytes())},
+    )
+    assert made.status_code == 201, made.text
+    assert is_same_sound(spoken(client, voice="Berta"), spoken(client, voice="Anna"))
+    # Also one that another process puts into the registry.
+    voices.create_zero_shot("Carla", recording, consent=CONSENT, model="tiny")
+    assert len(spoken(client, voice="Carla")) > 1000
+    both = client.post("/v1/compare", json={"voices": ["Berta", "Carla"], "input": "Hi."})
+    assert both.status_code == 200, both.text
+
+
+def test_a_fine_tuned_voice_and_a_zero_shot_one_are_compared(client, voices):
+    both = client.post(
+        "/v1/compare", json={"voices": ["Anna", "Tuned"], "input": "Hi.", "seed": 1, "response_format": "pcm"}
+    )
+    assert both.status_code == 200, both.text
+    zero_shot, tuned = (base64.b64decode(take["audio"]) for take in both.json()["takes"])
+    assert is_same_sound(zero_shot, spoken(client))
+    assert is_same_sound(tuned, spoken(client, voice="Tuned"))
+    assert not is_same_sound(tuned, zero_shot)
+    tuned_id = voices.get("Tuned").id
+    assert f'engine="{tuned_id}"' in client.get("/metrics").text
+    assert client.delete("/v1/audio/voices/Tuned").status_code == 200
+    # Its weights go, too, once the replica has looked.
+    wait_until(lambda: f'engine="{tuned_id}"' not in (now := client.get("/metrics").text) and 'engine="base"' in now)
+
+
+def test_errors_arrive_as_they_are(client):
+    assert client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Nobody"}).status_code == 404
+    unspoken = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna", "language": "klingon"})
+    assert unspoken.status_code == 400
+    assert "klingon" in unspoken.json()["error"]["message"]
+
+
+def test_more_than_can_be_served_is_told_to_come_back(client):
+    was_refused = threading.Event()
+
+    def one(_):
+        with client.stream("POST", "/v1/audio/speech", json={"input": LONG, "voice": "Anna"}) as response:
+            if response.status_code == 429:
+                was_refused.set()
+                assert int(response.headers["retry-after"]) >= 1
+                response.read()
+                assert response.json()["error"]["code"] == "rate_limit_exceeded"
+            # Those who speak stay until somebody was turned away, so that no place falls free before.
+            was_refused.wait(START_SECONDS)
+            return response.status_code
+
+    with ThreadPoolExecutor(NUM_CROWD) as pool:
+        statuses = list(pool.map(one, range(NUM_CROWD)))
+    assert set(statuses) == {200, 429}, statuses
+    # Everybody left in the middle, so the next is served at once.
+    assert spoken(client)
+
+
+def test_a_replica_that_is_killed_is_replaced(client):
+    process = process_of(ENGINE)
+    assert process is not None
+
+    def listen_to_the_end():
+        with client.stream("POST", "/v1/audio/speech", json={"input": LONG, "voice": "Anna"}) as response:
+            assert response.status_code == 200
+            for _ in response.iter_raw():
+                # Again with each chunk: only the first has something to end.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+
+    # A clean end of half a speech would pass for the whole.
+    with pytest.raises(httpx.RemoteProtocolError):
+        listen_to_the_end()
+    deadline = time.monotonic() + START_SECONDS
+    while (response := client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})).status_code == 503:
+        assert time.monotonic() < deadline, response.text
+    assert response.status_code == 200, response.text
+    assert process_of(ENGINE) not in (None, process)
+
+
+def test_a_controller_that_is_killed_comes_back_and_nobody_notices(client):
+    controller, engine = process_of(CONTROLLER), process_of(ENGINE)
+    assert controller is not None
+    before = kept(client)
+    assert before["voices"]
+    # Whoever listens meanwhile hears it to the end.
+    with client.stream("POST", "/v1/audio/speech", json={**ask(), "model": str(GOLDEN_CHECKPOINT)}) as response:
+        assert response.status_code == 200
+        chunks = response.iter_raw()
+        heard = next(chunks)
+        os.kill(controller, signal.SIGKILL)
+        heard += b"".join(chunks)
+    # It is kept as soon as it was heard, the others and the voices all the while.
+    wait_until(lambda: len(kept(client)["takes"]) == len(before["takes"]) + 1)
+    after = kept(client)
+    assert (after["voices"], after["takes"][1:]) == (before["voices"], before["takes"])
+    assert is_same_sound(after["takes"][0]["sound"], heard)
+    assert is_same_sound(spoken(client), heard)
+    wait_until(lambda: process_of(CONTROLLER) not in (None, controller))
+    wait_until(lambda: client.get("/healthz").status_code == 200)
+    assert client.get("/healthz").json()["num_replicas"] == 1
+    assert process_of(ENGINE) == engine
+    assert is_same_sound(spoken(client), heard)

@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from backend.errors import PromptError
+from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
+from tests.backend.serving.conftest import NUM_SLOTS, wait_until
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.sampling import Sampling
+from training.model.decoding.take_request import TakeRequest
+
+TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
+SAMPLINGS = (None, Sampling(temperature=1.3, top_k=0, top_p=0.8), Sampling().greedy(), Sampling(top_k=200))
+
+
+def is_idle(engine):
+    now = engine.statistics()
+    return now.num_active == 0 and now.num_waiting == 0 and len(engine._batch.free_slots) == engine.num_slots
+
+
+@pytest.fixture(scope="module")
+def varied_requests(voice, in_context_voice):
+    return [
+        TakeRequest(
+            text=TEXTS[n % 4],
+            # Long references make long prompts: attention has to span more than one of its steps.
+            voice=in_context_voice if n % 5 == 4 else voice,
+            seed=100 + n,
+            sampling=SAMPLINGS[n % 4],
+            streaming_text=n % 3 == 1,
+            max_frames=6 + n % 7,
+        )
+        for n in range(12)
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(engine, varied_requests):
+    return [engine.submit(request).take() for request in varied_requests]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_takes_in_any_company_are_those_spoken_alone(engine, varied_requests, alone, seed):
+    randomly = random.Random(seed)
+    order = randomly.sample(range(len(varied_requests)), len(varied_requests))
+    together = {}
+    for which in order:
+        together[which] = engine.submit(varied_requests[which], is_heard=randomly.random() < 0.5)
+        if randomly.random() < 0.4:
+            # The others are somewhere in the middle when the next one arrives.
+            next(together[randomly.choice(list(together))], None)
+    for which, handle in together.items():
+        for _ in handle:
+            pass
+        assert handle.finish_reason is alone[which].finish_reason
+        assert torch.equal(handle.codes, alone[which].codes), which
+
+
+def test_what_is_streamed_is_the_whole_take(engine, varied_requests, alone):
+    handles = [engine.submit(request) for request in varied_requests]
+    for handle, whole in zip(handles, alone, strict=True):
+        chunks = list(handle)
+        # Chunks are as long as there was time for. The random weights drive snakes to where float32 resolves a sine to
+        # 1e-4, so that other lengths round to other samples: 1.05e-4 was seen.
+        assert np.abs(np.concatenate(chunks) - whole.waveform).max() < 2e-4
+    frame = engine.model.speech_tokenizer.config.decode_upsample_rate
+    decoded = engine.model.speech_tokenizer.decode(alone[0].codes.unsqueeze(0))[0].numpy()
+    assert len(alone[0].waveform) == len(alone[0].codes) * frame
+    assert np.abs(decoded - alone[0].waveform).max() < 1e-4
+
+
+def test_in_context_sound_continues_the_reference(engine, in_context_voice, request_of):
+    take = engine.submit(replace(request_of, voice=in_context_voice)).take()
+    codes = torch.cat((in_context_voice.reference_codes, take.codes)).unsqueeze(0)
+    whole = engine.model.speech_tokenizer.decode(codes)[0].numpy()
+    assert np.abs(whole[len(whole) - len(take.waveform) :] - take.waveform).max() < 1e-4
+
+
+def test_the_first_chunk_is_one_frame_and_later_ones_grow(engine, request_of):
+    frame = engine.model.speech_tokenizer.config.decode_upsample_rate
+    sizes = [len(chunk) // frame for chunk in engine.submit(replace(request_of, sampling=Sampling(top_k=0)))]
+    assert sizes[:3] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("way", ["cancel", "close", "drop", "callback"])
+def test_a_listener_who_leaves_frees_the_slot(engine, request_of, way):
+    left = threading.Event()
+    cancelled_before = engine.statistics().num_cancelled_total
+    handle = engine.submit(replace(request_of, max_frames=400), cancelled=left.is_set)
+    next(handle)
+    if way == "callback":
+        left.set()
+        list(handle)
+        assert handle.finish_reason is FinishReason.CANCELLED
+    elif way == "drop":
+        del handle
+        gc.collect()
+    else:
+        getattr(handle, way)()
+        assert list(handle) == []
+    wait_until(lambda: is_idle(engine))
+    ended = engine.statistics()
+    # A tiny random model may also have ended by itself in the meantime, but then it was not cancelled twice.
+    assert ended.num_cancelled_total - cancelled_before <= 1
+
+
+def test_a_cancelled_take_is_gone_before_the_next_frame(new_engine, request_of, gate):
+    with new_engine(num_slots=1) as engine:
+        cancelled = engine.submit(replace(request_of, max_frames=400))
+        blocked = engine.submit(request_of, cancelled=gate)
+        gate.wait_until_reached()
+        cancelled.cancel()
+        # Its slot is needed: with it, the take behind it ends.
+        gate.open()
+        assert len(blocked.take().codes) > 0
+        wait_until(lambda: is_idle(engine))
+
+
+def test_more_than_the_line_holds_is_turned_away(new_engine, request_of, gate):
+    with new_engine(num_slots=1, most_waiting=2) as engine:
+        first = engine.submit(request_of, cancelled=gate)
+        gate.wait_until_reached()
+        others = [engine.submit(request_of)]
+        with pytest.raises(TooBusy, match="waiting") as refused:
+            others.extend(engine.submit(request_of) for _ in range(4))
+        # Who speaks is not counted among those who wait.
+        assert len(others) == 2
+        assert refused.value.retry_after_seconds > 0
+        further_piece = engine.submit(request_of, is_admitted=True)
+        gate.open()
+        takes = [handle.take() for handle in (first, *others, further_piece)]
+        assert all(torch.equal(take.codes, takes[0].codes) for take in takes)
+        assert engine.statistics().num_refused_total == 1
+
+
+def test_a_crowd_as_large_as_the_slots_and_the_line_finds_room(new_engine, request_of, gate):
+    with new_engine(num_slots=4, most_waiting=1) as engine:
+        # All of them come before the engine has looked even once.
+        handles = [engine.submit(request_of, cancelled=gate) for _ in range(5)]
+        with pytest.raises(TooBusy):
+            engine.submit(request_of)
+        gate.open()
+        assert all(len(handle.take().codes) > 0 for handle in handles)
+        assert len(engine.submit(request_of).take().codes) > 0
+
+
+def test_who_is_needed_first_is_spoken_first(new_engine, request_of, gate):
+    with new_engine(num_slots=1) as engine:
+        first = engine.submit(request_of, cancelled=gate)
+        gate.wait_until_reached()
+        late = engine.submit(request_of, needed_in_seconds=50)
+        soon = engine.submit(request_of, needed_in_seconds=20)
+        gate.open()
+        for handle in (first, late, soon):
+            handle.take()
+        assert soon._delivery.ended < late._delivery.ended
+
+
+def test_what_cannot_be_spoken_is_refused_at_once(engine, request_of, voice):
+    for change, words in (
+        ({"text": " "}, "no text"),
+        ({"max_frames": 100_000}, "shorter"),
+        ({"voice": replace(voice, speaker=torch.full_like(voice.speaker, torch.nan))}, "fit"),
+        ({"voice": replace(voice, speaker=torch.zeros(3))}, "fit"),
+        ({"voice": replace(voice, reference_codes=torch.full((4, 16), 99), reference_text="a")}, "codes"),
+        ({"voice": replace(voice, reference_codes=torch.zeros(4, 3), reference_text="a")}, "codebooks"),
+    ):
+        with pytest.raises(PromptError, match=words):
+            engine.submit(replace(request_of, **change))
+
+
+def test_a_take_that_cannot_begin_leaves_the_others_alone(engine, request_of, monkeypatch):
+    expected = engine.submit(request_of).take().codes
+    prefill = engine._batch.loop._main.prefill
+
+    def fail_on_long_prompts(x_TD, slot):
+        if len(x_TD) > 60:
+            raise RuntimeError("out of memory")
+        return prefill(x_TD, slot)
+
+    monkeypatch.setattr(engine._batch.loop._main, "prefill", fail_on_long_prompts)
+    good = [engine.submit(request_of) for _ in range(3)]
+    bad = engine.submit(replace(request_of, text="This is rather long. " * 6))
+    good.append(engine.submit(request_of))
+    with pytest.raises(TakeFailed, match="log"):
+        bad.take()
+    assert all(torch.equal(handle.take().codes, expected) for handle in good)
+    assert engine.is_healthy
+
+
+def test_a_failed_round_ends_its_takes_and_the_next_ones_work(engine, request_of, monkeypatch):
+    expected = engine.submit(request_of).take().codes
+    step = engine._batch.loop.step
+
+    def fail_once():
+        monkeypatch.setattr(engine._batch.loop, "step", step)
+        raise RuntimeError("the device had a hiccup")
+
+    monkeypatch.setattr(engine._batch.loop, "step", fail_once)
+    with pytest.raises(TakeFailed):
+        engine.submit(request_of).take()
+    assert torch.equal(engine.submit(request_of).take().codes, expected)
+    wait_until(lambda: is_idle(engine))
+    assert engine.is_healthy
+
+
+def test_closing_ends_what_runs_and_what_waits(new_engine, request_of, gate):
+    engine = new_engine(num_slots=1)
+    running = engine.submit(replace(request_of, max_frames=400), cancelled=gate)
+    gate.wait_until_reached()
+    waiting = engine.submit(request_of)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    wait_until(lambda: engine._is_closed)
+    gate.open()
+    closing.join()
+    for handle in (running, waiting):
+        with pytest.raises(EngineClosed):
+            handle.take()
+    with pytest.raises(EngineClosed):
+        engine.submit(request_of)
+    engine.close()
+    assert not engine.is_healthy
+    assert not engine._thread.is_alive()
+
+
+def test_sixty_listeners_who_leave_at_random_leave_nothing_behind(engine, request_of):
+    before = engine.statistics()
+
+    def listen(number):
+        randomly = random.Random(number)
+        handle = engine.submit(replace(request_of, seed=number, max_frames=30), is_heard=randomly.random() < 0.7)
+        for _ in range(randomly.randrange(4)):
+            if next(handle, None) is None:
+                break
+        if randomly.random() < 0.7:
+            handle.cancel()
+            return 0
+        return len(handle.take().codes)
+
+    with ThreadPoolExecutor(12) as listeners:
+        lengths = list(listeners.map(listen, range(60)))
+    wait_until(lambda: is_idle(engine))
+    after = engine.statistics()
+    assert any(lengths)
+    assert after.num_takes_total - before.num_takes_total == 60
+    ended = (after.num_finished_total + after.num_cancelled_total + after.num_failed_total) - (
+        before.num_finished_total + before.num_cancelled_total + before.num_failed_total
+    )
+    assert ended == 60
+    assert after.num_failed_total == before.num_failed_total
+    assert engine._batch._on_their_way == {}
+
+
+def test_an_idle_engine_uses_no_processor(engine):
+    wait_until(lambda: is_idle(engine))
+    assert engine._thread.ident is not None
+    clock = time.pthread_getcpuclockid(engine._thread.ident)
+    before = time.clock_gettime(clock)
+    time.sleep(0.5)
+    assert time.clock_gettime(clock) - before < 0.05
+
+
+def test_statistics_count(engine, request_of):
+    before = engine.statistics()
+    takes = [handle.take() for handle in [engine.submit(request_of) for _ in range(NUM_SLOTS)]]
+    wait_until(lambda: is_idle(engine))
+    after = engine.statistics()
+    assert after.num_finished_total - before.num_finished_total == NUM_SLOTS
+    assert after.num_frames_total - before.num_frames_total == sum(len(take.codes) for take in takes)
+    assert after.num_steps_total > before.num_steps_total
+    assert after.busy_seconds_total > before.busy_seconds_total
+
+
+def test_a_take_alone_has_the_same_samples_each_time(new_engine, request_of, in_context_voice):
+    request = replace(request_of, voice=in_context_voice, max_frames=40)
+    with new_engine(num_slots=1) as engine:
+        # The first time the reference is still to be read when frames come, and then it is known.
+        first, again = (engine.submit(request).take().waveform for _ in range(2))
+        engine.submit(request_of).take()
+        assert np.array_equal(first, again)
+        assert np.array_equal(engine.submit(request).take().waveform, first)

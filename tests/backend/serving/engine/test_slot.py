@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from backend.serving.engine.slot import NEVER, RunningTake
+from backend.serving.engine.take_stream import Delivery, PlaybackClock
+from backend.serving.errors import TooBusy
+from training.model.decoding.frame_loop import FinishReason
+
+FRAME = torch.zeros(16, dtype=torch.long)
+
+
+def running(*, is_heard=True, begun_at=0):
+    return RunningTake(slot=0, delivery=Delivery(1, 1000, is_heard=is_heard), begun_at=begun_at)
+
+
+def chunk_sizes(take, num_frames, at_once=1):
+    """Sizes of chunks when the engine looks after so many frames each time."""
+    sizes = []
+    for number in range(1, num_frames + 1):
+        take.waiting.append(FRAME)
+        while number % at_once == 0 and take.is_due:
+            sizes.append(len(take.take_codes(take.next_frames())))
+    take.reason = FinishReason.EOS
+    while take.is_due:
+        sizes.append(len(take.take_codes(take.next_frames())))
+    return sizes
+
+
+def test_chunks_grow_for_a_listener_and_come_in_few_calls_otherwise():
+    assert chunk_sizes(running(), 30)[:4] == [1, 2, 4, 8]
+    assert chunk_sizes(running(is_heard=False, begun_at=16), 30) == [1, 15, 14]
+
+
+@pytest.mark.parametrize("at_once", [3, 7, 40])
+def test_chunks_are_the_same_however_late_they_are_made(at_once):
+    assert chunk_sizes(running(begun_at=5), 80, at_once) == chunk_sizes(running(begun_at=5), 80)
+
+
+@pytest.mark.parametrize("first_step", range(12))
+def test_long_chunks_end_together_whenever_their_takes_began(first_step):
+    take = running(begun_at=first_step)
+    ends, step = [], first_step
+    for _ in range(80):
+        step += 1
+        take.waiting.append(FRAME)
+        if take.is_due:
+            take.take_codes(take.next_frames())
+            if take.num_chunks > 5:
+                ends.append(step % 12)
+    assert ends
+    assert set(ends) == {0}
+
+
+def test_a_listener_is_needier_than_nobody():
+    assert running().needed_at < running(is_heard=False).needed_at == NEVER
+
+
+def test_the_clock_finds_every_pause():
+    clock = PlaybackClock()
+    assert not clock.add(0.1, 10.0)
+    assert not clock.add(0.2, 10.05)
+    assert clock.runs_dry_at == pytest.approx(10.3)
+    assert clock.add(0.5, 10.4)
+    assert clock.runs_dry_at == pytest.approx(10.9)
+    assert not clock.add(0.5, 10.6)
+    assert (clock.num_underruns, clock.longest_pause_seconds) == (1, pytest.approx(0.1))
+
+
+def test_chunks_arrive_before_the_error_behind_them():
+    delivery = Delivery(1, 1000, is_heard=True)
+    delivery.put(np.ones(3, dtype=np.float32))
+    delivery.fail(TooBusy("No.", retry_after_seconds=2))
+    assert len(delivery.next_chunk()) == 3
+    with pytest.raises(TooBusy):
+        delivery.next_chunk()
+
+
+def test_waiting_for_a_chunk_has_an_end():
+    with pytest.raises(TimeoutError):
+        Delivery(1, 1000, is_heard=True).next_chunk(timeout_seconds=0.01)
+
+
+def test_a_listener_whose_question_fails_ends_only_his_take():
+    def ask():
+        raise ValueError("a mistake")
+
+    assert not Delivery(1, 1000, is_heard=True, cancelled=ask).is_wanted
+
+
+def test_being_too_busy_survives_the_way_between_processes():
+    error = pickle.loads(pickle.dumps(TooBusy("All slots are taken.", retry_after_seconds=3.4)))
+    assert (str(error), error.retry_after_seconds) == ("All slots are taken. Try again in 3 s.", 3.4)

@@ -1,0 +1,240 @@
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.pretrain.tiny_corpus import write_corpus
+from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.pretrain import __main__ as command_line
+from training.pretrain.codec.command import train
+from training.pretrain.codec.evaluation import PARTS
+from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
+from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.errors import PretrainError
+from training.pretrain.run.training_log import read_log
+
+CPU = torch.device("cpu")
+JOB = TokenizerJob(
+    num_steps=20,
+    size=TokenizerSize(
+        num_filters=2,
+        hidden_size=16,
+        num_layers=1,
+        head_dim=8,
+        codebook_size=16,
+        codebook_width=8,
+        decoder_size=16,
+        decoder_window_frames=4,
+        adversary_width=2,
+    ),
+    crops=(CropShape(share=2, num_crops=3, num_frames=4), CropShape(share=1, num_crops=1, num_frames=8)),
+    muon_learning_rate=0.01,
+    num_warmup_steps=4,
+    peak_learning_rate=2e-3,
+    validate_every=12,
+    log_every=4,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "tones")
+
+
+def run(job: TokenizerJob, corpus: Path, out: Path, save_every_seconds: float = 1e9) -> int:
+    return train(job, corpus, out, device=CPU, compiled=False, save_every_seconds=save_every_seconds)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    out = tmp_path_factory.mktemp("finished")
+    # A fixture of a module is made before the one that does this for each test.
+    torch.set_num_threads(1)
+    assert run(JOB, corpus, out) == 0
+    return out
+
+
+def load_exported(out: Path) -> SpeechTokenizer:
+    tokenizer = SpeechTokenizer(read_speech_tokenizer_config(out))
+    load_weights(tokenizer, find_weights(out / "speech_tokenizer"), "", dtype=torch.float32, device="cpu")
+    return tokenizer
+
+
+def test_losses_fall(finished: Path):
+    lines = [line for line in read_log(finished) if "spectral" in line]
+    assert [line["step"] for line in lines] == [4, 8, 12, 16, 20]
+    assert lines[-1]["spectral"] < 0.9 * lines[0]["spectral"]
+    assert lines[-1]["first_code"] + lines[-1]["imitation"] < lines[0]["first_code"] + lines[0]["imitation"]
+    assert lines[-1]["waveform"] < lines[0]["waveform"]
+
+
+def test_held_out_speech_is_judged_by_part_and_codebook(finished: Path):
+    lines = [line for line in read_log(finished) if "validation/perplexity/0" in line]
+    assert [line["step"] for line in lines] == [12, 20]
+    for part in PARTS:
+        assert lines[-1][f"validation/{part}"] < lines[0][f"validation/{part}"]
+        assert (finished / "samples" / f"{part}-0-resynthesis.wav").is_file()
+
+
+class Killed(BaseException):
+    """Ends a run as abruptly as a test can without taking the interpreter along."""
+
+
+def test_a_killed_run_continues_to_the_same_losses_and_weights(
+    corpus: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every line of the log saves here, so what was done since the last line is lost and done again."""
+    unharmed = TokenizerTraining.train_step
+
+    def train_step(training: TokenizerTraining) -> dict[str, float]:
+        if training.step == 11:
+            raise Killed
+        return unharmed(training)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TokenizerTraining, "train_step", train_step)
+        with pytest.raises(Killed):
+            run(JOB, corpus, tmp_path, save_every_seconds=0)
+    # As if the log had got further than the state.
+    with (tmp_path / "log.jsonl").open("a") as log:
+        log.write('{"step": 18, "spectral": 9.0}\n{"step": 19, "spec')
+    assert run(JOB, corpus, tmp_path) == 0
+    assert list(read_log(tmp_path)) == list(read_log(finished))
+    resumed = load_file(tmp_path / "state" / "model.safetensors")
+    for name, expected in load_file(finished / "state" / "model.safetensors").items():
+        assert torch.equal(resumed[name], expected), name
+
+
+def test_a_run_told_to_stop_saves_and_says_how_to_go_on(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    unharmed = TokenizerTraining.train_step
+
+    def train_step(training: TokenizerTraining) -> dict[str, float]:
+        if training.step == 5:
+            signal.raise_signal(signal.SIGTERM)
+        return unharmed(training)
+
+    monkeypatch.setattr(TokenizerTraining, "train_step", train_step)
+    before = signal.getsignal(signal.SIGTERM)
+    assert run(JOB, corpus, tmp_path) == 3
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert "stopped after step 8; the same command continues" in capsys.readouterr().out
+    assert json.loads((tmp_path / "state" / "job.json").read_text())["step"] == 8
+
+
+def test_another_recipe_does_not_continue_a_run(corpus: Path, finished: Path):
+    other = JOB.model_copy(update={"peak_learning_rate": 1e-3})
+    with pytest.raises(PretrainError, match=r"peak_learning_rate 0\.002 instead of 0\.001"):
+        run(other, corpus, finished)
+
+
+def test_a_run_from_before_an_option_is_continued(corpus: Path, finished: Path, tmp_path: Path):
+    run_before = shutil.copytree(finished, tmp_path / "run")
+    path = run_before / "state" / "job.json"
+    about = json.loads(path.read_text())
+    del about["job"]["bfloat16"]
+    path.write_text(json.dumps(about))
+    training = TokenizerTraining(JOB, corpus, run_before, device=CPU, compiled=False, report=lambda line: None)
+    assert training.step == JOB.num_steps
+
+
+def test_a_diverged_run_stops_and_keeps_its_state(corpus: Path, tmp_path: Path):
+    job = JOB.model_copy(update={"peak_learning_rate": 1e30, "muon_learning_rate": 1e30, "max_gradient_norm": 1e30})
+    with pytest.raises(PretrainError, match="diverged at step"):
+        run(job, corpus, tmp_path)
+
+
+def test_the_export_loads_strictly_and_has_one_set_of_codebooks(finished: Path):
+    tokenizer = load_exported(finished)
+    weights = load_file(finished / "speech_tokenizer" / "model.safetensors")
+    for number in range(16):
+        half = ("semantic", "first", 0) if number == 0 else ("acoustic", "rest", number - 1)
+        encoder = f"encoder.quantizer.{half[0]}_residual_vector_quantizer.layers.{half[2]}.codebook"
+        decoder = f"decoder.quantizer.rvq_{half[1]}.vq.layers.{half[2]}._codebook"
+        assert torch.equal(weights[f"{encoder}.embed_sum"], weights[f"{decoder}.embedding_sum"])
+        assert torch.equal(weights[f"{encoder}.cluster_usage"], weights[f"{decoder}.cluster_usage"])
+    assert tokenizer.config.frame_rate_hz == 12.5
+
+
+@pytest.mark.parametrize("num_samples", [1, 1280, 1281, 20_000])
+def test_the_export_encodes_and_decodes(num_samples: int, finished: Path):
+    tokenizer = load_exported(finished)
+    waveform = torch.randn(num_samples, generator=torch.Generator().manual_seed(0)) * 0.1
+    codes = tokenizer.encode([waveform])[0]
+    num_frames = -(-num_samples // 1280)
+    assert codes.shape == (num_frames, 16)
+    assert tokenizer.decode(codes.unsqueeze(0)).shape == (1, 1280 * num_frames)
+
+
+def test_the_export_makes_the_codes_that_training_ended_with(corpus: Path, finished: Path):
+    training = TokenizerTraining(JOB, corpus, finished, device=CPU, compiled=False, report=lambda line: None)
+    assert training.step == JOB.num_steps
+    waveform = torch.randn(13 * 1280, generator=torch.Generator().manual_seed(0)) * 0.1
+    expected = training.network.tokenizer.encode([waveform])[0]
+    assert torch.equal(load_exported(finished).encode([waveform])[0], expected)
+
+
+def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path):
+    changes = {
+        "adversarial": True,
+        "num_steps_before_opponents": 1,
+        "num_steps": 6,
+        "log_every": 2,
+        "validate_every": 6,
+    }
+    job = JOB.model_copy(update=changes)
+    whole = TokenizerTraining(job, corpus, tmp_path / "whole", device=CPU, compiled=False, report=print)
+    assert whole.run(save_every_seconds=1e9, should_stop=lambda: False)
+    stopped = TokenizerTraining(job, corpus, tmp_path / "stopped", device=CPU, compiled=False, report=print)
+    assert not stopped.run(save_every_seconds=1e9, should_stop=lambda: stopped.step >= 4)
+    resumed = TokenizerTraining(job, corpus, tmp_path / "stopped", device=CPU, compiled=False, report=print)
+    assert resumed.step == 4
+    assert resumed.run(save_every_seconds=1e9, should_stop=lambda: False)
+    lines = list(read_log(tmp_path / "whole"))
+    assert list(read_log(tmp_path / "stopped")) == lines
+    assert ["opponent" in line for line in lines if "spectral" in line] == [True, True, True]
+
+
+def test_a_wider_decoder_learns_alone_from_where_another_run_ended(corpus: Path, finished: Path, tmp_path: Path):
+    size = JOB.size.model_copy(update={"decoder_size": 32})
+    changes = {"size": size, "decoder_only": True, "bfloat16": True, "num_steps": 8, "num_warmup_steps": 1}
+    job = JOB.model_copy(update={**changes, "log_every": 4, "validate_every": 8})
+    start = finished / "speech_tokenizer"
+    status = train(job, corpus, tmp_path, device=CPU, compiled=False, save_every_seconds=1e9, start=start)
+    assert status == 0
+    lines = [line for line in read_log(tmp_path) if "spectral" in line]
+    ended = [line["spectral"] for line in read_log(finished) if "spectral" in line][-1]
+    assert lines[-1]["spectral"] < 1.1 * ended
+    assert "imitation" not in lines[-1]
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "speech_tokenizer"))
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("encoder."))
+    assert after["decoder.decoder.0.conv.weight"].shape[0] == 32
+
+
+def test_the_command_trains_continues_nothing_and_evaluates(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folders = ["--corpus", str(corpus), "--out", str(tmp_path / "run")]
+    assert command_line.main(["tokenizer", *folders, "--evaluate"]) == 1
+    assert "holds no run to evaluate" in capsys.readouterr().err
+    assert command_line.main(["tokenizer", *folders, "--steps", "0"]) == 1
+    assert "num_steps" in capsys.readouterr().err
+    assert command_line.main(["tokenizer", *folders, "--steps", "2", "--device", "cpu", "--threads", "1"]) == 0
+    trained = capsys.readouterr().out
+    assert "2 of 2: spectral" in trained
+    assert (tmp_path / "run" / "losses.svg").is_file()
+    # Nothing is left to train, so the same command only measures again.
+    assert command_line.main(["tokenizer", *folders, "--evaluate"]) == 0
+    assert capsys.readouterr().out.strip() in trained
+
+
+def test_a_missing_corpus_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert command_line.main(["tokenizer", "--corpus", str(tmp_path), "--out", str(tmp_path / "run")]) == 1
+    assert "holds no corpus" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""Packing the runs of all stages, tiny ones, as one checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.pretrain.talker import test_training as talker_stage
+from tests.training.pretrain.tiny_corpus import write_corpus
+from training.model.project import PROJECT_FOLDER
+from training.model.voice_model import VoiceModel
+from training.pretrain import __main__ as command_line
+from training.pretrain.codec.precision import compare_rounded, store_rounded
+from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.errors import PretrainError
+from training.pretrain.pack import pack as packing
+from training.pretrain.pack.run_summary import thinned
+from training.pretrain.talker.training import TalkerTraining
+
+CPU = torch.device("cpu")
+VOICES = sorted((PROJECT_FOLDER / "assets" / "voices").glob("*.flac"))
+
+
+def silent(line: str) -> None:
+    """Nobody reads what tiny runs report."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> packing.Sources:
+    """Two runs, hardly trained."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    corpus = write_corpus(folder / "corpus")
+    runs = packing.Sources(tokenizer=folder / "tokenizer", talker=folder / "talker", speech=VOICES[:1])
+    short = {"num_steps": 2, "log_every": 2, "validate_every": 2}
+    codec = TokenizerTraining(
+        talker_stage.TOKENIZER_JOB, corpus, runs.tokenizer, device=CPU, compiled=False, report=silent
+    )
+    assert codec.run(save_every_seconds=1e9, should_stop=lambda: False)
+    talker_job = talker_stage.JOB.model_copy(update=short)
+    talker = TalkerTraining(talker_job, corpus, runs.tokenizer, runs.talker, device=CPU, report=silent)
+    assert talker.run(save_every_seconds=1e9, should_stop=lambda: False)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def packed(sources: packing.Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("packed") / "mini"
+    packing.pack(sources, out, report=silent)
+    return out
+
+
+def test_the_checkpoint_loads_with_everything(packed: Path):
+    model = VoiceModel.load(packed, precision="fp32", device="cpu")
+    assert model.speaker_encoder is not None
+    assert model.sample_rate == 16_000
+
+
+def test_it_says_what_it_is_and_how_it_was_made(packed: Path):
+    card = (packed / "README.md").read_text(encoding="utf-8")
+    assert "| talker | 0 | 2 | 2 |" in card
+    about = json.loads((packed / "training" / "about.json").read_text(encoding="utf-8"))
+    assert {name: run["steps_done"] for name, run in about["runs"].items()} == {"tokenizer": 2, "talker": 2}
+    assert "cores" in about["machine"]
+    for name in about["runs"]:
+        assert (packed / "training" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
+        assert (packed / "training" / f"{name}.jsonl").is_file()
+
+
+def test_rounding_twice_changes_nothing_more(packed: Path):
+    speech = [torch.randn(16_000, generator=torch.Generator().manual_seed(0)) * 0.1]
+    store_rounded(packed / "speech_tokenizer")
+    model = VoiceModel.load(packed, precision="fp32", device="cpu")
+    agreement = compare_rounded(model.speech_tokenizer, speech)
+    assert agreement.codes_kept == 1.0
+    assert agreement.distance_gained == 0.0
+
+
+def test_what_is_too_large_is_not_packed(sources: packing.Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packing, "MAX_BYTES", 10_000)
+    with pytest.raises(PretrainError, match="may have 10,000"):
+        packing.pack(sources, tmp_path / "mini", report=silent)
+    assert not (tmp_path / "mini").exists()
+
+
+def test_a_folder_with_something_else_is_not_replaced(
+    sources: packing.Sources, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "letter.txt").write_text("dear", encoding="utf-8")
+    runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(sources.talker)]
+    assert command_line.main(["pack", *runs, "--out", str(tmp_path)]) == 1
+    assert "may hold something else" in capsys.readouterr().err
+    runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(tmp_path)]
+    assert command_line.main(["pack", *runs, "--out", str(tmp_path / "mini")]) == 1
+    assert "holds no run to pack" in capsys.readouterr().err
+
+
+def test_a_long_log_becomes_means_and_keeps_what_was_measured():
+    lines = [{"step": step, "loss": float(step)} for step in range(1, 361)]
+    lines.insert(100, {"step": 100, "validation/part": 3.0})
+    short = thinned(lines)
+    assert len([line for line in short if "loss" in line]) == 120
+    assert short[0] == {"step": 3, "loss": 2.0}
+    assert {"step": 100, "validation/part": 3.0} in short
+    assert [line["step"] for line in short] == sorted(line["step"] for line in short)

@@ -1,0 +1,201 @@
+"""The talker's stage on a corpus of tones: losses fall, a killed run goes on, and what it exports speaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.pretrain.tiny_corpus import write_corpus
+from training.data.example import IGNORED
+from training.model.decoding.take import Synthesizer
+from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.voice_model import VoiceModel
+from training.pretrain import __main__ as command_line
+from training.pretrain.codec import frame_codes
+from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
+from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.corpus.corpus import PARTS, TRAIN, open_corpus
+from training.pretrain.errors import PretrainError
+from training.pretrain.run.training_log import read_log
+from training.pretrain.talker.batches import BatchSource
+from training.pretrain.talker.export import export_checkpoint
+from training.pretrain.talker.job import TalkerJob, TalkerSize
+from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
+from training.pretrain.talker.training import TalkerTraining
+
+CPU = torch.device("cpu")
+TOKENIZER_JOB = TokenizerJob(
+    num_steps=2,
+    size=TokenizerSize(
+        num_filters=2,
+        hidden_size=16,
+        num_layers=1,
+        head_dim=8,
+        codebook_size=16,
+        codebook_width=8,
+        decoder_size=16,
+        decoder_window_frames=4,
+        adversary_width=2,
+    ),
+    crops=(CropShape(share=1, num_crops=2, num_frames=4),),
+    validate_every=2,
+    log_every=2,
+)
+JOB = TalkerJob(
+    num_steps=12,
+    size=TalkerSize(
+        width=64, num_layers=1, predictor_width=64, num_predictor_layers=1, speaker_channels=8, codebook_size=16
+    ),
+    max_positions=200,
+    in_context_share=0.5,
+    num_warmup_steps=2,
+    validate_every=6,
+    log_every=2,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "tones")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("tokenizer")
+    torch.set_num_threads(1)
+    training = TokenizerTraining(TOKENIZER_JOB, corpus, run, device=CPU, compiled=False, report=lambda line: None)
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    return run
+
+
+def open_training(corpus: Path, tokenizer: Path, run: Path, job: TalkerJob = JOB, start: Path | None = None):
+    return TalkerTraining(job, corpus, tokenizer, run, device=CPU, report=lambda line: None, start=start)
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("talker")
+    assert open_training(corpus, tokenizer, run).run(save_every_seconds=1e9, should_stop=lambda: False)
+    return run
+
+
+@pytest.fixture(scope="module")
+def source(corpus: Path, tokenizer: Path) -> BatchSource:
+    coded = frame_codes.open_codes(corpus, tokenizer, TRAIN)
+    references = make_references(coded.corpus, coded.corpus.by_speaker(), read_tokenizer(tokenizer), 4, seed=1)
+    return BatchSource(coded, ReferenceShelf(coded.corpus, references), JOB, JOB.size.config())
+
+
+def test_both_losses_fall(finished: Path):
+    lines = [line for line in read_log(finished) if "talker" in line]
+    assert lines[-1]["talker"] < lines[0]["talker"]
+    assert lines[-1]["code_predictor"] < lines[0]["code_predictor"]
+
+
+def test_held_out_parts_are_measured_in_both_layouts(finished: Path):
+    line = [line for line in read_log(finished) if "validation/x-vector-held-out-voice" in line][-1]
+    for part in PARTS:
+        if part != TRAIN:
+            assert f"validation/x-vector-{part}" in line
+            assert f"validation/codes/in-context-{part}" in line
+
+
+def test_a_stopped_run_ends_as_one_that_never_stopped(corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path):
+    stopped = open_training(corpus, tokenizer, tmp_path)
+    assert not stopped.run(save_every_seconds=1e9, should_stop=lambda: stopped.step >= 6)
+    resumed = open_training(corpus, tokenizer, tmp_path)
+    assert resumed.step == 6
+    assert resumed.run(save_every_seconds=1e9, should_stop=lambda: False)
+    assert list(read_log(tmp_path)) == list(read_log(finished))
+    expected = load_file(finished / "state" / "model.safetensors")
+    found = load_file(tmp_path / "state" / "model.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_another_run_begins_with_the_weights_of_one(corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path):
+    other = JOB.model_copy(update={"num_steps": 20, "muon_learning_rate": 1e-3})
+    begun = open_training(corpus, tokenizer, tmp_path, other, start=finished)
+    assert begun.step == 0
+    expected = load_file(finished / "state" / "model.safetensors")
+    assert all(torch.equal(value, expected[f"network.{name}"]) for name, value in begun.network.state_dict().items())
+    with pytest.raises(PretrainError, match="holds no run to start from"):
+        open_training(corpus, tokenizer, tmp_path / "new", other, start=tmp_path / "nothing")
+
+
+def test_another_run_begins_with_a_checkpoint_and_learns(corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path):
+    export_checkpoint(finished, tokenizer, tmp_path / "export")
+    begun = open_training(corpus, tokenizer, tmp_path / "run", JOB, start=tmp_path / "export")
+    expected = load_file(finished / "state" / "model.safetensors")
+    for name, value in begun.network.state_dict().items():
+        torch.testing.assert_close(value, expected[f"network.{name}"], rtol=1e-2, atol=1e-2)
+    before = begun.network.talker.codec_head.weight.detach().clone()
+    begun.train_step()
+    assert not torch.equal(begun.network.talker.codec_head.weight, before)
+
+
+def test_batches_fit_and_hold_every_utterance_once_in_a_pass(source: BatchSource):
+    for is_paired, batches in ((False, source._single), (True, source._paired)):
+        numbers = [int(number) for batch in batches for number in batch]
+        assert sorted(numbers) == list(range(source.num_utterances))
+        for batch in batches:
+            drawn = source.examples(batch.tolist(), np.random.default_rng(0), is_paired=is_paired)
+            # References of a pair may be longer than the mean that is reckoned with.
+            most = 2 * JOB.max_positions if is_paired else JOB.max_positions
+            assert drawn.examples.labels_BT.numel() <= most or len(batch) == 1
+
+
+def test_a_step_draws_the_same_batch_whenever_it_is_done(source: BatchSource):
+    one, other = source.batch(3), source.batch(3)
+    assert torch.equal(one.examples.labels_BT, other.examples.labels_BT)
+    assert torch.equal(one.reference_mel, other.reference_mel)
+
+
+def test_references_are_kept_with_the_run_and_never_contain_what_continues_them(
+    corpus: Path, tokenizer: Path, tmp_path: Path
+):
+    speech, encoder = open_corpus(corpus), read_tokenizer(tokenizer)
+    made = open_references(speech, encoder, tmp_path, per_speaker=6, seed=3, report=lambda line: None)
+    # Read back, not made again: the encoder is gone.
+    kept = open_references(speech, None, tmp_path, per_speaker=6, seed=3, report=lambda line: None)
+    for number in range(len(speech)):
+        one, other = (shelf.draw("tone", number, wanted_frames=30) for shelf in (made, kept))
+        assert number not in one.members
+        assert one.members == other.members
+        assert torch.equal(one.codes, other.codes)
+        assert one.text == " ".join(speech.entries[member].text for member in one.members)
+    shortest, longest = (kept.draw("tone", 0, wanted_frames=wanted) for wanted in (0, 1000))
+    assert len(shortest.codes) < len(longest.codes)
+    assert len(longest.members) > 1
+
+
+def test_the_answer_is_the_utterance_and_its_end(source: BatchSource):
+
+    batch = source.examples([2], np.random.default_rng(0), is_paired=False)
+    labels = batch.examples.labels_BT[0]
+    codes = source._coded.codes(2)
+    assert labels[labels != IGNORED].tolist() == [*codes[:, 0].tolist(), JOB.size.config().talker.codec_eos_token_id]
+
+
+def test_the_export_loads_strictly_clones_and_speaks(tokenizer: Path, finished: Path, tmp_path: Path):
+    steps = export_checkpoint(finished, tokenizer, tmp_path / "export")
+    assert steps == (JOB.num_steps, TOKENIZER_JOB.num_steps)
+    model = VoiceModel.load(tmp_path / "export", device="cpu")
+    voice = VoicePrompt(speaker=model.embed_speaker(torch.randn(24_000)))
+    request = TakeRequest(text="hum", voice=voice, language="english", seed=1, max_frames=5)
+    take = Synthesizer(model).speak(request)
+    assert 0 < len(take.waveform) <= 5 * 1280
+
+
+def test_nothing_is_exported_from_no_run(tokenizer: Path, tmp_path: Path):
+    with pytest.raises(PretrainError, match="holds no run to export"):
+        export_checkpoint(tmp_path, tokenizer, tmp_path / "export")
+
+
+def test_the_command_names_what_is_missing(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folders = ["--corpus", str(corpus), "--tokenizer", str(tmp_path / "none"), "--out", str(tmp_path / "run")]
+    assert command_line.main(["talker", *folders, "--device", "cpu"]) == 1
+    assert "Run the tokenizer stage first" in capsys.readouterr().err

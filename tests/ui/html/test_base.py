@@ -1,0 +1,276 @@
+"""What the page says, without Gradio: the facts are in it, and nothing foreign becomes markup."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.audio.quality import Concern, ReferenceReport
+from backend.serving.pool.loading import LoadingState
+from backend.serving.speech.speech import SpeechProgress
+from backend.takes.take import Take
+from backend.voices.consent import Consent
+from backend.voices.voice import Voice
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.sampling import Sampling
+from training.model.hub.hub import KNOWN_MODELS, DownloadProgress
+from ui.html import base as render
+from ui.tabs.library import render as render_library
+from ui.tabs.voice import render as render_source
+
+HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
+
+REPORT = ReferenceReport(
+    seconds=8.43, speech_dbfs=-18.2, noise_dbfs=-62.4, clipped_share=0.0, envelope=(0.1, 0.5), concerns=()
+)
+
+TAKE = Take(
+    id="a" * 32,
+    owner="browser",
+    number=3,
+    made_at=datetime(2026, 1, 2, 12, tzinfo=UTC),
+    num_bytes=1000,
+    made_by="studio",
+    voice="voice.wav",
+    text="Hello.",
+    model_name="mini",
+    is_in_context=True,
+    is_fine_tuned=False,
+    language="english",
+    sampling=None,
+    seeds=(7,),
+    seconds=4.2,
+    real_time_factor=0.5,
+    seconds_to_first_audio=0.31,
+    finish_reason=FinishReason.EOS,
+    consent=Consent.give("Ann Author"),
+    path=Path("/home/takes/a.wav"),
+)
+PLACE = Path("/tmp/takes/take-3.wav")
+
+
+def take(**changes):
+    return TAKE.model_copy(update=changes)
+
+
+VOICE = Voice(
+    id="0" * 32,
+    name="Ann's voice",
+    kind="zero-shot",
+    model=HOSTILE,
+    transcript=HOSTILE,
+    consent=Consent.give(HOSTILE, "own-voice"),
+    provenance={"recordings": [HOSTILE], "sample": HOSTILE},
+    created_at=datetime(2026, 1, 2, tzinfo=UTC),
+    folder=Path("/nowhere"),
+)
+
+
+class Page(HTMLParser):
+    """Text, tags and whether every tag that was opened is closed in order."""
+
+    VOID = ("img", "path", "br")
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words, self._open = [], [], []
+        self.feed(html)
+        assert not self._open, f"never closed: {self._open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+def progress(done, total=2_000_000_000, file="model.safetensors"):
+    return DownloadProgress(bytes_done=done, bytes_total=total, file=file)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        render.model_line(HOSTILE, "fp32", "cpu"),
+        render.loading_line(LoadingState(name=HOSTILE)),
+        render.loading_line(LoadingState(name=HOSTILE, is_running=False, problem=HOSTILE)),
+        render.loading_line(LoadingState(name=HOSTILE, progress=progress(1, file=HOSTILE))),
+        render.refusal(HOSTILE),
+        render.verdict(REPORT, Path("/tmp") / HOSTILE.replace("/", "") / "reference.wav"),
+        render.verdict(REPORT, Path("/x.wav"), name=HOSTILE),
+        render_source.listening(HOSTILE, 1, 2),
+        render_source.saved_card(VOICE, None),
+        render_source.saved_line(VOICE),
+        render_source.download_line(HOSTILE, Path("/tmp/x.encore-voice"), 5),
+        render_source.phrase_card(HOSTILE),
+        render_library.voice_list([VOICE], {}, {}),
+        render_library.api_lines(VOICE, "http://127.0.0.1:8000", HOSTILE),
+        render.take_list(
+            [
+                (
+                    take(
+                        text=HOSTILE,
+                        voice=HOSTILE,
+                        model_name=HOSTILE,
+                        language=HOSTILE,
+                        consent=Consent.give(HOSTILE, wording=HOSTILE),
+                    ),
+                    PLACE,
+                )
+            ]
+        ),
+    ],
+)
+def test_nothing_foreign_becomes_markup(html):
+    assert all(tag != "img" and "onerror" not in attributes for tag, attributes in Page(html).tags)
+
+
+def test_the_model_is_named_with_precision_and_device():
+    text = Page(render.model_line("mini", "bf16", "cuda")).text
+    assert text.startswith("Model: mini, in half precision (bf16) on the graphics card (CUDA).")
+    assert "small model inside Encore" in text
+    assert "small model" not in render.model_line("/models/tiny", "fp32", "cpu")
+    assert "tiny" in render.model_line("/a/b/tiny/", "fp32", "cpu")
+    assert "/a/b" not in render.model_line("/a/b/tiny/", "fp32", "cpu")
+    assert "Qwen/Qwen3-TTS" in render.model_line("Qwen/Qwen3-TTS", "fp32", "cpu")
+
+
+def test_without_a_model_every_way_to_one_is_explained():
+    text = Page(render.explain_models()).text
+    cloning = [model for model in KNOWN_MODELS if "clones" in model.purpose]
+    assert len(cloning) >= 2
+    for model in cloning:
+        assert f"{model.name}: {model.purpose}, {model.num_bytes / 1e9:.1f} GB to download" in text
+    assert all(word in text for word in ("mini", "folder on this machine", "Without a network", "hf download"))
+
+
+def test_only_models_that_clone_can_be_picked():
+    names = [name for _, name in render.model_choices()]
+    assert names == ["mini", *(model.name for model in KNOWN_MODELS if "clones" in model.purpose)]
+
+
+def test_a_download_shows_bytes_share_and_time_left():
+    state = LoadingState(
+        name="owner/model", progress=progress(500_000_000), bytes_at_start=100_000_000, download_seconds=40.0
+    )
+    page = Page(render.loading_line(state))
+    # 400 MB in 40 s leave 1500 MB, so 150 s.
+    assert "500 MB of 2.0 GB, about 2 min left." in page.text
+    assert [attributes["aria-valuenow"] for _, attributes in page.tags if attributes.get("role") == "progressbar"] == [
+        "25"
+    ]
+
+
+@pytest.mark.parametrize("done", [0, 100_000_000])
+def test_without_a_pace_no_time_is_promised(done):
+    state = LoadingState(name="m", progress=progress(done), bytes_at_start=done, download_seconds=3.0)
+    assert "left" not in render.loading_line(state)
+
+
+def test_a_loading_that_ended_well_says_nothing_and_a_failed_one_why():
+    assert render.loading_line(None) == render.NOTHING
+    assert render.loading_line(LoadingState(name="m", is_running=False)) == render.NOTHING
+    failed = Page(render.loading_line(LoadingState(name="m", is_running=False, problem="No such folder.")))
+    assert failed.text == "m was not loaded. No such folder."
+    assert failed.tags[0][1]["role"] == "alert"
+
+
+def test_the_verdict_names_length_level_and_noise():
+    page = Page(render.verdict(REPORT, Path("/tmp/a b/reference.wav")))
+    assert page.text == "Good to clone from. Length 8.4 s, level good (-18 dB), background quiet (-62 dB)."
+    assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
+        "gradio_api/file=/tmp/a%20b/reference.wav"
+    ]
+
+
+@pytest.mark.parametrize("concern", Concern)
+def test_every_concern_comes_with_advice(concern):
+    text = Page(render.verdict(replace(REPORT, concerns=(concern,)), Path("/x.wav"))).text
+    assert text.startswith("Usable, but not ideal.")
+    assert render.ADVICE[concern] in text
+
+
+def test_a_noisy_background_is_called_so():
+    assert "background noisy (-30 dB)" in render.verdict(replace(REPORT, noise_dbfs=-30.0), Path("/x.wav"))
+    assert "background fairly quiet" in render.verdict(replace(REPORT, noise_dbfs=-45.0), Path("/x.wav"))
+
+
+def test_a_take_says_how_it_was_made_in_words():
+    text = Page(render.take_card(TAKE, PLACE)).text
+    for fact in (
+        "4.2 s, ended by itself.",
+        "First sound after 0.3 s",
+        "0.50 s of work for each second of speech, faster than listening",
+        "voice.wav. Cloned with the transcript by mini",
+        "Seed 7: the same text and seed give the same take.",
+        "Consent by Ann Author on",
+    ):
+        assert fact in text
+
+
+@pytest.mark.parametrize("reason", FinishReason)
+def test_every_way_to_end_has_words(reason):
+    assert render.ENDINGS[reason] in render.take_card(take(finish_reason=reason), PLACE)
+    assert render.ENDINGS[reason] in render.spoken_line(take(finish_reason=reason))
+
+
+def test_settings_of_a_take_are_shown_where_they_differ():
+    other = render.take_card(take(seeds=(1, 2), sampling=Sampling(temperature=0.5), is_in_context=False), PLACE)
+    assert "Seeds 1, 2, one for each part. Temperature 0.5, top-k 50, top-p 1, repetition penalty 1.05." in other
+    assert "from the sound of the voice alone" in other
+
+
+def test_a_slow_take_is_called_slow():
+    assert "slower than listening" in render.pace_in_words(1.3)
+
+
+def test_takes_are_listed_each_with_player_download_and_delete():
+    takes = [(take(id=str(number), number=number), Path(f"/t/{number}.wav")) for number in (2, 1)]
+    page = Page(render.take_list(takes))
+    assert re.findall(r"Take (\d)", page.text) == ["2", "1"]
+    assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
+        "gradio_api/file=/t/2.wav",
+        "gradio_api/file=/t/1.wav",
+    ]
+    downloads = [attributes["download"] for tag, attributes in page.tags if tag == "a"]
+    assert downloads == ["encore-take-2.wav", "encore-take-1.wav"]
+    assert [attributes["data-take"] for tag, attributes in page.tags if tag == "button"] == ["2", "1"]
+    spoken_as_mp3 = Page(render.take_card(take(audio_format="mp3"), PLACE))
+    assert [attributes["download"] for tag, attributes in spoken_as_mp3.tags if tag == "a"] == ["encore-take-3.mp3"]
+    assert Page(render.take_list([])).text
+
+
+def test_progress_counts_parts_only_where_there_are_several():
+    one = SpeechProgress(pieces_done=0, num_pieces=1, seconds_spoken=1.24, wall_seconds=1.0, share_done=0.0)
+    assert Page(render.speaking_line(one)).text == "Speaking: 1.2 s so far."
+    many = replace(one, pieces_done=1, num_pieces=4, share_done=0.25)
+    assert Page(render.speaking_line(many)).text == "Speaking: 1.2 s so far, part 2 of 4, about 3 s left."
+    # The last piece is done, and there is no fifth.
+    assert "part 4 of 4" in render.speaking_line(replace(many, pieces_done=4, share_done=1.0))
+
+
+@given(st.floats(0, 1e6))
+def test_durations_are_rounded_not_lost(seconds):
+    number, unit = render.time_in_words(seconds).split()
+    assert abs(float(number) * {"s": 1, "min": 60, "h": 3600}[unit] - max(seconds, 1)) <= max(
+        0.5, 0.51 * {"s": 1, "min": 60, "h": 360}[unit]
+    )

@@ -1,0 +1,166 @@
+"""What the fine-tune tab says, without a page: the plan, memory as a picture, a run in every state, its checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from backend.background_tasks import ErrandState
+from backend.evaluation.scores import JudgedTake, summarize
+from backend.runs.planning.estimate import estimate
+from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
+from backend.runs.storage.states import RunState
+from tests.backend.runs.small_dataset import write_small_dataset
+from tests.golden import GOLDEN_CHECKPOINT
+from training.job import STRATEGIES
+from ui.html.base import NOTHING
+from ui.tabs.finetune import render as render_finetune
+
+EVIL = "<script>alert('x')</script>"
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    dataset = write_small_dataset(home / "datasets" / "mine")
+    return estimate(home, dataset, str(GOLDEN_CHECKPOINT), None, {"strategy": "zero2", "num_workers": 2}, num_cpus=1)
+
+
+def run(state=RunState.RUNNING, **changes) -> RunRecord:
+    fields = {
+        "id": "r1",
+        "dataset": "mine",
+        "voice": "Ann",
+        "model": "mini",
+        "preset": "quick",
+        "strategy": "ddp",
+        "num_workers": 2,
+        "message": "Training.",
+        "created_at": 0.0,
+        "started_at": 1.0,
+        "ended_at": None,
+        "heartbeat_at": None,
+        "process_id": None,
+        "process_started_at": None,
+        "attempt": 1,
+        "step": 5,
+        "num_steps": 20,
+        "best_checkpoint": None,
+        "verdict": "",
+        "export_folder": None,
+        "consent": None,
+        "job": "{}",
+    }
+    return RunRecord.model_validate(fields | {"state": state} | changes)
+
+
+def checkpoint(name="step-10", step=10, text="Hello.") -> CheckpointRecord:
+    take = JudgedTake(
+        position=0,
+        text=text,
+        held_out=False,
+        seed=1,
+        seconds=2.0,
+        expected_seconds=2.0,
+        finish_reason="length",
+        file=f"takes/{name}/0.wav",
+        transcript=text,
+        character_error=0.25,
+    )
+    return CheckpointRecord(name=name, step=step, saved_at=1.0, state="judged", scores=summarize([take]), takes=(take,))
+
+
+def test_a_plan_tells_steps_time_memory_disk_and_problems(planned):
+    assert planned.preset == "quick", "there is little to learn from"
+    html = render_finetune.estimate_html(planned)
+    assert f"{planned.plan.num_steps} steps" in html
+    assert "2 workers" in html
+    assert "2 workers need 2 CPUs" in html
+    assert "are free" in html
+
+
+def test_memory_is_drawn_for_every_strategy_and_number_of_workers(planned):
+    html = render_finetune.memory_html(planned)
+    table = ElementTree.fromstring("<p>" + html + "</p>").find(".//table")
+    rows = table.findall("tbody/tr")
+    assert [row.find("th").text for row in rows] == list(STRATEGIES)
+    assert all(len(row.findall("td")) == 4 for row in rows)
+    assert len(table.findall(".//td[@class='chosen']")) == 1
+    for bar in table.findall(".//div[@role='img']"):
+        assert "optimizer" in bar.attrib["aria-label"]
+        widths = [float(part.attrib["style"].removeprefix("width:").rstrip("%")) for part in bar]
+        assert sum(widths) <= 100.5
+
+
+def test_planning_is_told_and_why_it_failed():
+    assert "Planning" in render_finetune.plan_html(ErrandState(what="Planning"))
+    failed = render_finetune.plan_html(ErrandState(what="Planning", is_running=False, problem=EVIL))
+    assert 'role="alert"' in failed
+    assert EVIL not in failed
+    assert render_finetune.plan_html(None) == NOTHING
+
+
+@pytest.mark.parametrize("state", list(RunState))
+def test_a_run_is_told_in_every_state(state):
+    html = render_finetune.run_html(run(state, message=EVIL, voice=EVIL), {"memory_bytes": 2**30}, 120.0)
+    assert EVIL not in html
+    assert "Step 5 of 20" in html
+    assert 'aria-valuenow="25"' in html
+    assert "1.0 GiB" in html
+    assert ("about 2 min left" in html) == (state is RunState.RUNNING)
+
+
+def test_the_memory_of_every_worker_is_told():
+    sizes = {"memory_bytes": 2**30, "worker_0_bytes": 2**30, "worker_1_bytes": 2**29}
+    html = render_finetune.run_html(run(RunState.RUNNING), sizes, None)
+    assert "Memory of the workers: 1: 1.0 GiB, 2: 512 MiB." in html
+
+
+def test_a_report_is_fetched_under_a_name_that_is_escaped():
+    html = render_finetune.report_line(run(RunState.DONE, voice=EVIL), Path("/page/x/report.html"), 2_000_000)
+    assert EVIL not in html
+    assert "Download the report" in html
+    assert "2 MB" in html
+
+
+def test_both_losses_are_curves():
+    metrics = [
+        MetricRecord(step=step, attempt=1, measures={"talker_loss": 5.0 - step, "code_predictor_loss": 2.0})
+        for step in range(1, 4)
+    ]
+    html = render_finetune.losses_html(metrics)
+    assert html.count("<polyline") == 2
+    assert render_finetune.losses_html([]) == NOTHING
+
+
+def test_takes_have_players_the_newest_first_and_open():
+    points = [checkpoint("base", 0), checkpoint(text=EVIL)]
+    places = {take.file: Path(f"/page/{point.name}.wav") for point in points for take in point.takes}
+    html = render_finetune.takes_html(points, places, "step-10")
+    assert EVIL not in html
+    assert html.count("<audio") == 2
+    assert html.index("Step 10 ★ best") < html.index("Base model, zero-shot")
+    assert html.count("<details open>") == 1
+    assert "It did not end by itself." in html
+    scores = render_finetune.scores_html(
+        [*points, CheckpointRecord(name="c", step=20, saved_at=2.0, state="waiting")], None
+    )
+    assert "25.0%" in scores
+    assert "Waits to be listened to." in scores
+
+
+def test_a_dataset_that_is_yet_to_be_made_says_what_of_and_what_happens_then():
+    assert render_finetune.made_first("iris", 0) == "New, of the sample Iris"
+    assert render_finetune.made_first("", 1) == "New, of 1 recording"
+    assert render_finetune.made_first("", 3) == "New, of 3 recordings"
+    html = render_finetune.plan_html(ErrandState(what="Planning", is_running=False))
+    assert "clips are made first" in html
+    assert "cannot be fine-tuned" not in html
+
+
+def test_a_score_has_its_name_beside_it_where_there_is_no_room_for_columns():
+    cells = render_finetune.scores_html([checkpoint()], None)
+    for _, title, _ in render_finetune.SCORES:
+        assert f'data-name="{title}"' in cells

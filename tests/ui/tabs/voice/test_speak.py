@@ -1,0 +1,105 @@
+"""What the form behind the Speak button makes of what a person typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.errors import EncoreError
+from ui.errors import shows_errors, stream_shows_errors
+from ui.source import Source
+from ui.tabs.voice.speak import LARGEST_SEED, NotReady, SpeakForm, parse_seed
+
+RECORDING = Source(kind="recording", name="voice.wav", reference=Path("voice.wav"), preview=Path("reference.wav"))
+
+
+def form(**changes):
+    filled = {
+        "source": RECORDING,
+        "transcript": "",
+        "statement": "own-voice",
+        "who": "Ann Author",
+        "proof": None,
+        "text": "Hello.",
+        "way": "auto",
+        "language": "auto",
+        "seed": "",
+        "temperature": 0.9,
+        "top_k": 50,
+        "top_p": 1.0,
+        "repetition_penalty": 1.05,
+    }
+    return SpeakForm(**filled | changes)
+
+
+@given(st.integers(0, LARGEST_SEED), st.sampled_from(["", " ", "\n"]))
+def test_every_whole_number_is_a_seed(number, space):
+    assert parse_seed(f"{space}{number}{space}") == number
+
+
+@given(st.text())
+def test_whatever_is_typed_is_a_seed_or_refused_in_words(typed):
+    try:
+        seed = parse_seed(typed)
+    except NotReady:
+        return
+    assert seed is None if not typed.strip() else 0 <= seed <= LARGEST_SEED
+
+
+@pytest.mark.parametrize("typed", ["-1", "1.5", "1e3", "²", "٣", str(LARGEST_SEED + 1)])
+def test_other_numbers_are_refused(typed):
+    with pytest.raises(NotReady, match="whole number"):
+        parse_seed(typed)
+
+
+def test_a_filled_in_form_lacks_nothing():
+    assert form().missing() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"source": None}, "recording"),
+        ({"statement": None}, "choose the consent"),
+        ({"who": " "}, "your name"),
+        ({"text": " \n"}, "should say"),
+        ({"way": "in-context"}, "what the recording says"),
+    ],
+)
+def test_each_missing_part_is_named(changes, words):
+    (step,) = form(**changes).missing()
+    assert words in step
+
+
+@pytest.mark.parametrize("kind", ["sample", "voice"])
+def test_whoever_agreed_before_is_not_asked_again(kind):
+    assert form(source=Source(kind=kind, name="Iris"), statement=None, who="").missing() == []
+
+
+def test_errors_of_ours_are_shown_as_they_are_but_never_as_markup():
+    def fail():
+        raise EncoreError("<img src=x> isn't a voice")
+
+    def fail_later():
+        yield 1
+        fail()
+
+    with pytest.raises(gr.Error) as caught:
+        shows_errors(fail)()
+    assert caught.value.message == "&lt;img src=x&gt; isn't a voice"
+    stream = stream_shows_errors(fail_later)()
+    assert next(stream) == 1
+    with pytest.raises(gr.Error):
+        next(stream)
+
+
+def test_faults_of_ours_are_not_dressed_up():
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        shows_errors(fail)()

@@ -1,0 +1,133 @@
+"""Serving: doors that stay shut, and a program that begins and ends cleanly."""
+
+from __future__ import annotations
+
+import gc
+import re
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+from gradio import networking
+from gradio.queueing import Queue
+
+from backend.errors import SettingsError
+from backend.settings import Settings
+from tests.ui.app_process import free_port, start_app
+from tests.ui.served_page import PATIENCE_SECONDS, serve_page
+from ui.layout import serve
+from ui.web import server
+from ui.web.login_guard import is_open
+
+pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
+
+
+def test_other_machines_are_not_let_in_without_a_password():
+    with pytest.raises(SettingsError, match="ENCORE_AUTH"):
+        serve(Settings(host="0.0.0.0"))
+
+
+@pytest.mark.filterwarnings("ignore:.*socket:pytest.PytestUnraisableExceptionWarning")
+def test_a_taken_port_is_said(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"Port {port} .*--port"):
+            serve(Settings(port=port, home=tmp_path, model="none/of-them"))
+    assert not list((tmp_path / "temporary").iterdir())
+    gc.collect()  # Gradio forgets to close the socket it tried; let that be found here and not in another test
+
+
+def test_a_machine_that_is_slow_to_answer_is_no_reason_to_give_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(networking, "url_ok", lambda url: False)
+    with serve_page(tmp_path) as page:
+        assert httpx.get(page.address, timeout=PATIENCE_SECONDS).status_code == 200
+
+
+def test_with_a_password_no_route_is_served_without_it(tmp_path):
+    with (
+        serve_page(tmp_path, auth="ann:secret") as page,
+        httpx.Client(base_url=page.address, timeout=PATIENCE_SECONDS) as browser,
+    ):
+        served_file = tmp_path / "voice.wav"
+        served_file.write_bytes(b"voice")
+        asked = [("GET", f"/gradio_api/file={served_file}"), ("GET", "/gradio_api/nothing-yet")]
+        for method, path in page.routes():
+            path = re.sub(r"\{[^}]*\}", "x", path)
+            asked += [] if is_open(path) else [(method, path)]
+        assert len(asked) > 50
+        for method, path in asked:
+            assert browser.request(method, path).status_code == 401, (method, path)
+        assert browser.post("gradio_api/upload", files={"files": ("a.wav", b"x")}).status_code == 401
+        assert "ann" not in browser.get("gradio_api/user").text
+        for cookie in ("", "x", "=;;", f"access-token-unsecure-{page.app.cookie_id}=x"):
+            assert browser.get("config", headers={"Cookie": cookie}).status_code == 401
+        assert browser.get("assets/../gradio_api/info").status_code in (401, 404)
+        assert "components" not in browser.get("/").text.split("window.gradio_config")[-1][:2000]
+        assert browser.post("login", data={"username": "ann", "password": "wrong"}).status_code == 400
+        assert browser.get("config").status_code == 401
+        assert browser.post("login", data={"username": "ann", "password": "secret"}).status_code == 200
+        assert browser.get("config").status_code == 200
+        assert browser.get(f"gradio_api/file={served_file}").content == b"voice"
+
+
+def test_a_queue_in_which_nothing_waits_is_looked_at_a_few_times_a_second(tmp_path, monkeypatch):
+    looks, long_enough = [], threading.Event()
+    count = Queue.__len__
+
+    def note(queue):
+        looks.append(time.monotonic())
+        if looks[-1] - looks[0] > 1.0:
+            long_enough.set()
+        return count(queue)
+
+    monkeypatch.setattr(Queue, "__len__", note)
+    with serve_page(tmp_path) as page:
+        # The queue runs once somebody has come.
+        page.client().close()
+        assert long_enough.wait(60)
+    assert len(looks) / (looks[-1] - looks[0]) <= 1.5 / server.IDLE_LOOK_SECONDS
+
+
+def test_pages_of_other_sites_may_not_use_it(tmp_path):
+    """A site the person visits could otherwise read what is on localhost."""
+    with serve_page(tmp_path) as page:
+        answer = httpx.get(
+            f"{page.address}config", headers={"Origin": "https://evil.example"}, timeout=PATIENCE_SECONDS
+        )
+        assert answer.headers.get("access-control-allow-origin") != "https://evil.example"
+        assert answer.headers.get("access-control-allow-origin") != "*"
+
+
+def test_nothing_is_reported_shared_or_kept_by_gradio(tmp_path, monkeypatch):
+    for name in ("GRADIO_SHARE", "GRADIO_RUN_HISTORY", "GRADIO_MCP_SERVER"):
+        monkeypatch.setenv(name, "True")
+    with serve_page(tmp_path) as page:
+        config = httpx.get(f"{page.address}config", timeout=PATIENCE_SECONDS).json()
+        assert not config["run_history"]
+        assert not config["analytics_enabled"]
+        assert httpx.get(f"{page.address}gradio_api/mcp/").status_code in (404, 405)
+        named = {
+            fn["api_name"]: fn["api_visibility"] for fn in config["dependencies"] if fn["api_visibility"] != "private"
+        }
+        assert {"load_model", "examine", "speak", "stop", "compare", "save_voice"} <= set(named)
+        assert set(named.values()) == {"undocumented"}
+
+
+def test_the_app_starts_serves_and_leaves_nothing_behind(tmp_path):
+    with start_app(tmp_path / "home", model="/no/such/folder") as app:
+        assert "Encore" in httpx.get(app.address, timeout=PATIENCE_SECONDS).text
+        files = {"files": ("voice.wav", b"x" * 100)}
+        path = httpx.post(f"{app.address}gradio_api/upload", files=files, timeout=PATIENCE_SECONDS).json()[0]
+        assert path.startswith(str(tmp_path / "home" / "temporary"))
+        assert app.end() == 0
+        assert not list((tmp_path / "home" / "temporary").iterdir())
+        assert app.log.read_text() == ""
+
+
+def test_a_free_port_is_free():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", free_port()))

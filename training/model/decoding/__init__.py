@@ -1,0 +1,1 @@
+"""Decoding: the frame loop, sampling, and batches of takes."""

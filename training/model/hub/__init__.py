@@ -1,0 +1,1 @@
+"""Finding checkpoints by name, and downloading them."""

@@ -1,0 +1,1 @@
+"""The network: talker, code predictor, speaker encoder and their layers."""

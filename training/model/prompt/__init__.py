@@ -1,0 +1,1 @@
+"""From text and reference to the rows that the talker reads."""

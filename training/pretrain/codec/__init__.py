@@ -1,0 +1,1 @@
+"""The speech tokenizer: its codebooks, networks, losses and training."""

@@ -1,0 +1,123 @@
+"""The codebooks, found by analysis before anything is trained.
+
+Codebooks that learn together with an encoder move as long as it does, and the talker would have to wait for
+them. These are found in minutes: principal components of measured features, k-means for the start, running
+means with revival of dead entries after that. The encoder then learns to imitate the analysis, the decoder
+to speak from the codes and the talker to write them, all at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from training.model.speech_tokenizer.quantizer import EncoderCodebook
+from training.pretrain.codec import vector_quantizer_training as vq
+from training.pretrain.codec.frame_features import CONTENT_WIDTH, SOUND_WIDTH, Features
+
+_DECAY = 0.98
+_FRAMES_PER_BATCH = 4096
+_NUM_EPOCHS = 2
+_MEANS_SAMPLE_FRAMES = 60_000
+
+
+class Components(nn.Module):
+    """A linear map to the directions in which features differ most; scales are kept."""
+
+    mean: Tensor
+    basis: Tensor
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("basis", torch.zeros(features, width))
+        self.register_buffer("scale", torch.ones(()))
+
+    @torch.no_grad()
+    def fit(self, features: Tensor) -> None:
+        """Find the directions in (frames, features)."""
+        self.mean.copy_(features.mean(dim=0))
+        _, directions = torch.linalg.eigh(torch.cov((features - self.mean).t()))
+        width = self.basis.shape[1]
+        found = directions.flip(1)[:, :width]
+        self.basis.zero_()
+        self.basis[:, : found.shape[1]] = found
+        # One number for all directions: they come out of the encoder's projection at a size it starts near.
+        spread = (features - self.mean) @ self.basis
+        self.get_buffer("scale").copy_(spread.var(dim=0).sum().div(width).rsqrt())
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(frames, features) to (frames, width)."""
+        out: Tensor = (features - self.mean) @ self.basis * self.get_buffer("scale")
+        return out
+
+
+class CodeSpace(nn.Module):
+    """Features to codes: one codebook for the content, the others for the sound, each for what is left over."""
+
+    def __init__(self, num_codebooks: int, codebook_size: int, width: int) -> None:
+        super().__init__()
+        self.content = Components(CONTENT_WIDTH, width)
+        self.sound = Components(SOUND_WIDTH, width)
+        self.codebooks = nn.ModuleList(EncoderCodebook(codebook_size, width) for _ in range(num_codebooks))
+
+    @property
+    def semantic(self) -> list[EncoderCodebook]:
+        """The codebook of the content."""
+        return self._books()[:1]
+
+    @property
+    def acoustic(self) -> list[EncoderCodebook]:
+        """The codebooks of the sound."""
+        return self._books()[1:]
+
+    def _books(self) -> list[EncoderCodebook]:
+        return [book for book in self.codebooks if isinstance(book, EncoderCodebook)]
+
+    @torch.no_grad()
+    def encode(self, features: Features) -> Tensor:
+        """Codes (frames, codebooks) of one utterance, int64."""
+        content = vq.quantize(self.semantic, self.content(features.content)).codes
+        sound = vq.quantize(self.acoustic, self.sound(features.sound)).codes
+        return torch.cat((content, sound)).t()
+
+    @classmethod
+    def fit(cls, features: Features, *, num_codebooks: int, codebook_size: int, width: int, seed: int) -> Self:
+        """Find components and codebooks in the features of many utterances, one after the other."""
+        space = cls(num_codebooks, codebook_size, width)
+        random = torch.Generator().manual_seed(seed)
+        for part, books, values in (
+            (space.content, space.semantic, features.content),
+            (space.sound, space.acoustic, features.sound),
+        ):
+            part.fit(values)
+            vectors = part(values)
+            order = torch.randperm(len(vectors), generator=random)
+            vq.start(books, vectors[order[:_MEANS_SAMPLE_FRAMES]], random)
+            _refine(books, vectors, random)
+        return space
+
+    def save(self, path: Path) -> None:
+        """Write to one safetensors file, replacing it in one step."""
+        temporary = path.with_suffix(".new")
+        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, temporary)
+        temporary.replace(path)
+
+    def load(self, path: Path) -> None:
+        """Read what `save` wrote for the same sizes."""
+        self.load_state_dict(load_file(path))
+
+
+def _refine(books: Sequence[EncoderCodebook], vectors: Tensor, random: torch.Generator) -> None:
+    """Running means over shuffled batches: entries that find nothing move to where something is."""
+    for _ in range(_NUM_EPOCHS):
+        for batch in torch.randperm(len(vectors), generator=random).split(_FRAMES_PER_BATCH):
+            quantized = vq.quantize(books, vectors[batch])
+            vq.follow(books, quantized, _DECAY)
+            for pair in zip(books, quantized.inputs, strict=True):
+                vq.revive(*pair, random)

@@ -1,0 +1,126 @@
+"""`python -m training.pretrain tokenizer`: train the speech tokenizer on a corpus, or go on where that stopped."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+
+import torch
+
+from training.model.device import choose_device
+from training.pretrain.codec.evaluation import describe, evaluate, held_out_speech
+from training.pretrain.codec.export import export_tokenizer, share_codebooks
+from training.pretrain.codec.job import TokenizerJob, TokenizerSize
+from training.pretrain.codec.network import TokenizerNetwork
+from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.errors import PretrainError
+from training.pretrain.run.loss_curve import write_loss_curve
+from training.pretrain.run.stop_request import StopRequest
+from training.pretrain.run.training_log import read_log
+from training.pretrain.run.training_state import has_state, read_job, read_networks
+
+SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
+CURVE = "losses.svg"
+# What the end of the run is judged on.
+_NUM_EVALUATED = 50
+
+
+def main(arguments: list[str]) -> int:
+    """Train, continue or evaluate what the command line asks for; returns the exit status."""
+    options = _parse(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if options.evaluate:
+        _evaluate(options.corpus, options.out)
+        return 0
+    device = choose_device(options.device)
+    job = TokenizerJob.of_length(
+        options.steps,
+        seed=options.seed,
+        adversarial=options.adversarial,
+        decoder_only=options.decoder_only,
+        bfloat16=options.bf16,
+        size=TokenizerSize(decoder_size=options.decoder_size, adversary_width=options.adversary_width),
+        waveform_weight=options.waveform_weight,
+        muon_learning_rate=options.learning_rate,
+    )
+    if device.type == "cuda":
+        job = job.for_gpu()
+        # TensorFloat-32 suffices here. Autocast to bfloat16 does not pay: steps this small wait for launches.
+        torch.set_float32_matmul_precision("high")
+    return train(
+        job,
+        options.corpus,
+        options.out,
+        device=device,
+        compiled=options.compile,
+        save_every_seconds=60 * options.save_minutes,
+        start=options.start,
+    )
+
+
+def train(
+    job: TokenizerJob,
+    corpus: Path,
+    out: Path,
+    *,
+    device: torch.device,
+    compiled: bool,
+    save_every_seconds: float,
+    start: Path | None = None,
+) -> int:
+    """Train to the end, export and evaluate. A run told to stop (SIGTERM, Ctrl-C) saves its state first: status 3."""
+    stop = StopRequest()
+    training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
+    with stop, warnings.catch_warnings():
+        # Of autocast: the transformers' norms have weights in float32 and are not fused then. They are few and small.
+        warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
+        finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
+    if not finished:
+        _print(f"stopped after step {training.step}; the same command continues")
+        return 3
+    export_tokenizer(out / SPEECH_TOKENIZER_FOLDER, training.network.tokenizer)
+    write_loss_curve(out / CURVE, list(read_log(out)), title="Speech tokenizer")
+    _evaluate(corpus, out)
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m training.pretrain tokenizer", description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="made by the stage before")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
+    parser.add_argument("--start", type=Path, help="speech_tokenizer folder whose weights a new run begins with")
+    parser.add_argument("--steps", type=int, default=TokenizerJob().num_steps)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--threads", type=int, help="of the processor (all of them)")
+    rate = TokenizerJob().muon_learning_rate
+    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; a run with --start may do with half")
+    parser.add_argument("--adversarial", action="store_true", help="sharper sound for twice the work")
+    parser.add_argument("--adversary-width", type=int, default=TokenizerSize().adversary_width, help="its channels")
+    parser.add_argument("--decoder-only", action="store_true", help="with --start: leave the encoder as it is")
+    parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels at first")
+    parser.add_argument(
+        "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="opponents do without: 0"
+    )
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
+    parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
+    parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
+    parser.add_argument("--evaluate", action="store_true", help="only measure what the run has reached")
+    return parser.parse_args(arguments)
+
+
+def _evaluate(corpus: Path, out: Path) -> None:
+    if not has_state(out):
+        raise PretrainError(f"{out} holds no run to evaluate.")
+    job = TokenizerJob.model_validate(read_job(out))
+    network = TokenizerNetwork(job)
+    step = read_networks(out, job, {"network": network})
+    share_codebooks(network.tokenizer)
+    evaluation = evaluate(network.tokenizer, held_out_speech(corpus, _NUM_EVALUATED))
+    _print(f"after step {step}, {describe(evaluation, job.size.codebook_size)}")
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

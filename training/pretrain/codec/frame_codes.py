@@ -1,0 +1,141 @@
+"""The corpus as codes: a file of them beside every shard, made once by the analysis, read by every later stage.
+
+run/code-space.safetensors        components and codebooks
+run/codes/PART/shard-00000.npy    (frames of all utterances of the shard, codebooks), int16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from training.pretrain.codec.code_space import CodeSpace
+from training.pretrain.codec.frame_features import Features, FrameFeatures
+from training.pretrain.codec.job import NUM_CODEBOOKS, SAMPLES_PER_FRAME, TokenizerJob
+from training.pretrain.corpus.corpus import FULL_SCALE, Corpus, open_corpus
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
+from training.pretrain.errors import PretrainError
+
+CODE_SPACE = "code-space.safetensors"
+_CODES = "codes"
+_STORED = np.int16
+
+
+class CodedCorpus:
+    """One part of a corpus with its codes; utterances have the numbers they have in the corpus."""
+
+    def __init__(self, corpus: Corpus, folder: Path) -> None:
+        self.corpus = corpus
+        self._codes: list[NDArray[np.int16]] = []
+        self._starts: list[tuple[int, int, int]] = []
+        for shard, numbers in enumerate(corpus.shards()):
+            path = _shard_codes(folder, shard)
+            if not path.is_file():
+                break
+            self._codes.append(np.load(path, mmap_mode="r"))
+            start = 0
+            for number in numbers:
+                num_frames = frames_of(corpus.entries[number].num_samples)
+                self._starts.append((shard, start, num_frames))
+                start += num_frames
+        if not self._starts:
+            raise PretrainError(f"{folder} holds no codes. Run the tokenizer stage first.")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @property
+    def num_frames(self) -> NDArray[np.int64]:
+        """Length of every utterance in codec frames."""
+        return np.array([num_frames for _, _, num_frames in self._starts], dtype=np.int64)
+
+    def codes(self, number: int) -> torch.Tensor:
+        """Codes of an utterance, int64 (frames, codebooks)."""
+        shard, start, num_frames = self._starts[number]
+        return torch.from_numpy(self._codes[shard][start : start + num_frames].astype(np.int64))
+
+
+def frames_of(num_samples: int) -> int:
+    """How many codec frames hold so many samples; the last one may be filled up with silence."""
+    return -(-num_samples // SAMPLES_PER_FRAME)
+
+
+def open_codes(corpus: Path, run: Path, part: str) -> CodedCorpus:
+    """A part of the corpus with what the tokenizer's run made of it.
+
+    Raises:
+        PretrainError: no shard of it has codes yet.
+    """
+    return CodedCorpus(open_corpus(corpus, part), run / _CODES / part)
+
+
+def read_code_space(run: Path, job: TokenizerJob) -> CodeSpace:
+    """The codebooks of a tokenizer's run.
+
+    Raises:
+        PretrainError: it has none yet.
+    """
+    path = run / CODE_SPACE
+    if not path.is_file():
+        raise PretrainError(f"{run} holds no codebooks yet. Run the tokenizer stage first.")
+    space = CodeSpace(NUM_CODEBOOKS, job.size.codebook_size, job.size.codebook_width)
+    space.load(path)
+    return space
+
+
+def analyse(
+    corpus: Path, run: Path, job: TokenizerJob, parts: tuple[str, ...], report: Callable[[str], None]
+) -> CodeSpace:
+    """Find the codebooks if there are none, and write the codes of every shard that has none."""
+    run.mkdir(parents=True, exist_ok=True)
+    measure = FrameFeatures(SAMPLE_RATE_HZ)
+    if not (run / CODE_SPACE).is_file():
+        report("finding the codebooks")
+        _fit(open_corpus(corpus), measure, job).save(run / CODE_SPACE)
+    space = read_code_space(run, job)
+    for part in parts:
+        utterances = open_corpus(corpus, part)
+        shards = utterances.shards()
+        for shard, numbers in enumerate(shards):
+            path = _shard_codes(run / _CODES / part, shard)
+            if path.is_file():
+                continue
+            _write_codes(path, [space.encode(measure(samples_of(utterances, number))) for number in numbers])
+            report(f"{part}: codes of shard {shard + 1} of {len(shards)}")
+    return space
+
+
+def samples_of(corpus: Corpus, number: int) -> torch.Tensor:
+    """An utterance as float32 in [-1, 1]."""
+    return torch.from_numpy(corpus.utterance(number).audio.astype(np.float32) / np.float32(FULL_SCALE))
+
+
+def _fit(corpus: Corpus, measure: FrameFeatures, job: TokenizerJob) -> CodeSpace:
+    """From utterances drawn evenly over the corpus."""
+    random = np.random.default_rng(job.seed)
+    numbers = random.permutation(len(corpus))[: job.num_fitted_utterances]
+    found = [measure(samples_of(corpus, int(number))) for number in np.sort(numbers)]
+    features = Features(torch.cat([one.content for one in found]), torch.cat([one.sound for one in found]))
+    return CodeSpace.fit(
+        features,
+        num_codebooks=NUM_CODEBOOKS,
+        codebook_size=job.size.codebook_size,
+        width=job.size.codebook_width,
+        seed=job.seed,
+    )
+
+
+def _shard_codes(folder: Path, shard: int) -> Path:
+    return folder / f"shard-{shard:05d}.npy"
+
+
+def _write_codes(path: Path, codes: list[torch.Tensor]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    with temporary.open("wb") as file:
+        np.save(file, torch.cat(codes).numpy().astype(_STORED))
+    temporary.replace(path)

@@ -1,0 +1,197 @@
+"""Everything a run of the speech tokenizer's training depends on; saved beside its state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+
+from training.model.config import CodecDecoderConfig, CodecEncoderConfig, SpeechTokenizerConfig
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
+from training.pretrain.errors import PretrainError
+from training.pretrain.run.schedule import learning_rate_share
+
+SAMPLES_PER_FRAME = 1280
+"""12.5 frames per second at 16 kHz."""
+
+NUM_CODEBOOKS = 16
+
+_ENCODER_RATIOS = (8, 5, 4, 4)
+_DECODER_RATES = (8, 5, 4, 2)
+_DECODER_RATIOS = (2, 2)
+
+# Crops drawn in one step on a GPU, relative to the CPU's: the step is bound by launches, not by arithmetic.
+_GPU_BATCH_FACTOR = 8
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TokenizerSize(_Frozen):
+    """Widths and depths of the network; its rates are fixed."""
+
+    num_filters: PositiveInt = 16
+    hidden_size: PositiveInt = 192
+    num_layers: PositiveInt = 2
+    head_dim: PositiveInt = 48
+    # A training step on a CPU sees about a hundred frames. With 256 entries each is found often enough for its
+    # running mean to be one, and the talker has half as many to choose from.
+    codebook_size: PositiveInt = 256
+    codebook_width: PositiveInt = 64
+    decoder_size: PositiveInt = 128
+    decoder_window_frames: PositiveInt = 16
+    """No longer than the longer crops, so that the window is full in training as it is in use."""
+    adversary_width: PositiveInt = 32
+
+    def config(self) -> SpeechTokenizerConfig:
+        """The public format's configuration of this network."""
+        num_heads = self.hidden_size // self.head_dim
+        encoder = CodecEncoderConfig(
+            hidden_size=self.hidden_size,
+            num_filters=self.num_filters,
+            upsampling_ratios=_ENCODER_RATIOS,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=num_heads,
+            num_key_value_heads=num_heads,
+            head_dim=self.head_dim,
+            intermediate_size=4 * self.hidden_size,
+            codebook_size=self.codebook_size,
+            codebook_dim=self.codebook_width,
+            num_quantizers=NUM_CODEBOOKS,
+            vector_quantization_hidden_dimension=self.codebook_width,
+        )
+        decoder = CodecDecoderConfig(
+            codebook_size=self.codebook_size,
+            codebook_dim=2 * self.codebook_width,
+            latent_dim=self.hidden_size,
+            decoder_dim=self.decoder_size,
+            hidden_size=self.hidden_size,
+            # SwiGLU has three matrices instead of two: two thirds of the usual width cost the same.
+            intermediate_size=8 * self.hidden_size // 3,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=num_heads,
+            num_key_value_heads=num_heads,
+            head_dim=self.head_dim,
+            num_quantizers=NUM_CODEBOOKS,
+            upsample_rates=_DECODER_RATES,
+            upsampling_ratios=_DECODER_RATIOS,
+            sliding_window=self.decoder_window_frames,
+        )
+        assert math.prod(_DECODER_RATES) * math.prod(_DECODER_RATIOS) == SAMPLES_PER_FRAME
+        return SpeechTokenizerConfig(
+            encoder=encoder,
+            decoder=decoder,
+            input_sample_rate=SAMPLE_RATE_HZ,
+            output_sample_rate=SAMPLE_RATE_HZ,
+            encode_downsample_rate=SAMPLES_PER_FRAME,
+            decode_upsample_rate=SAMPLES_PER_FRAME,
+            encoder_valid_num_quantizers=NUM_CODEBOOKS,
+        )
+
+
+class CropShape(_Frozen):
+    """One kind of training batch: equally long pieces of speech."""
+
+    share: PositiveFloat
+    """How often a step draws this kind, relative to the others."""
+    num_crops: PositiveInt
+    num_frames: PositiveInt
+
+
+# Short crops make varied batches. The encoder attends to everything it has heard, though, so it has to learn on
+# long ones too what to do with more than it needs.
+_CPU_CROPS = (
+    CropShape(share=0.7, num_crops=12, num_frames=8),
+    CropShape(share=0.2, num_crops=4, num_frames=24),
+    CropShape(share=0.1, num_crops=2, num_frames=48),
+)
+
+
+class TokenizerJob(_Frozen):
+    """The recipe of one run. Resuming it with another one is refused."""
+
+    seed: NonNegativeInt = 1
+    num_steps: PositiveInt = 5_000
+    size: TokenizerSize = TokenizerSize()
+    crops: tuple[CropShape, ...] = _CPU_CROPS
+
+    num_fitted_utterances: PositiveInt = 5000
+    """Utterances the codebooks are found in."""
+
+    muon_learning_rate: PositiveFloat = 0.01
+    """Of matrices and kernels, whose steps are orthogonalised."""
+    peak_learning_rate: PositiveFloat = 1.5e-3
+    """Of everything else."""
+    final_share: NonNegativeFloat = 0.01
+    """What is left of the learning rates at the end."""
+    num_warmup_steps: PositiveInt = 100
+    adam_betas: tuple[float, float] = (0.8, 0.98)
+    weight_decay: NonNegativeFloat = 0.01
+    max_gradient_norm: PositiveFloat = 2.0
+
+    waveform_weight: NonNegativeFloat = 0.5
+    imitation_weight: NonNegativeFloat = 1.0
+    """Of the distance between the encoder's vectors and what the analysis found."""
+    first_code_weight: NonNegativeFloat = 0.2
+    """Of the encoder's cross-entropy for the first codebook."""
+
+    dropout_share: NonNegativeFloat = 0.2
+    """Crops of which only the first few acoustic codebooks are used."""
+
+    adversarial: bool = False
+    adversary_learning_rate: PositiveFloat = 1e-3
+    """Of the opponents, by AdamW."""
+    num_steps_before_opponents: NonNegativeInt = 1000
+    """Opponents join when the decoder speaks; before that they only teach the decoder to hiss."""
+
+    decoder_only: bool = False
+    """The encoder stays as it is, so that codes keep their meaning for whoever has learnt them."""
+    bfloat16: bool = False
+    """Networks compute in bfloat16 and keep their weights in float32: half the time where processors have AMX."""
+
+    validate_every: PositiveInt = 500
+    log_every: PositiveInt = 20
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.validate_every % self.log_every:
+            raise ValueError("validate_every must be a multiple of log_every")
+        return self
+
+    @classmethod
+    def of_length(cls, num_steps: int, **changes: Any) -> Self:
+        """The recipe for a run of `num_steps`: short runs end their warm-up sooner, and opponents join them sooner.
+
+        Raises:
+            PretrainError: so few steps make no tokenizer.
+        """
+        num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
+        num_before_opponents = min(cls.model_fields["num_steps_before_opponents"].default, num_steps // 8)
+        shorter = {"num_warmup_steps": num_warmup_steps, "num_steps_before_opponents": num_before_opponents}
+        try:
+            return cls(num_steps=num_steps, **{**shorter, **changes})
+        except ValidationError as error:
+            reasons = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
+            raise PretrainError(f"No tokenizer can be trained like this: {reasons}.") from error
+
+    def for_gpu(self) -> Self:
+        """The same recipe with batches that keep a GPU busy."""
+        crops = [crop.model_copy(update={"num_crops": crop.num_crops * _GPU_BATCH_FACTOR}) for crop in self.crops]
+        return self.model_copy(update={"crops": tuple(crops)})
+
+    def learning_rate_share(self, step: int) -> float:
+        """Of the peaks, at a step."""
+        return learning_rate_share(
+            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_share
+        )

@@ -1,0 +1,67 @@
+"""Whether a speech tokenizer's weights may be stored at half precision, judged by what it does to speech."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from training.model.checkpoint.names import is_codebook_statistic
+from training.model.checkpoint.reading import WEIGHTS_FILE
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.pretrain.codec.evaluation import resynthesize
+from training.pretrain.codec.spectral_loss import SpectralLoss
+
+# A rounded encoder names other entries where two are nearly as near. That is of no matter as long as what is heard
+# stays as close to the source; a broken one would name others everywhere.
+LEAST_CODES_KEPT = 0.9
+MOST_DISTANCE_GAINED = 0.01
+
+
+class Agreement(NamedTuple):
+    """What rounding changes."""
+
+    codes_kept: float
+    """Share of the first codebook's codes that stay: what the talker is steered by."""
+    distance_gained: float
+    """How much farther resynthesis is from its source, relative to how far it was."""
+
+    @property
+    def is_close(self) -> bool:
+        """Whether nobody would notice."""
+        return self.codes_kept >= LEAST_CODES_KEPT and self.distance_gained <= MOST_DISTANCE_GAINED
+
+
+def rounded(name: str, tensor: Tensor) -> Tensor:
+    """A weight as it would be stored: codebooks stay as they are, since rounding sums moves every entry."""
+    keeps = is_codebook_statistic(name) or not tensor.is_floating_point()
+    return tensor if keeps else tensor.bfloat16()
+
+
+@torch.no_grad()
+def compare_rounded(tokenizer: SpeechTokenizer, speech: Sequence[Tensor]) -> Agreement:
+    """Resynthesize speech, float32 (samples,) at the tokenizer's rate, with and without rounding."""
+    other = copy.deepcopy(tokenizer)
+    for name, tensor in other.state_dict().items():
+        tensor.copy_(rounded(name, tensor))
+    loss = SpectralLoss(tokenizer.config.input_sample_rate)
+    kept, before, after = [], [], []
+    for source in speech:
+        exact, coarse = resynthesize(tokenizer, source), resynthesize(other, source)
+        kept.append((exact.codes[:, 0] == coarse.codes[:, 0]).float().mean())
+        before.append(loss(exact.waveform[None], source[None]))
+        after.append(loss(coarse.waveform[None], source[None]))
+    gained = torch.stack(after).mean() / torch.stack(before).mean() - 1
+    return Agreement(float(torch.stack(kept).mean()), float(gained))
+
+
+def store_rounded(folder: Path) -> None:
+    """Rewrite the weights of a `speech_tokenizer` folder, whose codebooks stay float32."""
+    path = folder / WEIGHTS_FILE
+    tensors = {name: rounded(name, tensor).contiguous() for name, tensor in load_file(path).items()}
+    save_file(tensors, path, metadata={"format": "pt"})

@@ -1,0 +1,75 @@
+"""How different two waveforms sound: log-mel spectra at five resolutions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from training.model.network.mel import mel_filterbank
+
+
+class Resolution(NamedTuple):
+    """One spectrogram: its window in samples, moved by a quarter of it, and as many mel bands as it can fill."""
+
+    fft_size: int
+    num_bands: int
+
+
+RESOLUTIONS = (
+    Resolution(128, 12),
+    Resolution(256, 24),
+    Resolution(512, 48),
+    Resolution(1024, 80),
+    Resolution(2048, 80),
+)
+# What a band's magnitude is at least before the logarithm, where full-scale white noise has about 0.6:
+# differences in what nobody hears do not count.
+_FLOOR = 1e-3
+_CONVERGENCE_WEIGHT = 0.5
+
+
+class SpectralLoss(nn.Module):
+    """Mean over resolutions of the log-mel distance and half the spectral convergence (Arik et al. 2018)."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        super().__init__()
+        for fft_size, num_bands in RESOLUTIONS:
+            # Slaney's filters have unit area per hertz; weighted means are wanted here.
+            bank = mel_filterbank(sample_rate_hz, fft_size, num_bands) * (sample_rate_hz / fft_size)
+            self.register_buffer(f"window_{fft_size}", torch.hann_window(fft_size), persistent=False)
+            self.register_buffer(f"bank_{fft_size}", bank, persistent=False)
+
+    def forward(self, predicted: Tensor, target: Tensor) -> Tensor:
+        """The distance, a scalar, of two float32 batches (rows, samples) of at least half the longest window."""
+        losses = [self._distance(resolution, predicted, target) for resolution in RESOLUTIONS]
+        return torch.stack(losses).mean()
+
+    def _distance(self, resolution: Resolution, predicted: Tensor, target: Tensor) -> Tensor:
+        bank = self.get_buffer(f"bank_{resolution.fft_size}")
+        with torch.no_grad():
+            target_magnitude = self._magnitude(resolution.fft_size, target)
+            target_mel = (bank @ target_magnitude).clamp(min=_FLOOR).log()
+        magnitude = self._magnitude(resolution.fft_size, predicted)
+        log_mel = (bank @ magnitude).clamp(min=_FLOOR).log()
+        # Over the whole batch, because the convergence of a silent row alone has no meaning.
+        convergence = (magnitude - target_magnitude).norm() / target_magnitude.norm().clamp(min=_FLOOR)
+        distance: Tensor = functional.l1_loss(log_mel, target_mel) + _CONVERGENCE_WEIGHT * convergence
+        return distance
+
+    def _magnitude(self, fft_size: int, waveform: Tensor) -> Tensor:
+        """Spectrogram (rows, bins, frames)."""
+        spectrum = torch.stft(
+            waveform,
+            fft_size,
+            hop_length=fft_size // 4,
+            window=self.get_buffer(f"window_{fft_size}"),
+            normalized=True,
+            return_complex=True,
+        )
+        # The root's slope is infinite at zero, and digital silence is there.
+        power = torch.view_as_real(spectrum).square().sum(dim=-1)
+        magnitude: Tensor = (power + 1e-9).sqrt()
+        return magnitude

@@ -1,0 +1,1 @@
+"""The corpus: speakers, texts, and speech synthesized from them."""

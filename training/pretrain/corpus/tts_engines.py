@@ -1,0 +1,103 @@
+"""Text to speech by flite and espeak-ng, as other programs: needed to make the corpus, never by the app."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from training.pretrain.corpus.speakers import ESPEAK, FLITE, Speaker
+from training.pretrain.errors import CorpusError
+
+SAMPLE_RATE_HZ = 16_000
+MAX_SILENCE_SECONDS = 0.12
+"""How much silence stays before and after an utterance."""
+
+# flite's own stretch, which `duration_stretch` replaces rather than multiplies.
+_FLITE_STRETCH = {"kal16": 1.1}
+_ESPEAK_WORDS_PER_MINUTE = 160  # as fast as the flite voices
+_ESPEAK_PITCH_PER_OCTAVE = 70  # measured: 20, 50 and 80 give 84, 101 and 138 Hz
+_LEVEL_DBFS = -23.0
+_PEAK = 0.9
+_FRAME = SAMPLE_RATE_HZ // 100
+# Frames this far below the loudest one are silence: quieter than any speech sound here, louder than kal16's hum.
+_SILENCE_DB = -42.0
+_ENGINE_SECONDS = 60  # an utterance takes 0.1 s; an engine that hangs must not stop a night's work
+
+
+def versions() -> dict[str, str]:
+    """Version of each engine.
+
+    Raises:
+        CorpusError: one is not installed.
+    """
+    found = {}
+    for engine in (FLITE, ESPEAK):
+        if shutil.which(engine) is None:
+            raise CorpusError(f"{engine} is not installed. Install it with: apt-get install {engine}")
+        said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=False)
+        version = re.search(r"(?:version:? flite-|text-to-speech: )(\S+)", said.stdout + said.stderr)
+        found[engine] = version[1] if version else "unknown"
+    return found
+
+
+def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
+    """Say a text: 16 kHz mono, silence trimmed, all utterances equally loud.
+
+    Raises:
+        CorpusError: the engine failed, or said nothing.
+    """
+    command = _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
+    said = subprocess.run(command, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
+    if said.returncode != 0 or not said.stdout:
+        reason = said.stderr.decode(errors="replace").strip() or "no audio"
+        raise CorpusError(f"{speaker.engine} cannot say {text!r} as {speaker.name}: {reason}")
+    samples, rate_hz = soundfile.read(io.BytesIO(said.stdout), dtype="float32")
+    # Played faster by the formant factor, the vocal tract shrinks; pitch and rate were asked for accordingly.
+    samples = soxr.resample(samples, rate_hz * speaker.formants, SAMPLE_RATE_HZ)
+    trimmed = _trim(samples)
+    if not len(trimmed):
+        raise CorpusError(f"{speaker.engine} says nothing for {text!r} as {speaker.name}.")
+    return _level(trimmed)
+
+
+def _flite_command(speaker: Speaker, text: str) -> list[str]:
+    stretch = _FLITE_STRETCH.get(speaker.voice, 1.0) * speaker.formants / speaker.rate
+    settings = {"f0_shift": speaker.f0 / speaker.formants, "duration_stretch": stretch}
+    if speaker.f0_spread_hz is not None:
+        settings["int_f0_target_stddev"] = speaker.f0_spread_hz
+    options = [part for name, value in settings.items() for part in ("--setf", f"{name}={value:.4f}")]
+    return [FLITE, "-voice", speaker.voice, *options, "-t", text, "-o", "/dev/stdout"]
+
+
+def _espeak_command(speaker: Speaker, text: str) -> list[str]:
+    pitch = 50 + _ESPEAK_PITCH_PER_OCTAVE * math.log2(speaker.f0 / speaker.formants)
+    words_per_minute = _ESPEAK_WORDS_PER_MINUTE * speaker.rate / speaker.formants
+    pitch = min(max(pitch, 0), 99)
+    options = ["-v", speaker.voice, "-p", f"{pitch:.0f}", "-s", f"{words_per_minute:.0f}"]
+    return [ESPEAK, *options, "--stdout", text]
+
+
+def _trim(samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cut silence at both ends down to MAX_SILENCE_SECONDS; empty if there is nothing else."""
+    num_frames = len(samples) // _FRAME
+    energies = np.square(samples[: num_frames * _FRAME].reshape(num_frames, _FRAME)).mean(axis=1)
+    if not num_frames or energies.max() == 0:
+        return samples[:0]
+    loud = np.flatnonzero(energies > energies.max() * 10 ** (_SILENCE_DB / 10))
+    margin = int(MAX_SILENCE_SECONDS * SAMPLE_RATE_HZ)
+    return samples[max(0, loud[0] * _FRAME - margin) : (loud[-1] + 1) * _FRAME + margin]
+
+
+def _level(samples: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Bring speech to one loudness, lower where its peaks would clip."""
+    wanted = 10 ** (_LEVEL_DBFS / 20) / float(np.sqrt(np.square(samples, dtype=np.float64).mean()))
+    gain = min(wanted, _PEAK / float(np.abs(samples).max()))
+    return np.round(samples * (gain * 32767)).astype(np.int16)

@@ -1,0 +1,1 @@
+"""Runs put together as one checkpoint, with its description."""

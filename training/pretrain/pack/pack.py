@@ -1,0 +1,159 @@
+"""`python -m training.pretrain pack`: put what the runs have reached together as one checkpoint, and check it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+import soxr
+import torch
+from torch import Tensor
+
+from training.model.checkpoint.atomic_folder import create_folder
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import CONFIG_FILE
+from training.model.project import PROJECT_FOLDER
+from training.model.voice_model import VoiceModel
+from training.pretrain.codec.precision import compare_rounded, store_rounded
+from training.pretrain.corpus.corpus import MANIFEST
+from training.pretrain.errors import PretrainError
+from training.pretrain.pack.model_card import model_card
+from training.pretrain.pack.run_summary import describe_machine, write_summary
+from training.pretrain.run.run_start import steps_before
+from training.pretrain.run.training_state import has_state, read_job
+from training.pretrain.talker.export import export_checkpoint
+
+MAX_BYTES = 45_000_000
+"""Everybody who clones the repository carries this."""
+
+TRAINING_FOLDER = "training"
+ABOUT = "about.json"
+CARD = "README.md"
+
+_VOICES = PROJECT_FOLDER / "assets" / "voices"
+_TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker"}
+# Of each sample recording, to judge rounding on.
+_LISTENED_SECONDS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """The runs that a checkpoint is made of."""
+
+    tokenizer: Path
+    talker: Path
+    corpus: Path | None = None
+    speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
+    """Recordings on which the tokenizer's rounded weights are compared with the exact ones."""
+
+    @property
+    def runs(self) -> dict[str, Path]:
+        """By stage."""
+        return {"tokenizer": self.tokenizer, "talker": self.talker}
+
+
+def main(arguments: list[str]) -> int:
+    """Pack the runs the command line names; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m training.pretrain pack", description=__doc__)
+    parser.add_argument("--tokenizer", type=Path, required=True, help="run of the speech tokenizer")
+    parser.add_argument("--talker", type=Path, required=True, help="run of the talker")
+    parser.add_argument("--corpus", type=Path, help="whose manifest is told in the model's description")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
+    parser.add_argument("--remark", default="", help="a sentence for its description: how far the weights have come")
+    options = parser.parse_args(arguments)
+    sources = Sources(tokenizer=options.tokenizer, talker=options.talker, corpus=options.corpus)
+    pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
+    return 0
+
+
+def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: str = "") -> None:
+    """Write the checkpoint folder, or leave what was there.
+
+    Raises:
+        PretrainError: a run does not exist, or the whole is too large.
+        CheckpointError: the result does not load, or `out` cannot be written.
+    """
+    for run in sources.runs.values():
+        if not has_state(run):
+            raise PretrainError(f"{run} holds no run to pack.")
+    if out.is_dir() and any(out.iterdir()) and not (out / CONFIG_FILE).is_file():
+        raise PretrainError(f"{out} is not replaced: it is no checkpoint, and may hold something else.")
+    with create_folder(out, replace=True) as new, tempfile.TemporaryDirectory() as temporary:
+        exported = Path(temporary) / "checkpoint"
+        export_checkpoint(sources.talker, sources.tokenizer, exported)
+        shutil.copytree(exported, new, dirs_exist_ok=True)
+        precision = _round_codec(new, sources.speech, report)
+        about = {**_about(sources, precision), "remark": remark}
+        (new / TRAINING_FOLDER).mkdir()
+        for name, run in sources.runs.items():
+            write_summary(new / TRAINING_FOLDER, name, run, title=_TITLES[name])
+        (new / TRAINING_FOLDER / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        num_parameters = _check(new)
+        (new / CARD).write_text(model_card(about, num_parameters), encoding="utf-8")
+        num_bytes = size_of(new)
+        if num_bytes > MAX_BYTES:
+            raise PretrainError(f"The checkpoint has {num_bytes:,} bytes and may have {MAX_BYTES:,}.")
+    report(f"packed {num_bytes / 1e6:.1f} MB in {out}, codec as {precision}")
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _round_codec(folder: Path, speech: list[Path], report: Callable[[str], None]) -> str:
+    """Store the speech tokenizer at half precision if that is not heard; returns how it is stored."""
+    tokenizer = VoiceModel.load(folder, precision="fp32", device="cpu").speech_tokenizer
+    pieces = [_read(path, tokenizer.config.input_sample_rate) for path in speech]
+    if not pieces:
+        return "float32"
+    agreement = compare_rounded(tokenizer, pieces)
+    stored = "bfloat16" if agreement.is_close else "float32"
+    report(
+        f"rounded, the speech tokenizer keeps {100 * agreement.codes_kept:.1f} % of the first codes and resynthesizes "
+        f"{100 * agreement.distance_gained:+.2f} % farther from the source: stored as {stored}"
+    )
+    if agreement.is_close:
+        store_rounded(folder / SPEECH_TOKENIZER_FOLDER)
+    return stored
+
+
+def _read(path: Path, sample_rate_hz: int) -> Tensor:
+    samples, rate_hz = soundfile.read(path, dtype="float32", frames=-1)
+    piece = samples[: _LISTENED_SECONDS * rate_hz]
+    resampled = piece if rate_hz == sample_rate_hz else soxr.resample(piece, rate_hz, sample_rate_hz)
+    return torch.from_numpy(np.ascontiguousarray(resampled, dtype=np.float32))
+
+
+def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
+    """Where the runs stand and what they were told to do, for people and for who trains on."""
+    runs = {}
+    for name, run in sources.runs.items():
+        state = json.loads((run / "state" / "job.json").read_text(encoding="utf-8"))
+        runs[name] = {
+            "steps_before": steps_before(run),
+            "steps_done": state["step"],
+            "utterances": state["corpus_size"],
+            "recipe": read_job(run),
+        }
+    about: dict[str, Any] = {"machine": describe_machine(), "codec_weights": codec_precision, "runs": runs}
+    if sources.corpus is not None:
+        about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))
+    return about
+
+
+def _check(folder: Path) -> int:
+    """Load everything as the app would; returns how many parameters the voice model has."""
+    model = VoiceModel.load(folder, precision="fp32", device="cpu")
+    if model.speaker_encoder is None:
+        raise PretrainError("The talker has no speaker encoder, so nothing could be cloned with it.")
+    networks = (model.talker, model.speaker_encoder, model.speech_tokenizer)
+    return sum(parameter.numel() for network in networks for parameter in network.parameters())

@@ -1,0 +1,133 @@
+"""What the runs of all stages share: the walk from step to step, with its log, its saved state and its end."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from training.pretrain.errors import PretrainError
+from training.pretrain.run.training_log import TrainingLog
+from training.pretrain.run.training_state import has_state, load_state, save_state
+
+if TYPE_CHECKING:
+    from training.pretrain.codec.job import TokenizerJob
+    from training.pretrain.talker.job import TalkerJob
+
+
+class TrainingRun(ABC):
+    """One run of a stage, from its first step or from where it was killed.
+
+    A stage gives it networks and optimizers, then calls `open`.
+    """
+
+    networks: Mapping[str, nn.Module]
+    """All that is saved, by name."""
+    optimizers: Mapping[str, torch.optim.Optimizer]
+
+    def __init__(
+        self,
+        job: TokenizerJob | TalkerJob,
+        folder: Path,
+        *,
+        device: torch.device,
+        report: Callable[[str], None],
+    ) -> None:
+        self.step = 0
+        self.folder = folder
+        self.device = device
+        self.report = report
+        self._recipe = job
+        self._corpus_size = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = TrainingLog(folder, job.num_steps, report)
+
+    @abstractmethod
+    def train_step(self) -> dict[str, float]:
+        """One update; returns what it measured."""
+
+    @abstractmethod
+    def validate(self) -> Mapping[str, float]:
+        """What held-out speech measures."""
+
+    @abstractmethod
+    def read_start(self, start: Path) -> None:
+        """Begin with the weights of another run or of a checkpoint."""
+
+    def open(self, start: Path | None, *, corpus_size: int) -> None:
+        """Continue the run in the folder, or begin one; `corpus_size` is how many utterances it draws from.
+
+        Raises:
+            PretrainError: the run in the folder has another recipe, or `start` does not fit.
+        """
+        self._corpus_size = corpus_size
+        if has_state(self.folder):
+            self.step, size_then = load_state(self.folder, self._recipe, self.networks, self.optimizers)
+            self.report(f"continuing after step {self.step}")
+            if size_then != corpus_size:
+                self.report(f"the corpus has {corpus_size} utterances now, not {size_then}: other batches from here")
+        elif start is not None:
+            self.read_start(start)
+            self.report(f"starting from the weights in {start}")
+        self.log.forget_after(self.step)
+
+    def run(self, *, save_every_seconds: float, should_stop: Callable[[], bool]) -> bool:
+        """Train to the last step; False when `should_stop` said so before, with the state saved.
+
+        Raises:
+            PretrainError: the losses are no longer numbers; the state saved last is kept.
+        """
+        job, saved = self._recipe, time.monotonic()
+        while self.step < job.num_steps:
+            self.log.begin_step()
+            self.log.add(self.train_step())
+            self.step += 1
+            is_last = self.step == job.num_steps
+            # Only where a line of the log ends, so that a resumed run's lines are means over the same steps.
+            if self.step % job.log_every and not is_last:
+                continue
+            self.log.write(self.step, learning_rate=job.learning_rate_share(self.step - 1))
+            if self.step % job.validate_every == 0 or is_last:
+                self.log.write_validation(self.step, self.validate())
+            stops = should_stop() and not is_last
+            if is_last or stops or time.monotonic() - saved >= save_every_seconds:
+                self.save()
+                saved = time.monotonic()
+            if stops:
+                return False
+        return True
+
+    def save(self) -> None:
+        """Keep where the run stands."""
+        save_state(self.folder, self._recipe, self.step, self.networks, self.optimizers, corpus_size=self._corpus_size)
+
+    def descend(self, network: nn.Module, loss: Tensor, optimizers: Mapping[str, torch.optim.Optimizer]) -> Tensor:
+        """One step of a network's optimizers; returns the gradient's norm before it was limited."""
+        for optimizer in optimizers.values():
+            optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(network.parameters(), self._recipe.max_gradient_norm)
+        share = self._recipe.learning_rate_share(self.step)
+        for optimizer in optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = optimizer.defaults["lr"] * share
+            optimizer.step()
+        return norm
+
+    def read(self, losses: Mapping[str, Tensor]) -> dict[str, float]:
+        """Numbers of a step, fetched from the device at once.
+
+        Raises:
+            PretrainError: one of them is none.
+        """
+        values = torch.stack([loss.detach().float() for loss in losses.values()]).tolist()
+        if not all(map(math.isfinite, values)):
+            found = ", ".join(f"{name} {value}" for name, value in zip(losses, values, strict=True))
+            raise PretrainError(f"Training diverged at step {self.step} ({found}). Lower the learning rate.")
+        return dict(zip(losses, values, strict=True))

@@ -1,0 +1,1 @@
+"""The talker of the embedded checkpoint: batches, guidance and training."""

@@ -1,0 +1,161 @@
+"""Draws the talker's batches from the coded corpus: a step's batch depends on the seed and the step alone.
+
+Utterances go through in a shuffled order that is another one in every pass, sorted by length within a pool of
+batches, so that little of a batch is padding. A batch is either all single utterances or all continue a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import soxr
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.data.example import TrainingBatch, TrainingExample, build_example, collate
+from training.model.config import ModelConfig
+from training.model.network.mel import log_mel
+from training.model.prompt.prompt import AUTO_LANGUAGE, PromptHead, in_context_prompt, x_vector_prompt
+from training.pretrain.codec.frame_codes import CodedCorpus
+from training.pretrain.corpus.corpus import FULL_SCALE
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
+from training.pretrain.talker.guidance import Span, spans_of
+from training.pretrain.talker.job import LANGUAGE, TalkerJob
+from training.pretrain.talker.references import Reference, ReferenceShelf
+from training.pretrain.talker.text_tokenizer import special_token_ids
+
+_ROLE_NEWLINE = ord("\n")
+# Rows of a prompt besides text and frames, at most: role, language tag, speaker, begin and end.
+_PROMPT_ROWS = 12
+# The speaker encoder hears so much of another utterance.
+_REFERENCE_SECONDS = (1.5, 3.5)
+_GAIN_DB = (-12.0, 6.0)
+# The references of a batch are about equally long, so that little of it is padding: so many seconds or near it.
+_WANTED_REFERENCE_FRAMES = (12, 125)
+
+
+class TalkerBatch(NamedTuple):
+    """Examples, and what the speaker encoder is to hear: log-mel (rows, frames, bands)."""
+
+    examples: TrainingBatch
+    reference_mel: Tensor
+    spans: list[list[Span]]
+    """Of each example: which frames speak which text."""
+
+
+class BatchSource:
+    """An endless stream of batches that can be entered at any step."""
+
+    def __init__(self, coded: CodedCorpus, shelf: ReferenceShelf, job: TalkerJob, config: ModelConfig) -> None:
+        self._coded, self._shelf, self._job, self._config = coded, shelf, job, config
+        special = special_token_ids()
+        self._role_ids = (special["<|im_start|>"], special["assistant"], _ROLE_NEWLINE)
+        self._num_frames = coded.num_frames
+        corpus = coded.corpus
+        self._text_ids = [list(entry.text.strip().encode()) for entry in corpus.entries[: len(coded)]]
+        self._others: dict[str, NDArray[np.int64]] = {
+            speaker: np.array([number for number in numbers if number < len(coded)])
+            for speaker, numbers in corpus.by_speaker().items()
+        }
+        self._single = self._partition(self._lengths())
+        self._paired = self._partition(self._lengths() + shelf.mean_rows)
+
+    @property
+    def num_utterances(self) -> int:
+        """How many there are to draw from."""
+        return len(self._text_ids)
+
+    def _lengths(self) -> NDArray[np.int64]:
+        text = np.array([len(ids) for ids in self._text_ids])
+        lengths: NDArray[np.int64] = self._num_frames + text + _PROMPT_ROWS
+        return lengths
+
+    def _partition(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """All utterances once, in batches of similar length that fit; which are together is drawn once."""
+        random = np.random.default_rng((self._job.seed, 0xBA7C4))
+        jittered = lengths * random.uniform(0.9, 1.1, len(lengths))
+        batches: list[NDArray[np.int64]] = []
+        current: list[int] = []
+        longest = 0
+        for number in np.argsort(jittered):
+            longest = max(longest, int(lengths[number]))
+            if current and longest * (len(current) + 1) > self._job.max_positions:
+                batches.append(np.array(current))
+                current, longest = [], int(lengths[number])
+            current.append(int(number))
+        return [*batches, np.array(current)]
+
+    def batch(self, step: int) -> TalkerBatch:
+        """The batch of step `step`."""
+        random = np.random.default_rng((self._job.seed, step))
+        is_paired = random.random() < self._job.in_context_share
+        batches = self._paired if is_paired else self._single
+        # Each pass visits every batch once, in an order of its own.
+        epoch, place = divmod(step, len(batches))
+        order = np.random.default_rng((self._job.seed, epoch, int(is_paired))).permutation(len(batches))
+        return self.examples(batches[order[place]].tolist(), random, is_paired=is_paired)
+
+    def examples(self, numbers: Sequence[int], random: np.random.Generator, *, is_paired: bool) -> TalkerBatch:
+        """A batch of these utterances, each by who is heard in another one; `is_paired`: continuing a reference."""
+        chosen, heard, spans = [], [], []
+        seconds = float(random.uniform(*_REFERENCE_SECONDS))
+        wanted_frames = int(random.integers(*_WANTED_REFERENCE_FRAMES))
+        for number in numbers:
+            speaker = self._coded.corpus.entries[number].speaker
+            reference = self._shelf.draw(speaker, number, wanted_frames) if is_paired else None
+            example, of_example = self._example(number, reference, random)
+            chosen.append(example)
+            spans.append(of_example)
+            heard.append(self._heard(self._another(number, random), seconds, random))
+        mel = log_mel(
+            torch.from_numpy(np.stack(heard)),
+            self._config.speaker_encoder.sample_rate,
+            self._config.speaker_encoder.mel_dim,
+        )
+        return TalkerBatch(collate(chosen), mel, spans)
+
+    def _another(self, number: int, random: np.random.Generator) -> int:
+        """Another utterance of the same speaker, or the same where there is no other."""
+        choices = self._others[self._coded.corpus.entries[number].speaker]
+        others = choices[choices != number]
+        return int(random.choice(others)) if len(others) else number
+
+    def _example(
+        self, number: int, reference: Reference | None, random: np.random.Generator
+    ) -> tuple[TrainingExample, list[Span]]:
+        explicit = random.random() < self._job.explicit_language_share
+        head = PromptHead(role_ids=self._role_ids, language=LANGUAGE if explicit else AUTO_LANGUAGE)
+        before = (0, 0)
+        if reference is not None:
+            reference_text_ids = list(reference.text.encode())
+            before = (len(reference.codes), len(reference_text_ids))
+            prompt = in_context_prompt(
+                self._config,
+                head,
+                self._text_ids[number],
+                reference_text_ids=reference_text_ids,
+                reference_codes_FQ=reference.codes,
+            )
+        else:
+            prompt = x_vector_prompt(self._config, head, self._text_ids[number])
+        # Replaced by the speaker encoder's answer, which is being trained.
+        nobody = torch.zeros(self._config.talker.hidden_size)
+        codes = self._coded.codes(number)
+        spans = spans_of(len(prompt.rows), len(codes), len(self._text_ids[number]), before)
+        return build_example(self._config, prompt, codes, nobody), spans
+
+    def _heard(self, number: int, seconds: float, random: np.random.Generator) -> NDArray[np.float32]:
+        """A piece of an utterance at the speaker encoder's rate, repeated where it is too short, at any loudness."""
+        audio = self._coded.corpus.utterance(number).audio
+        wanted = int(seconds * SAMPLE_RATE_HZ)
+        repeated = np.resize(audio, max(wanted, len(audio)))
+        first = int(random.integers(len(repeated) - wanted + 1))
+        piece = repeated[first : first + wanted].astype(np.float32) / np.float32(FULL_SCALE)
+        piece *= np.float32(10 ** (random.uniform(*_GAIN_DB) / 20))
+        resampled: NDArray[np.float32] = soxr.resample(
+            piece, SAMPLE_RATE_HZ, self._config.speaker_encoder.sample_rate, quality="MQ"
+        )
+        return resampled

@@ -1,0 +1,69 @@
+"""`python -m training.pretrain talker`: train talker and speaker encoder, or go on where that stopped."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from training.model.device import choose_device
+from training.pretrain.run.loss_curve import write_loss_curve
+from training.pretrain.run.stop_request import StopRequest
+from training.pretrain.run.training_log import read_log
+from training.pretrain.talker.export import export_checkpoint
+from training.pretrain.talker.job import TalkerJob
+from training.pretrain.talker.training import TalkerTraining
+
+EXPORT_FOLDER = "export"
+CURVE = "losses.svg"
+
+
+def main(arguments: list[str]) -> int:
+    """Train, continue or export what the command line asks for; returns the exit status."""
+    options = _parse(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if not options.export:
+        device = choose_device(options.device)
+        job = TalkerJob.of_length(options.steps, seed=options.seed)
+        training = TalkerTraining(
+            job.for_gpu() if device.type == "cuda" else job,
+            options.corpus,
+            options.tokenizer,
+            options.out,
+            device=device,
+            report=_print,
+            start=options.start,
+        )
+        stop = StopRequest()
+        with stop:
+            finished = training.run(save_every_seconds=60 * options.save_minutes, should_stop=lambda: stop.was_asked)
+        if not finished:
+            _print(f"stopped after step {training.step}; the same command continues")
+            return 3
+        write_loss_curve(options.out / CURVE, list(read_log(options.out)), title="Talker")
+    talker_steps, tokenizer_steps = export_checkpoint(options.out, options.tokenizer, options.out / EXPORT_FOLDER)
+    _print(f"exported the talker after {talker_steps} and the speech tokenizer after {tokenizer_steps} steps")
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m training.pretrain talker", description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="made by the first stage")
+    parser.add_argument(
+        "--tokenizer", type=Path, required=True, help="run of the stage before; it may still be going on"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
+    parser.add_argument("--start", type=Path, help="run or checkpoint folder whose weights a new run begins with")
+    parser.add_argument("--steps", type=int, default=TalkerJob().num_steps)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--threads", type=int, help="of the processor (all of them)")
+    parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
+    parser.add_argument("--export", action="store_true", help="only export what the runs have reached")
+    return parser.parse_args(arguments)
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,148 @@
+"""Everything a run of the talker's training depends on; saved beside its state."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from training.model.config import CodePredictorConfig, ModelConfig, SpeakerEncoderConfig, TalkerConfig
+from training.model.decoding.sampling import NUM_CONTROL_CODES
+from training.pretrain.codec.job import NUM_CODEBOOKS
+from training.pretrain.run.schedule import learning_rate_share
+from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_ids
+
+LANGUAGE = "english"
+
+_HEAD_DIM = 64
+# Offsets of the codec vocabulary's control rows behind the codes.
+_EOS, _BOS, _PAD, _THINK, _NO_THINK, _THINK_BOS, _THINK_EOS, _ENGLISH = range(8)
+_MAX_POSITIONS = 4096
+_GPU_BATCH_FACTOR = 8
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TalkerSize(_Frozen):
+    """Widths and depths of talker, code predictor and speaker encoder."""
+
+    width: PositiveInt = 256
+    num_layers: PositiveInt = 6
+    predictor_width: PositiveInt = 256
+    # Each costs as much time per frame as ten of the talker's: it runs once per codebook.
+    num_predictor_layers: PositiveInt = 2
+    speaker_channels: PositiveInt = 128
+    codebook_size: PositiveInt = 256
+
+    def config(self) -> ModelConfig:
+        """The public format's configuration of these networks."""
+        special = special_token_ids()
+        codes = self.codebook_size
+        talker = TalkerConfig(
+            hidden_size=self.width,
+            intermediate_size=4 * self.width,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=self.width // _HEAD_DIM,
+            num_key_value_heads=max(1, self.width // _HEAD_DIM // 2),
+            head_dim=_HEAD_DIM,
+            max_position_embeddings=_MAX_POSITIONS,
+            vocab_size=codes + NUM_CONTROL_CODES,
+            text_vocab_size=VOCAB_SIZE,
+            text_hidden_size=self.width,
+            num_code_groups=NUM_CODEBOOKS,
+            codec_bos_id=codes + _BOS,
+            codec_eos_token_id=codes + _EOS,
+            codec_pad_id=codes + _PAD,
+            codec_think_id=codes + _THINK,
+            codec_nothink_id=codes + _NO_THINK,
+            codec_think_bos_id=codes + _THINK_BOS,
+            codec_think_eos_id=codes + _THINK_EOS,
+            codec_language_id={LANGUAGE: codes + _ENGLISH},
+        )
+        predictor = CodePredictorConfig(
+            hidden_size=self.predictor_width,
+            intermediate_size=4 * self.predictor_width,
+            num_hidden_layers=self.num_predictor_layers,
+            num_attention_heads=self.predictor_width // _HEAD_DIM,
+            num_key_value_heads=max(1, self.predictor_width // _HEAD_DIM // 2),
+            head_dim=_HEAD_DIM,
+            max_position_embeddings=NUM_CODEBOOKS,
+            vocab_size=codes,
+            num_code_groups=NUM_CODEBOOKS,
+        )
+        channels = self.speaker_channels
+        return ModelConfig(
+            talker=talker,
+            code_predictor=predictor,
+            speaker_encoder=SpeakerEncoderConfig(
+                enc_dim=self.width,
+                enc_channels=(channels,) * 4 + (3 * channels,),
+                enc_attention_channels=channels // 2,
+                enc_res2net_scale=4,
+                enc_se_channels=channels // 2,
+            ),
+            tts_model_type="base",
+            tts_model_size="mini",
+            tts_pad_token_id=special["<tts_pad>"],
+            tts_bos_token_id=special["<tts_text_bos>"],
+            tts_eos_token_id=special["<tts_text_eod>"],
+            im_start_token_id=special["<|im_start|>"],
+            im_end_token_id=special["<|im_end|>"],
+        )
+
+
+class TalkerJob(_Frozen):
+    """The recipe of one run. Resuming it with another one is refused."""
+
+    seed: NonNegativeInt = 1
+    num_steps: PositiveInt = 5_000
+    size: TalkerSize = TalkerSize()
+
+    max_positions: PositiveInt = 4000
+    """Of a batch, padding included."""
+    in_context_share: NonNegativeFloat = 0.3
+    """Of the batches: an utterance continues a reference by the same speaker."""
+    references_per_speaker: PositiveInt = 8
+    explicit_language_share: NonNegativeFloat = 0.5
+    code_predictor_fraction: PositiveFloat = 0.25
+    code_predictor_weight: NonNegativeFloat = 0.3
+
+    guidance_weight: NonNegativeFloat = 0.5
+    """At the first step, of what shows attention where the text is; it fades to nothing ..."""
+    guidance_until: PositiveFloat = 0.6
+    """... at this share of the run."""
+
+    muon_learning_rate: PositiveFloat = 0.015
+    """Of matrices and kernels, whose steps are orthogonalised."""
+    peak_learning_rate: PositiveFloat = 2e-3
+    """Of everything else."""
+    final_share: NonNegativeFloat = 0.02
+    num_warmup_steps: PositiveInt = 100
+    adam_betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: NonNegativeFloat = 0.01
+    max_gradient_norm: PositiveFloat = 1.0
+
+    validate_every: PositiveInt = 250
+    log_every: PositiveInt = 10
+
+    @classmethod
+    def of_length(cls, num_steps: int, *, seed: int = 1) -> Self:
+        """The recipe for a run of `num_steps`: short runs end their warm-up sooner."""
+        num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
+        return cls(num_steps=num_steps, seed=seed, num_warmup_steps=num_warmup_steps)
+
+    def for_gpu(self) -> Self:
+        """The same recipe with batches that keep a GPU busy."""
+        return self.model_copy(update={"max_positions": self.max_positions * _GPU_BATCH_FACTOR})
+
+    def guidance_weight_at(self, step: int) -> float:
+        """Of the guidance at a step: a straight line down to nothing."""
+        return self.guidance_weight * max(0.0, 1 - step / (self.guidance_until * self.num_steps))
+
+    def learning_rate_share(self, step: int) -> float:
+        """Of the peaks, at a step."""
+        return learning_rate_share(
+            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_share
+        )

@@ -1,0 +1,57 @@
+"""Talker, code predictor and speaker encoder as they are trained together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from training.loss import SpeechLoss, SpeechLosses
+from training.model.config import ModelConfig
+from training.model.network.speaker_encoder import SpeakerEncoder
+from training.model.network.talker import Talker
+from training.pretrain.talker.batches import TalkerBatch
+from training.pretrain.talker.job import TalkerJob
+
+_LAYER_SCALE = 0.02
+
+
+class TalkerNetwork(nn.Module):
+    """All that a checkpoint's own file holds, with the losses of fine-tuning."""
+
+    def __init__(self, job: TalkerJob) -> None:
+        super().__init__()
+        config: ModelConfig = job.size.config()
+        talker = Talker(config.talker, config.code_predictor)
+        _initialise(talker)
+        self.config = config
+        self.speaker_encoder = SpeakerEncoder(config.speaker_encoder)
+        self.loss = SpeechLoss(talker, code_predictor_fraction=job.code_predictor_fraction, train_text_embedding=True)
+
+    @property
+    def talker(self) -> Talker:
+        """The network the loss is taken of."""
+        return self.loss.talker
+
+    def forward(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
+        """Both losses of a batch, each utterance spoken by whom the reference is of."""
+        speakers = self.speaker_encoder(batch.reference_mel)
+        losses: SpeechLosses = self.loss(replace(batch.examples, speaker_ND=speakers), random)
+        return losses
+
+    def checkpoint_state(self) -> dict[str, Tensor]:
+        """The weights under the names of the public file."""
+        parts = {"talker": self.talker, "speaker_encoder": self.speaker_encoder}
+        return {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
+
+
+def _initialise(talker: Talker) -> None:
+    """Small normal weights, as the public architecture starts from."""
+    for module in talker.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=_LAYER_SCALE)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=_LAYER_SCALE)

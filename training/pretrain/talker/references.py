@@ -1,0 +1,158 @@
+"""What in-context takes continue: recordings of each speaker as the encoder hears them.
+
+In use a reference is some seconds of several sentences with pauses, and its codes come from the encoder, not from the
+analysis the talker's targets come from. A talker that has only continued single, analysed utterances hurries and
+mumbles when it is given a real one.
+
+run/references.npz    codes (frames of all, codebooks), num_frames (references,), members (references, 3), -1 for none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.pretrain.codec import export as tokenizer_export
+from training.pretrain.codec.job import TokenizerJob
+from training.pretrain.codec.network import TokenizerNetwork
+from training.pretrain.corpus.corpus import FULL_SCALE, Corpus
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
+from training.pretrain.errors import PretrainError
+from training.pretrain.run.training_state import has_state, read_job, read_networks
+
+_FILE = "references.npz"
+_MOST_MEMBERS = 3
+_PAUSE_SECONDS = (0.1, 0.6)
+# Longer ones would leave no room for others in a batch; datasets give references of 5 to 10 s.
+_LONGEST_SECONDS = 10.0
+_REPORT_EVERY = 500
+
+
+class Reference(NamedTuple):
+    """One to three utterances of a speaker in a row."""
+
+    members: tuple[int, ...]
+    """Their numbers in the corpus."""
+    text: str
+    codes: Tensor
+    """int64 (frames, codebooks)."""
+
+
+class ReferenceShelf:
+    """References by speaker."""
+
+    def __init__(self, corpus: Corpus, references: Iterable[Reference]) -> None:
+        self._by_speaker: dict[str, list[Reference]] = {}
+        for reference in references:
+            speaker = corpus.entries[reference.members[0]].speaker
+            self._by_speaker.setdefault(speaker, []).append(reference)
+
+    @property
+    def mean_rows(self) -> int:
+        """Text and frames a reference has on average."""
+        every = [len(one.text.encode()) + len(one.codes) for shelf in self._by_speaker.values() for one in shelf]
+        return round(sum(every) / len(every))
+
+    def draw(self, speaker: str, number: int, wanted_frames: int) -> Reference:
+        """The reference nearest in length to `wanted_frames` that does not contain utterance `number`, if there is one.
+
+        One that contained it would teach the talker to copy.
+        """
+        shelf = self._by_speaker[speaker]
+        others = [reference for reference in shelf if number not in reference.members]
+        return min(others or shelf, key=lambda reference: abs(len(reference.codes) - wanted_frames))
+
+
+def open_references(
+    corpus: Corpus, tokenizer: SpeechTokenizer, run: Path, *, per_speaker: int, seed: int, report: Callable[[str], None]
+) -> ReferenceShelf:
+    """The references of a run: made and kept at its beginning, so that a resumed run draws the same."""
+    path = run / _FILE
+    if not path.is_file():
+        report("encoding references")
+        _write(path, make_references(corpus, corpus.by_speaker(), tokenizer, per_speaker, seed, report))
+    return ReferenceShelf(corpus, _read(path, corpus))
+
+
+def make_references(
+    corpus: Corpus,
+    by_speaker: dict[str, list[int]],
+    tokenizer: SpeechTokenizer,
+    per_speaker: int,
+    seed: int,
+    report: Callable[[str], None] = lambda line: None,
+) -> list[Reference]:
+    """Draw and encode so many references of each of these speakers from these of their utterances."""
+    found: list[Reference] = []
+    for place, numbers in enumerate(by_speaker.values()):
+        random = np.random.default_rng((seed, 0x4EF, place))
+        for _ in range(per_speaker):
+            found.append(_make(corpus, numbers, tokenizer, random))
+            if len(found) % _REPORT_EVERY == 0:
+                report(f"{len(found)} of {len(by_speaker) * per_speaker} references")
+    return found
+
+
+def read_tokenizer(run: Path) -> SpeechTokenizer:
+    """The speech tokenizer as far as its run has come.
+
+    Raises:
+        PretrainError: the run has saved nothing yet.
+    """
+    if not has_state(run):
+        raise PretrainError(f"{run} has no encoder yet. Wait until the tokenizer stage has saved its state.")
+    job = TokenizerJob.model_validate(read_job(run))
+    network = TokenizerNetwork(job)
+    read_networks(run, job, {"network": network})
+    tokenizer_export.share_codebooks(network.tokenizer)
+    return network.tokenizer.eval()
+
+
+def _make(corpus: Corpus, numbers: list[int], tokenizer: SpeechTokenizer, random: np.random.Generator) -> Reference:
+    wanted = min(int(random.integers(1, _MOST_MEMBERS + 1)), len(numbers))
+    members: list[int] = []
+    sounds: list[NDArray[np.float32]] = []
+    num_samples = 0
+    for number in map(int, random.choice(numbers, wanted, replace=False)):
+        audio = corpus.utterance(number).audio.astype(np.float32) / np.float32(FULL_SCALE)
+        pause = np.zeros(int(random.uniform(*_PAUSE_SECONDS) * SAMPLE_RATE_HZ), np.float32)
+        num_samples += len(pause) + len(audio)
+        if members and num_samples > _LONGEST_SECONDS * SAMPLE_RATE_HZ:
+            break
+        sounds += [pause, audio] if members else [audio]
+        members.append(number)
+    codes = tokenizer.encode([torch.from_numpy(np.concatenate(sounds))])[0]
+    return Reference(tuple(members), _text_of(corpus, members), codes)
+
+
+def _text_of(corpus: Corpus, members: Iterable[int]) -> str:
+    return " ".join(corpus.entries[number].text.strip() for number in members)
+
+
+def _write(path: Path, references: list[Reference]) -> None:
+    members = np.full((len(references), _MOST_MEMBERS), -1, np.int64)
+    for row, reference in zip(members, references, strict=True):
+        row[: len(reference.members)] = reference.members
+    temporary = path.with_suffix(".new")
+    with temporary.open("wb") as file:
+        np.savez_compressed(
+            file,
+            codes=torch.cat([reference.codes for reference in references]).numpy().astype(np.int16),
+            num_frames=np.array([len(reference.codes) for reference in references]),
+            members=members,
+        )
+    temporary.replace(path)
+
+
+def _read(path: Path, corpus: Corpus) -> list[Reference]:
+    with np.load(path, allow_pickle=False) as kept:
+        pieces = torch.from_numpy(kept["codes"].astype(np.int64)).split(kept["num_frames"].tolist())
+        members = [tuple(number for number in row if number >= 0) for row in kept["members"].tolist()]
+    return [Reference(one, _text_of(corpus, one), codes) for one, codes in zip(members, pieces, strict=True)]

@@ -1,0 +1,140 @@
+"""Trains talker, code predictor and speaker encoder: the loop, with what happens between its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from training.loss import SpeechLosses
+from training.model.checkpoint.reading import CONFIG_FILE
+from training.model.config import ModelConfig
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.voice_model import supports_bf16
+from training.pretrain.codec import frame_codes
+from training.pretrain.codec.frame_codes import CodedCorpus
+from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
+from training.pretrain.run import muon
+from training.pretrain.run.run_start import note_start
+from training.pretrain.run.training_run import TrainingRun
+from training.pretrain.run.training_state import read_checkpoint, read_weights, step_random
+from training.pretrain.talker.batches import BatchSource, TalkerBatch
+from training.pretrain.talker.guidance import AttentionGuide, neighbourhoods
+from training.pretrain.talker.job import TalkerJob
+from training.pretrain.talker.network import TalkerNetwork
+from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
+
+_VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
+_NUM_VALIDATED = 32
+"""Utterances of each held-out part."""
+
+# Tables and heads are looked up or compared row by row: no matrices in Muon's sense.
+_NOT_FOR_MUON = ("loss.talker.codec_head", "loss.talker.code_predictor.lm_head")
+
+
+class TalkerTraining(TrainingRun):
+    """One run, from its first step or from where it was killed."""
+
+    def __init__(
+        self,
+        job: TalkerJob,
+        corpus: Path,
+        tokenizer_run: Path,
+        run: Path,
+        *,
+        device: torch.device,
+        report: Callable[[str], None],
+        start: Path | None = None,
+    ) -> None:
+        """Open or begin the run in `run`; a new one starts from the weights of another, or of a checkpoint folder."""
+        super().__init__(job, run, device=device, report=report)
+        self.job = job
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(job.seed)
+            self.network = TalkerNetwork(job)
+        config = self.network.config
+        coded = frame_codes.open_codes(corpus, tokenizer_run, TRAIN)
+        tokenizer = read_tokenizer(tokenizer_run)
+        per_speaker = job.references_per_speaker
+        shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
+        self._source = BatchSource(coded, shelf, job, config)
+        self._validation = {
+            part: _validation_batches(frame_codes.open_codes(corpus, tokenizer_run, part), tokenizer, job, config)
+            for part in _VALIDATED_PARTS
+        }
+        self._guide = AttentionGuide(self.network.talker)
+        self.networks = {"network": self.network.to(device)}
+        matrices, rest = muon.matrices_of(self.network, but=_NOT_FOR_MUON)
+        self.optimizers = {
+            "muon": muon.Muon(matrices, lr=job.muon_learning_rate, weight_decay=job.weight_decay),
+            "adamw": torch.optim.AdamW(rest, lr=job.peak_learning_rate, betas=job.adam_betas, weight_decay=0.0),
+        }
+        self._autocast = supports_bf16(device)
+        self.open(start, corpus_size=len(coded))
+
+    def read_start(self, start: Path) -> None:
+        """Begin with the weights of another run or of a checkpoint."""
+        if (start / CONFIG_FILE).is_file():
+            parts = {"talker.": self.network.talker, "speaker_encoder.": self.network.speaker_encoder}
+            read_checkpoint(start, parts)
+        else:
+            read_weights(start, self.networks)
+        note_start(self.folder, start, stage="talker")
+
+    def train_step(self) -> dict[str, float]:
+        """One update; returns what it measured."""
+        random = step_random(self.job.seed, self.step)
+        batch = self._source.batch(self.step)
+        losses = self._losses(batch, random)
+        total = losses.combined(self.job.code_predictor_weight)
+        guidance = total.new_zeros(())
+        if weight := self.job.guidance_weight_at(self.step):
+            allowed = neighbourhoods(batch.spans, batch.examples.labels_BT.shape[1]).to(self.device)
+            guidance = self._guide.loss(allowed)
+            total = total + weight * guidance
+        self._guide.forget()
+        norm = self.descend(self.network, total, self.optimizers)
+        return self.read(
+            {
+                "talker": losses.talker,
+                "code_predictor": losses.code_predictor,
+                "guidance": guidance,
+                "gradient_norm": norm,
+            }
+        )
+
+    @torch.no_grad()
+    def validate(self) -> Mapping[str, float]:
+        """Losses on held-out speech, by part and layout."""
+        found: dict[str, float] = {}
+        for part, batches in self._validation.items():
+            for layout, batch in batches.items():
+                losses = self._losses(batch, step_random(self.job.seed, 0))
+                found[f"{layout}-{part}"] = float(losses.talker)
+                found[f"codes/{layout}-{part}"] = float(losses.code_predictor)
+        return found
+
+    def _losses(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
+        moved = batch._replace(
+            examples=batch.examples.to(self.device), reference_mel=batch.reference_mel.to(self.device)
+        )
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
+            losses: SpeechLosses = self.network(moved, random)
+        return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
+
+
+def _validation_batches(
+    coded: CodedCorpus, tokenizer: SpeechTokenizer, job: TalkerJob, config: ModelConfig
+) -> dict[str, TalkerBatch]:
+    """The same utterances in both layouts, with the same references in every run."""
+    numbers = range(min(_NUM_VALIDATED, len(coded)))
+    speakers = {coded.corpus.entries[number].speaker for number in numbers}
+    by_speaker = {name: own for name, own in coded.corpus.by_speaker().items() if name in speakers}
+    shelf = ReferenceShelf(coded.corpus, make_references(coded.corpus, by_speaker, tokenizer, per_speaker=2, seed=0))
+    source = BatchSource(coded, shelf, job, config)
+    return {
+        "x-vector": source.examples(numbers, np.random.default_rng(0), is_paired=False),
+        "in-context": source.examples(numbers, np.random.default_rng(0), is_paired=True),
+    }

@@ -1,0 +1,1 @@
+"""HTML and SVG that more than one tab shows."""

@@ -1,0 +1,1 @@
+"""What goes on beside an event: live sound, followed work, stop buttons."""

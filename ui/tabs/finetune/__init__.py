@@ -1,0 +1,1 @@
+"""The Fine-tune tab."""

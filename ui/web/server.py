@@ -1,0 +1,108 @@
+"""Serving the page: who may reach it, what is kept where, and when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+from backend.errors import SettingsError
+from backend.settings import Settings
+from ui.web.login_guard import Door
+from ui.web.theme import STYLESHEETS, build_theme
+
+LARGEST_UPLOAD_BYTES = 100 * 1024 * 1024
+"""Five minutes of the largest sensible recording (96 kHz stereo, 24 bit) fit in."""
+
+MOST_QUEUED = 32
+"""Events that may wait for their turn; whoever comes later is told that the queue is full."""
+
+IDLE_LOOK_SECONDS = 0.03
+"""Between two looks at a queue in which nothing waits. Gradio's own millisecond costs three percent of a core, day and
+night; nobody hears that a take begins that much later."""
+
+
+def set_environment(folder: Path) -> None:
+    """Tell Gradio what it reads from the environment only; to be called before a page is built."""
+    os.environ["GRADIO_TEMP_DIR"] = str(folder)
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+
+def launch_options(settings: Settings) -> dict[str, Any]:
+    """Arguments for `Blocks.launch`. Every door that Gradio would open by itself or by an environment variable is
+    named here and closed.
+
+    Raises:
+        SettingsError: other machines could reach the page and nobody would ask who they are.
+    """
+    return {
+        "server_name": settings.host,
+        "server_port": settings.port,
+        "auth": settings.credentials(),
+        "app_kwargs": {"middleware": [Middleware(Door)]},
+        "max_file_size": LARGEST_UPLOAD_BYTES,
+        "strict_cors": True,
+        # Gradio's own way to a link waits for it, and says in several lines why there is none.
+        "share": False,
+        "inbrowser": False,
+        "run_history": False,
+        "enable_monitoring": False,
+        "mcp_server": False,
+        "pwa": False,
+        "ssr_mode": False,
+        "footer_links": ["settings"],
+        "show_error": False,
+        "quiet": True,
+        "prevent_thread_lock": True,
+        # Means only that Gradio need not ask for the page: it gives up after three seconds, which a busy machine may
+        # take, and then wants a public link. That the program answers it has asked without a limit just before.
+        "_frontend": False,
+        "theme": build_theme(),
+        "css_paths": STYLESHEETS,
+    }
+
+
+def launch(page: gr.Blocks, settings: Settings) -> str:
+    """Start serving in the background; returns the address of the page.
+
+    Raises:
+        SettingsError: see `launch_options`, or the port is taken.
+    """
+    options = launch_options(settings)
+    page.queue(max_size=MOST_QUEUED, api_open=False)
+    _look_less_often(page)
+    try:
+        _, address, _ = page.launch(**options)
+    except OSError as error:
+        raise SettingsError(
+            f"Port {settings.port} on {settings.host} cannot be used: another program has it, perhaps another Encore. "
+            "Stop that one, or choose another port with --port."
+        ) from error
+    return str(address)
+
+
+def _look_less_often(page: gr.Blocks) -> None:
+    # Nothing public sets it; under another name in another version it would be set and do nothing, so a test looks.
+    page._queue.sleep_when_free = IDLE_LOOK_SECONDS
+    page._queue.progress_update_sleep_when_free = IDLE_LOOK_SECONDS
+
+
+def wait_for_end(page: gr.Blocks) -> None:
+    """Serve until Ctrl-C or SIGTERM, then close."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        page.close(verbose=False)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """What Ctrl-C does, for service managers."""
+    raise KeyboardInterrupt
