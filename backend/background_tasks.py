@@ -15,20 +15,20 @@ from backend.errors import EncoreError
 
 _logger = logging.getLogger(__name__)
 
-_MOST_REMEMBERED = 200
+_MAX_REMEMBERED = 200
 
 
-class ErrandRefused(EncoreError):
+class TaskRefused(EncoreError):
     """The same is under way already."""
 
 
-class ErrandCancelled(EncoreError):
+class TaskCancelled(EncoreError):
     """A person stopped it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrandState:
-    """An errand under way, or how it ended.
+class TaskState:
+    """An task under way, or how it ended.
 
     Attributes:
         what: it does, as part of a sentence.
@@ -65,7 +65,7 @@ class ErrandState:
         return (time.monotonic() - self.started_at) * (self.num_total - self.num_done) / self.num_done
 
 
-class Errand:
+class BackgroundTask:
     """What the work is given, to tell how far it is and to learn that it should stop.
 
     Attributes:
@@ -73,17 +73,17 @@ class Errand:
         error: why it has no result; None while it is under way and after success.
     """
 
-    def __init__(self, state: ErrandState) -> None:
+    def __init__(self, state: TaskState) -> None:
         self.state = state
         self.error: EncoreError | None = None
         self._cancelled = threading.Event()
         self._ended = threading.Event()
 
     def report(self, num_done: int, num_total: int) -> None:
-        """Tell how far it is. Raises ErrandCancelled when it should stop."""
+        """Tell how far it is. Raises TaskCancelled when it should stop."""
         self.tell(num_done, num_total)
         if self.is_cancelled():
-            raise ErrandCancelled("Stopped.")
+            raise TaskCancelled("Stopped.")
 
     def tell(self, num_done: int, num_total: int) -> None:
         """Tell how far it is, of work that looks by itself whether it should stop."""
@@ -114,15 +114,17 @@ class Errand:
         self._ended.set()
 
 
-class Errands:
-    """One errand at a time for each key; the last one of each is remembered until another begins."""
+class BackgroundTasks:
+    """One task at a time for each key; the last one of each is remembered until another begins."""
 
     def __init__(self) -> None:
-        self._errands: dict[str, Errand] = {}
+        self._errands: dict[str, BackgroundTask] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def start(self, key: str, what: str, work: Callable[[Errand], object], *, replaces: bool = False) -> Errand:
+    def start(
+        self, key: str, what: str, work: Callable[[BackgroundTask], object], *, replaces: bool = False
+    ) -> BackgroundTask:
         """Begin, and return at once with what can be watched.
 
         Args:
@@ -132,33 +134,33 @@ class Errands:
             replaces: cancel and forget one of the same key that is under way.
 
         Raises:
-            ErrandRefused: one of the same key is under way.
+            TaskRefused: one of the same key is under way.
         """
-        errand = Errand(ErrandState(what=what))
+        task = BackgroundTask(TaskState(what=what))
         with self._lock:
             before = self._errands.pop(key, None)
             if before is not None and before.state.is_running:
                 if not replaces:
                     self._errands[key] = before
-                    raise ErrandRefused(f"This is under way already: {before.state.what}. Wait for it, or stop it.")
+                    raise TaskRefused(f"This is under way already: {before.state.what}. Wait for it, or stop it.")
                 before.cancel()
-            self._errands[key] = errand
+            self._errands[key] = task
             self._forget_oldest()
-            thread = threading.Thread(target=_run, args=(errand, work), daemon=True, name=f"errand {key[:40]}")
+            thread = threading.Thread(target=_run, args=(task, work), daemon=True, name=f"task {key[:40]}")
             self._threads[key] = thread
         thread.start()
-        return errand
+        return task
 
-    def state(self, key: str) -> ErrandState | None:
-        """How the last errand of this key stands; None if there was none."""
-        errand = self._errands.get(key)
-        return errand.state if errand is not None else None
+    def state(self, key: str) -> TaskState | None:
+        """How the last task of this key stands; None if there was none."""
+        task = self._errands.get(key)
+        return task.state if task is not None else None
 
     def cancel(self, key: str) -> None:
         """Ask the one under way to stop, if there is one."""
-        errand = self._errands.get(key)
-        if errand is not None:
-            errand.cancel()
+        task = self._errands.get(key)
+        if task is not None:
+            task.cancel()
 
     def wait(self, key: str, timeout_seconds: float | None = None) -> None:
         """Return when the last one of this key has ended, or after the timeout."""
@@ -169,30 +171,30 @@ class Errands:
     def forget(self, key: str) -> None:
         """Drop the result of one that has ended."""
         with self._lock:
-            errand = self._errands.get(key)
-            if errand is not None and not errand.state.is_running:
+            task = self._errands.get(key)
+            if task is not None and not task.state.is_running:
                 del self._errands[key]
                 self._threads.pop(key, None)
 
     def _forget_oldest(self) -> None:
-        ended = [key for key, errand in self._errands.items() if not errand.state.is_running]
-        for key in ended[: max(0, len(self._errands) - _MOST_REMEMBERED)]:
+        ended = [key for key, task in self._errands.items() if not task.state.is_running]
+        for key in ended[: max(0, len(self._errands) - _MAX_REMEMBERED)]:
             del self._errands[key]
             self._threads.pop(key, None)
 
 
-def _run(errand: Errand, work: Callable[[Errand], object]) -> None:
+def _run(task: BackgroundTask, work: Callable[[BackgroundTask], object]) -> None:
     result: object = None
     error: EncoreError | None = EncoreError(
         "It failed because of a fault in Encore. The program's log has the details."
     )
     try:
-        result = work(errand)
+        result = work(task)
         error = None
     except EncoreError as expected:
         error = expected
     except Exception:
         # The edge of the thread: whoever watches must see it end, whatever happened.
-        _logger.exception("%s failed", errand.state.what)
+        _logger.exception("%s failed", task.state.what)
     finally:
-        errand.end(result, error)
+        task.end(result, error)

@@ -63,7 +63,7 @@ __all__ = [
     "SettingsError",
 ]
 
-_LONGEST_NAME = 80
+_MAX_NAME_LENGTH = 80
 _BYTES_PER_MB = 1e6
 
 
@@ -190,8 +190,8 @@ def _length(seconds: float) -> str:
 def _printable(name: str) -> str:
     """A file name as part of a one-line message: no control characters, no broken bytes, not endless."""
     shown = "".join(character if character.isprintable() else "?" for character in name) or "(no name)"
-    if len(shown) > _LONGEST_NAME:
-        half = _LONGEST_NAME // 2
+    if len(shown) > _MAX_NAME_LENGTH:
+        half = _MAX_NAME_LENGTH // 2
         shown = f"{shown[:half]}…{shown[-half:]}"
     return shown
 

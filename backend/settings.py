@@ -12,8 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from backend.errors import SettingsError
 from training.model.voice_model import PrecisionChoice
+from training.renamed import with_current_names
 
 PREFIX = "ENCORE_"
+# As version 0.1 spelt them.
+_FORMER_NAMES = {"most_takes": "max_takes"}
 DEFAULT_HOME = Path("~/.encore")
 
 
@@ -33,7 +36,7 @@ class Settings(BaseModel):
         default=None, description="keys that the speech API accepts, separated by commas; without any only this machine"
     )
     home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
-    most_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
+    max_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
     @classmethod
@@ -44,11 +47,9 @@ class Settings(BaseModel):
             SettingsError: a value that is not allowed.
         """
         environment = os.environ if environment is None else environment
-        given = {
-            name: environment[PREFIX + name.upper()]
-            for name in cls.model_fields
-            if PREFIX + name.upper() in environment
-        }
+        names = [*cls.model_fields, *_FORMER_NAMES]
+        found = {name: environment[PREFIX + name.upper()] for name in names if PREFIX + name.upper() in environment}
+        given = with_current_names(found, _FORMER_NAMES)
         try:
             return cls.model_validate(given)
         except ValidationError as error:

@@ -18,7 +18,7 @@ from backend.audio.quality import ReferenceReport, report_on
 from backend.audio.writing import WavWriter, write_wav
 from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
-from backend.comparisons.contenders import Side, ways_of
+from backend.comparisons.contenders import Contender, ways_of
 from backend.evaluation.transcriber import find_transcriber
 from backend.runs.runs import Runs
 from backend.serving.pool.loaded_model import LoadedModel
@@ -95,7 +95,7 @@ class Studio:
     @cached_property
     def takes(self) -> Takes:
         """What was spoken, also before the program was started. Raises StoreError."""
-        takes = Takes(self.database, self.settings.home_folder, TakeBounds(most_takes=self.settings.most_takes))
+        takes = Takes(self.database, self.settings.home_folder, TakeBounds(max_takes=self.settings.max_takes))
         takes.sweep()
         return takes
 
@@ -187,8 +187,8 @@ class Studio:
         chosen = next((one for one in ways if way in ("auto", one)), None)
         if chosen is None:
             raise VoiceError(f"The voice {voice.name} cannot be spoken like that: {way}. Choose the closest way.")
-        cast = self.comparing.casting.cast(Side.of_voice(voice, chosen), loaded)
-        return cast.loaded, cast.prompt
+        resolved = self.comparing.resolver.resolve(Contender.of_voice(voice, chosen), loaded)
+        return resolved.loaded, resolved.prompt
 
     def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
         """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""
@@ -260,7 +260,7 @@ class Studio:
                 yield chunk
 
     def delete_voice(self, name: str) -> None:
-        """Remove a voice, its consent and its files, also from memory. Raises VoiceUnknown."""
+        """Remove a voice, its consent and its files, also from memory. Raises VoiceNotFound."""
         voice = self.voices.get(name)
         self.comparing.shelf.forget(voice.folder)
         self.voices.delete(voice.id)

@@ -12,14 +12,14 @@ import sys
 
 # As <malloc.h> numbers them.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-_LARGEST_BLOCK_BYTES = 2**30
+_MAX_BLOCK_BYTES = 2**30
 """Larger ones are rare, and come from the system as before."""
 
 _KEPT_BYTES = 2**31 - 1
 _PAD_BYTES = 64 * 2**20
 
 ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": str(_LARGEST_BLOCK_BYTES),
+    "MALLOC_MMAP_THRESHOLD_": str(_MAX_BLOCK_BYTES),
     "MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
     "MALLOC_TOP_PAD_": str(_PAD_BYTES),
     # Ray trains in a thread of its own, which would get memory from a place that can keep no large blocks.
@@ -35,6 +35,6 @@ def keep_freed_memory() -> None:
     allocator = ctypes.CDLL(None)
     if not hasattr(allocator, "mallopt"):
         return
-    allocator.mallopt(_M_MMAP_THRESHOLD, _LARGEST_BLOCK_BYTES)
+    allocator.mallopt(_M_MMAP_THRESHOLD, _MAX_BLOCK_BYTES)
     allocator.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     allocator.mallopt(_M_TOP_PAD, _PAD_BYTES)

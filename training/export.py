@@ -88,7 +88,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
 
 def kept_weights(weights: FineTunedWeights) -> Mapping[str, Tensor]:
     """What was learnt, as far as the job keeps it: a mean of the base model's weights and the fine-tuned ones."""
-    share = weights.job.kept_change
+    share = weights.job.interpolation_alpha
     if share == 1:
         return weights.talker
     before = _read_base_talker(weights.job.base_model).state_dict()

@@ -23,7 +23,8 @@ from pydantic import (
 )
 
 from training.errors import JobError
-from training.voice_name import LONGEST_NAME, begins_name, is_part_of_name
+from training.renamed import with_current_names
+from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
 
 Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", "zero2", "zero3"]
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
@@ -32,14 +33,23 @@ Batching = Literal["packed", "bucketed", "shuffled"]
 BATCHINGS: tuple[str, ...] = get_args(Batching)
 
 JOB_FILE = "job.json"
-MOST_STEPS, MOST_EPOCHS = 1_000_000, 10_000
+MAX_STEPS, MAX_EPOCHS = 1_000_000, 10_000
 """Beyond what anybody waits for; a slip of the finger, and planning it would fill the memory."""
 
+# As jobs of version 0.1 spell them.
+_FORMER_NAMES = {
+    "final_learning_rate_share": "min_lr_ratio",
+    "warmup_share": "warmup_ratio",
+    "micro_batch_rows": "micro_batch_tokens",
+    "longest_clip_rows": "max_clip_tokens",
+    "in_context_share": "in_context_ratio",
+    "kept_change": "interpolation_alpha",
+}
 # What may differ between the two halves of an interrupted run without changing what it learns.
 _FREE_ON_RESUME = frozenset(
     {"strategy", "num_workers", "device", "offload", "nvme_folder", "deepspeed", "activation_checkpointing", "output"}
     | {"dataset", "base_model", "checkpoint_every", "keep_checkpoints", "report_every", "export_at_end"}
-    | {"kept_change"}
+    | {"interpolation_alpha"}
 )
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -48,7 +58,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class FineTuneJob(BaseModel):
     """One fine-tune: data, base model, recipe, machines, and where the results go.
 
-    A step trains on `micro_batches` micro-batches of at most `micro_batch_rows` rows each, whatever the number of
+    A step trains on `micro_batches` micro-batches of at most `micro_batch_tokens` rows each, whatever the number of
     workers: they only share the work out. That is why one, two and four workers make the same updates.
     """
 
@@ -80,12 +90,12 @@ class FineTuneJob(BaseModel):
     """Laid over the DeepSpeed configuration that the strategy makes, section by section."""
 
     seed: Annotated[NonNegativeInt, Field(lt=2**63)] = 1
-    num_epochs: Annotated[PositiveInt, Field(le=MOST_EPOCHS)] = 3
-    num_steps: Annotated[PositiveInt, Field(le=MOST_STEPS)] | None = None
+    num_epochs: Annotated[PositiveInt, Field(le=MAX_EPOCHS)] = 3
+    num_steps: Annotated[PositiveInt, Field(le=MAX_STEPS)] | None = None
     """Exactly so many steps, over as many epochs as that takes; None for whole epochs."""
     learning_rate: PositiveFloat = 1e-5
-    final_learning_rate_share: Share = 0.1
-    warmup_share: Share = 0.1
+    min_lr_ratio: Share = 0.1
+    warmup_ratio: Share = 0.1
     """Of all steps."""
     weight_decay: NonNegativeFloat = 0.01
     adam_betas: tuple[Share, Share] = (0.9, 0.95)
@@ -93,9 +103,9 @@ class FineTuneJob(BaseModel):
 
     micro_batches: PositiveInt = 4
     """Per step, over all workers together; a worker accumulates its share of them."""
-    micro_batch_rows: PositiveInt = 1024
+    micro_batch_tokens: PositiveInt = 1024
     """Prompt rows and frames in a micro-batch, padding included; bounds a worker's memory."""
-    longest_clip_rows: PositiveInt = 1024
+    max_clip_tokens: PositiveInt = 1024
     """Clips that take more rows with their prompt are left out, and counted."""
 
     batching: Batching = "packed"
@@ -106,7 +116,7 @@ class FineTuneJob(BaseModel):
     """Share of the frames the code predictor is trained on in each micro-batch."""
     code_predictor_weight: NonNegativeFloat = 0.3
     train_text_embedding: bool = False
-    in_context_share: Share = 0.0
+    in_context_ratio: Share = 0.0
     """Share of examples laid out as the continuation of another clip; the rest follow the speaker embedding alone."""
     speaker: Literal["reference", "mean"] = "reference"
     """The voice's frozen embedding: that of the reference clip, or the mean over the training clips."""
@@ -117,20 +127,25 @@ class FineTuneJob(BaseModel):
     """The newest so many; the best one is kept beside them."""
     report_every: PositiveInt = 1
     """Steps between reports."""
-    kept_change: Share = 1.0
+    interpolation_alpha: Share = 1.0
     """How far exports go from the base weights to those that were learnt (Wortsman et al. 2022, arXiv 2109.01903). A
     voice that became harder to understand is easier again at half the way, and still more like the person than before.
     """
     export_at_end: bool = True
     """Write the last weights as checkpoints in the public format, to `exports` in the run's folder."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, raw: Any) -> Any:  # Any: whatever is to be validated
+        return with_current_names(raw, _FORMER_NAMES)
+
     @field_validator("voice")
     @classmethod
     def _check_voice(cls, voice: str) -> str:
         voice = voice.strip()
-        if not 1 <= len(voice) <= LONGEST_NAME or not begins_name(voice[0]) or not all(map(is_part_of_name, voice)):
+        if not 1 <= len(voice) <= MAX_NAME_LENGTH or not begins_name(voice[0]) or not all(map(is_part_of_name, voice)):
             raise ValueError(
-                f"a voice's name is 1 to {LONGEST_NAME} letters, digits, spaces and - _ . ' & ( ), no mark first"
+                f"a voice's name is 1 to {MAX_NAME_LENGTH} letters, digits, spaces and - _ . ' & ( ), no mark first"
             )
         return voice
 

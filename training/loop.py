@@ -88,11 +88,11 @@ class _Pace:
 
 def learning_rate_of(job: FineTuneJob, step: int, num_steps: int) -> float:
     """Linear warm-up, then half a cosine down to the final share; `step` counts from 0."""
-    num_warmup = min(num_steps - 1, math.ceil(job.warmup_share * num_steps))
+    num_warmup = min(num_steps - 1, math.ceil(job.warmup_ratio * num_steps))
     if step < num_warmup:
         return job.learning_rate * (step + 1) / num_warmup
     progress = (step - num_warmup) / max(1, num_steps - num_warmup)
-    final = job.learning_rate * job.final_learning_rate_share
+    final = job.learning_rate * job.min_lr_ratio
     return final + (job.learning_rate - final) * (1 + math.cos(math.pi * progress)) / 2
 
 

@@ -30,13 +30,13 @@ class Tensors:
     Attributes:
         trained: rows along the first axis and elements per row, of what is trained.
         frozen: the same of what is not.
-        largest_layer: elements of the largest unit that is gathered at once, besides the root's.
+        max_layer: elements of the largest unit that is gathered at once, besides the root's.
         root: elements of the root's unit.
     """
 
     trained: tuple[tuple[int, int], ...]
     frozen: tuple[tuple[int, int], ...]
-    largest_layer: int
+    max_layer: int
     root: int
 
     @property
@@ -91,7 +91,7 @@ def network_tensors(config: ModelConfig, *, train_text_embedding: bool = False) 
     frozen = tuple((rows, width) for rows, width, is_trained in sizes.values() if not is_trained)
     num_trained = sum(rows * width for rows, width in trained)
     largest = max(*per_layer, sum(rows * width for rows, width in frozen))
-    return Tensors(trained=trained, frozen=frozen, largest_layer=largest, root=num_trained - sum(per_layer))
+    return Tensors(trained=trained, frozen=frozen, max_layer=largest, root=num_trained - sum(per_layer))
 
 
 def worker_memory(
@@ -100,7 +100,7 @@ def worker_memory(
     num_workers: int,
     *,
     compute_bytes: int = 2,
-    micro_batch_rows: int = 1024,
+    micro_batch_tokens: int = 1024,
     code_predictor_fraction: float = 1.0,
     activation_checkpointing: bool = False,
     train_text_embedding: bool = False,
@@ -119,7 +119,7 @@ def worker_memory(
         gathered=gathered,
         activations=activation_bytes(
             config,
-            micro_batch_rows=micro_batch_rows,
+            micro_batch_tokens=micro_batch_tokens,
             compute_bytes=compute_bytes,
             code_predictor_fraction=code_predictor_fraction,
             activation_checkpointing=activation_checkpointing,
@@ -130,16 +130,16 @@ def worker_memory(
 def activation_bytes(
     config: ModelConfig,
     *,
-    micro_batch_rows: int,
+    micro_batch_tokens: int,
     compute_bytes: int,
     code_predictor_fraction: float = 1.0,
     activation_checkpointing: bool = False,
 ) -> int:
     """What a micro-batch's backward pass needs of its forward pass, if three in four rows are frames."""
-    num_frames = micro_batch_rows * 3 // 4
+    num_frames = micro_batch_tokens * 3 // 4
     num_predicted = max(1, round(num_frames * code_predictor_fraction))
     depth = config.talker.num_code_groups
-    talker = micro_batch_rows * _stack_bytes(config.talker, compute_bytes, recompute=activation_checkpointing)
+    talker = micro_batch_tokens * _stack_bytes(config.talker, compute_bytes, recompute=activation_checkpointing)
     predictor_rows = num_predicted * (depth + 1)
     predictor = predictor_rows * _stack_bytes(config.code_predictor, compute_bytes, recompute=activation_checkpointing)
     # Logits in the arithmetic's dtype, in float32, and the softmax of them.
@@ -172,9 +172,9 @@ def _fsdp2(layout: _Layout, *, reshard: bool = True, hybrid: bool = False) -> tu
     trained, frozen = _shard(tensors.trained, parts), _shard(tensors.frozen, parts)
     state = StateBytes(parameters=_FLOAT * (trained + frozen), gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
     # The next layer is gathered while one is at work; without resharding all of them stay.
-    in_use = tensors.root + 2 * tensors.largest_layer if reshard else tensors.num_trained + tensors.num_frozen
+    in_use = tensors.root + 2 * tensors.max_layer if reshard else tensors.num_trained + tensors.num_frozen
     # A layer's gradients are whole until they have been summed over the workers.
-    return state, layout.compute_bytes * in_use + _FLOAT * (tensors.largest_layer + tensors.root)
+    return state, layout.compute_bytes * in_use + _FLOAT * (tensors.max_layer + tensors.root)
 
 
 def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
@@ -192,7 +192,7 @@ def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
         # The masters lie beside the weights, even where both are float32.
         optimizer=(_FLOAT + _MOMENTS) * part,
     )
-    return state, layout.compute_bytes * (tensors.root + 2 * tensors.largest_layer) if stage == 3 else 0
+    return state, layout.compute_bytes * (tensors.root + 2 * tensors.max_layer) if stage == 3 else 0
 
 
 def _zero_part(sizes: Sequence[int], parts: int) -> int:
@@ -243,7 +243,7 @@ def _stack_bytes(config: TransformerConfig, compute_bytes: int, *, recompute: bo
     return config.num_hidden_layers * c * width + one if recompute else config.num_hidden_layers * one
 
 
-def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_rows: int = 1024) -> str:
+def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_tokens: int = 1024) -> str:
     """Memory per worker of every strategy with 1, 2, 4 and 8 workers, as a Markdown table in GiB."""
     counts = (1, 2, 4, 8)
     tensors = network_tensors(config)
@@ -265,7 +265,7 @@ def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_row
                 strategy,
                 count,
                 compute_bytes=compute_bytes,
-                micro_batch_rows=micro_batch_rows,
+                micro_batch_tokens=micro_batch_tokens,
                 tensors=tensors,
             )
             cells.append(f"{memory.state.total / GIB:.1f} ({memory.total / GIB:.1f})")

@@ -100,7 +100,7 @@ def plan_run(
             job.strategy,
             job.num_workers,
             compute_bytes=2 if precision == "bf16" else 4,
-            micro_batch_rows=job.micro_batch_rows,
+            micro_batch_tokens=job.micro_batch_tokens,
             code_predictor_fraction=job.code_predictor_fraction,
             activation_checkpointing=job.activation_checkpointing,
             train_text_embedding=job.train_text_embedding,

@@ -22,7 +22,7 @@ _LARGE_LEARNING_RATE, _SMALL_LEARNING_RATE = 1e-5, 1e-4
 # speech: at half of the change more of the new voice is kept than of the letters that were lost to it.
 _LARGE_KEPT_CHANGE, _SMALL_KEPT_CHANGE = 1.0, 0.5
 _MICRO_BATCHES = 4
-_LEAST_ROWS, _MOST_ROWS = 256, 2048
+_MIN_ROWS, _MAX_ROWS = 256, 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +31,21 @@ class _Recipe:
 
     Attributes:
         num_epochs: over plenty of data.
-        least_steps: over little data. A handful of clips is known by heart after some thirty steps, from when on
+        min_steps: over little data. A handful of clips is known by heart after some thirty steps, from when on
             sentences that were not among them are predicted ever worse; see `preset_fields`.
-        most_steps: whatever the data.
+        max_steps: whatever the data.
         steps_per_epoch: to aim at, by the size of the batches.
         code_predictor_fraction: of frames.
-        in_context_share: of examples.
+        in_context_ratio: of examples.
         num_checkpoints: to choose among; the first one comes early enough for little data.
     """
 
     num_epochs: int
-    least_steps: int
-    most_steps: int
+    min_steps: int
+    max_steps: int
     steps_per_epoch: int
     code_predictor_fraction: float
-    in_context_share: float
+    in_context_ratio: float
     num_checkpoints: int
 
 
@@ -53,29 +53,29 @@ _RECIPE_BY_PRESET: Mapping[Preset, _Recipe] = MappingProxyType(
     {
         "quick": _Recipe(
             num_epochs=4,
-            least_steps=24,
-            most_steps=120,
+            min_steps=24,
+            max_steps=120,
             steps_per_epoch=12,
             code_predictor_fraction=0.25,
-            in_context_share=0.0,
+            in_context_ratio=0.0,
             num_checkpoints=3,
         ),
         "standard": _Recipe(
             num_epochs=8,
-            least_steps=48,
-            most_steps=2000,
+            min_steps=48,
+            max_steps=2000,
             steps_per_epoch=16,
             code_predictor_fraction=0.5,
-            in_context_share=0.25,
+            in_context_ratio=0.25,
             num_checkpoints=4,
         ),
         "thorough": _Recipe(
             num_epochs=16,
-            least_steps=96,
-            most_steps=10_000,
+            min_steps=96,
+            max_steps=10_000,
             steps_per_epoch=24,
             code_predictor_fraction=1.0,
-            in_context_share=0.25,
+            in_context_ratio=0.25,
             num_checkpoints=8,
         ),
     }
@@ -98,20 +98,20 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
     lengths = [training_set.num_rows(ClipUse(clip=clip)) for clip in range(len(training_set.clips))]
     micro_batches = wished.get("micro_batches", _MICRO_BATCHES)
     per_micro_batch = sum(lengths) // (recipe.steps_per_epoch * micro_batches)
-    rows = wished.get("micro_batch_rows", min(_MOST_ROWS, max(_LEAST_ROWS, max(lengths), per_micro_batch)))
+    rows = wished.get("micro_batch_tokens", min(_MAX_ROWS, max(_MIN_ROWS, max(lengths), per_micro_batch)))
     steps_per_epoch = max(1, round(sum(lengths) / (rows * micro_batches)))
-    usual = min(recipe.most_steps, max(recipe.least_steps, recipe.num_epochs * steps_per_epoch))
+    usual = min(recipe.max_steps, max(recipe.min_steps, recipe.num_epochs * steps_per_epoch))
     num_steps = wished.get("num_steps", None if "num_epochs" in wished else usual)
     expected = num_steps or wished.get("num_epochs", recipe.num_epochs) * steps_per_epoch
     return {
         "num_steps": num_steps,
         "learning_rate": _LARGE_LEARNING_RATE if is_large else _SMALL_LEARNING_RATE,
         "micro_batches": micro_batches,
-        "micro_batch_rows": rows,
+        "micro_batch_tokens": rows,
         "code_predictor_fraction": recipe.code_predictor_fraction,
-        "in_context_share": recipe.in_context_share,
+        "in_context_ratio": recipe.in_context_ratio,
         "checkpoint_every": -(-expected // recipe.num_checkpoints),
-        "kept_change": _LARGE_KEPT_CHANGE if is_large else _SMALL_KEPT_CHANGE,
+        "interpolation_alpha": _LARGE_KEPT_CHANGE if is_large else _SMALL_KEPT_CHANGE,
         "activation_checkpointing": False,
     }
 

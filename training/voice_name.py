@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 _JOINERS = frozenset(" -_.'\u2019&()")
 
 

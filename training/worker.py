@@ -148,7 +148,7 @@ def plan_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> tuple[
         job.dataset,
         config,
         TextTokenizer.from_folder(job.base_model),
-        longest_rows=job.longest_clip_rows,
+        max_rows=job.max_clip_tokens,
         speaker=job.speaker,
         rows=rows,
     )
@@ -158,9 +158,9 @@ def plan_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> tuple[
         )
     shape = BatchShape(
         micro_batches=job.micro_batches,
-        micro_batch_rows=job.micro_batch_rows,
-        longest_rows=min(job.longest_clip_rows, config.talker.max_position_embeddings),
-        in_context_share=job.in_context_share,
+        micro_batch_tokens=job.micro_batch_tokens,
+        max_rows=min(job.max_clip_tokens, config.talker.max_position_embeddings),
+        in_context_ratio=job.in_context_ratio,
         batching=job.batching,
     )
     batches = BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)

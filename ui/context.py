@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from backend.background_tasks import Errands
+from backend.background_tasks import BackgroundTasks
 from backend.settings import Settings
 from backend.studio import Studio
 from ui.live.stop_flags import StopFlags
@@ -15,7 +15,7 @@ from ui.web.served_files import ServedFiles
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workbench:
+class PageContext:
     """The verbs, the settings, and the place for files that the page shows.
 
     Attributes:
@@ -25,7 +25,7 @@ class Workbench:
         folder: the page's own temporary folder, the only one it serves files from.
         files: brings files from elsewhere into that folder.
         flags: the Stop buttons of all sessions.
-        errands: what is being done for them beside the events.
+        background_tasks: what is being done for them beside the events.
     """
 
     page: gr.Blocks
@@ -34,4 +34,4 @@ class Workbench:
     folder: Path
     files: ServedFiles
     flags: StopFlags
-    errands: Errands = field(default_factory=Errands)
+    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)

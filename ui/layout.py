@@ -14,7 +14,7 @@ from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.studio import Studio
 from ui import model_bar
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.live.stop_flags import StopFlags
 from ui.tabs.compare import tab as compare
 from ui.tabs.dataset import tab as dataset
@@ -73,31 +73,31 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
     with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
         gr.HTML(HEADER, elem_classes=["encore-header"])
         bar = model_bar.build_model_bar(settings)
-        bench = Workbench(
+        context = PageContext(
             page=page, studio=studio, settings=settings, folder=folder, files=ServedFiles(folder), flags=StopFlags()
         )
-        speech = _build_tabs(bench)
+        speech = _build_tabs(context)
         asked = model_bar.connect_loading(studio, settings, bar)
         timer = gr.Timer(POLL_SECONDS)
         _keep_up_to_date([page.load, timer.tick, *(event.then for event in asked)], studio, bar, speech, timer)
     return cast("gr.Blocks", page)
 
 
-def _build_tabs(bench: Workbench) -> voice.SpeechPart:
+def _build_tabs(context: PageContext) -> voice.SpeechPart:
     """One tab for each step, in the order of the work; returns what waits for a model."""
     with gr.Tabs(elem_id="steps"):
         with gr.Tab("Voice", id="voice") as tab:
-            recordings, speech = voice.build_voice_tab(bench, tab)
+            recordings, speech = voice.build_voice_tab(context, tab)
         with gr.Tab("Dataset", id="dataset") as tab:
-            dataset.build_dataset_tab(bench, tab, recordings)
+            dataset.build_dataset_tab(context, tab, recordings)
         with gr.Tab("Fine-tune", id="fine-tune") as tab:
-            finetune.build_finetune_tab(bench, tab, recordings)
+            finetune.build_finetune_tab(context, tab, recordings)
         with gr.Tab("Compare", id="compare") as tab:
-            compare.build_compare_tab(bench, tab)
+            compare.build_compare_tab(context, tab)
         with gr.Tab("Library", id="library") as tab:
-            library.build_library_tab(bench, tab)
+            library.build_library_tab(context, tab)
         with gr.Tab("System", id="system") as tab:
-            system.build_system_tab(bench, tab)
+            system.build_system_tab(context, tab)
     return speech
 
 

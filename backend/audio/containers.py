@@ -9,14 +9,14 @@ from typing import BinaryIO, Literal, cast
 Container = Literal["wav", "flac", "mp3", "ogg", "mp4", "matroska", "aac"]
 
 # A tag holds a cover picture at most; a chain of tags is an attack on whoever walks it.
-_MOST_TAGS = 4
+_MAX_TAGS = 4
 _HEAD_BYTES = 16
 # Broadcast recorders put a description of some hundred bytes before the format.
 _WAV_HEAD_BYTES = 4096
-_MOST_CHUNKS = 8
+_MAX_CHUNKS = 8
 _MP4_FIRST_BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 # Recorders that stream write a size near 2 or 4 GiB, or 0, and mean "until the end".
-_LARGEST_MEANT_RIFF_BYTES = 0x7FFF_0000
+_MAX_MEANT_RIFF_BYTES = 0x7FFF_0000
 
 
 def sniff_container(file: BinaryIO) -> Container | None:
@@ -49,7 +49,7 @@ def promised_wav_share(file: BinaryIO) -> float:
     if len(head) < 8 or head[:4] != b"RIFF":
         return 1.0
     (promised,) = cast(tuple[int], struct.unpack("<I", head[4:]))
-    return (promised + 8) / num_bytes if 0 < promised < _LARGEST_MEANT_RIFF_BYTES else 1.0
+    return (promised + 8) / num_bytes if 0 < promised < _MAX_MEANT_RIFF_BYTES else 1.0
 
 
 def stated_wav_rate(file: BinaryIO) -> int | None:
@@ -61,7 +61,7 @@ def stated_wav_rate(file: BinaryIO) -> int | None:
     head = file.read(_WAV_HEAD_BYTES)
     file.seek(0)
     position = 12
-    for _ in range(_MOST_CHUNKS):
+    for _ in range(_MAX_CHUNKS):
         name, size = head[position : position + 4], head[position + 4 : position + 8]
         if name == b"fmt " and len(head) >= position + 16:
             return int.from_bytes(head[position + 12 : position + 16], "little")
@@ -73,7 +73,7 @@ def stated_wav_rate(file: BinaryIO) -> int | None:
 def _head_after_tags(file: BinaryIO) -> bytes:
     """The first bytes after any ID3v2 tags, which may precede MP3, AAC and FLAC."""
     position = 0
-    for _ in range(_MOST_TAGS):
+    for _ in range(_MAX_TAGS):
         file.seek(position)
         head = file.read(_HEAD_BYTES)
         if head[:3] != b"ID3" or len(head) < 10:

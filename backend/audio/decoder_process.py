@@ -50,13 +50,13 @@ def main() -> None:
 def _confine(job: DecodingJob) -> None:
     """Give up what decoding does not need; called when everything is imported and open."""
     limits = job.limits
-    most_output_bytes = int(limits.maximum_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
-    most_output_bytes += _OUTPUT_SLACK_BYTES
+    max_output_bytes = int(limits.maximum_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
+    max_output_bytes += _OUTPUT_SLACK_BYTES
     if sys.platform == "linux":
         # Elsewhere the address space tells nothing about what is used of it; the other limits have to do.
         _lower(resource.RLIMIT_AS, _address_space_bytes() + limits.memory_bytes)
     _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_FSIZE, most_output_bytes)
+    _lower(resource.RLIMIT_FSIZE, max_output_bytes)
     # The soft limit ends it with SIGXCPU, which the app can tell from a kill for lack of memory.
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
     # From here on no file, socket or library can be opened, whatever a decoder is talked into.

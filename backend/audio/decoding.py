@@ -47,7 +47,7 @@ WORK_FOLDER_PREFIX = "encore-decoder-"
 """Of the folders that are left behind when the app is killed while it decodes; any older than a day can go."""
 
 # The end of a traceback names the cause.
-_LONGEST_LOGGED_BYTES = 2_000
+_MAX_LOGGED_BYTES = 2_000
 # Some Pythons (conda, modules of a cluster) do not start without these; nothing else is handed on.
 _INHERITED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 _OUT_OF_TIME_SIGNALS = (signal.SIGXCPU, signal.SIGALRM)
@@ -242,7 +242,7 @@ def _read_answer(answer: bytes, exit_code: int, name: str) -> Decoded | _Refused
     if exit_code == 0:
         with contextlib.suppress(AnswerError):
             return _ANSWER.validate_json(answer.strip().rpartition(b"\n")[2])
-    last_words = answer[-_LONGEST_LOGGED_BYTES:].decode(errors="replace").strip()
+    last_words = answer[-_MAX_LOGGED_BYTES:].decode(errors="replace").strip()
     _logger.warning("decoder of %r ended with %d: %s", name, exit_code, last_words)
     raise DecoderFailed(name, cause=_explain_exit(exit_code))
 

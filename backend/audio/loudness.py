@@ -22,7 +22,7 @@ _BLOCK_SECONDS = 0.4
 # Weighting over 400 ms lets nothing quieter count.
 _SILENCE_LUFS = -70.0
 _FRAME_SECONDS = 0.01
-_LOWEST_DBFS = -100.0
+_MIN_DBFS = -100.0
 # Between an "f" and the loudest vowel of a sentence there are 30 dB. What is further down than 45 is not heard.
 _SOFTEST_SOUND_DB = 30.0
 _INAUDIBLE_DB = 45.0
@@ -115,10 +115,10 @@ def _levels_dbfs(samples: NDArray[np.float32], frame: int) -> NDArray[np.float64
     num_frames = -(-len(samples) // frame)
     padded = np.pad(samples.astype(np.float64), (0, num_frames * frame - len(samples)))
     power = np.square(padded).reshape(num_frames, frame).mean(axis=1)
-    levels: NDArray[np.float64] = 10.0 * np.log10(np.maximum(power, 10.0 ** (_LOWEST_DBFS / 10.0)))
+    levels: NDArray[np.float64] = 10.0 * np.log10(np.maximum(power, 10.0 ** (_MIN_DBFS / 10.0)))
     return levels
 
 
 def _silence_threshold_dbfs(levels: NDArray[np.float64]) -> float:
     speech, noise = float(np.percentile(levels, 95)), float(np.percentile(levels, 5))
-    return max(speech - _INAUDIBLE_DB, min(noise + _OVER_NOISE_DB, speech - _SOFTEST_SOUND_DB), _LOWEST_DBFS)
+    return max(speech - _INAUDIBLE_DB, min(noise + _OVER_NOISE_DB, speech - _SOFTEST_SOUND_DB), _MIN_DBFS)

@@ -17,7 +17,7 @@ SPEECH_PERCENTILE = 90
 NOISE_PERCENTILE = 5
 """Of the levels of all frames: the loud tenth is voice, the quietest twentieth is what the room adds."""
 
-LOWEST_DBFS = -100.0
+MIN_DBFS = -100.0
 """Reported for digital silence; 16-bit files end at -96 dBFS."""
 
 COMFORTABLE_SECONDS = (3.0, 60.0)
@@ -97,13 +97,13 @@ def report_on(recording: Recording) -> ReferenceReport:
 
 
 def frame_levels_dbfs(samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float64]:
-    """Mean level of each frame of FRAME_SECONDS in dBFS, at least LOWEST_DBFS; (samples,) -> (frames,), never empty."""
+    """Mean level of each frame of FRAME_SECONDS in dBFS, at least MIN_DBFS; (samples,) -> (frames,), never empty."""
     assert len(samples), "a checked recording has samples"
     length = max(1, round(FRAME_SECONDS * sample_rate))
     num_frames = max(1, len(samples) // length)
     frames = samples[: num_frames * length].reshape(num_frames, -1).astype(np.float64)
     power = np.mean(np.square(frames), axis=1)
-    levels: NDArray[np.float64] = 10.0 * np.log10(np.maximum(power, 10.0 ** (LOWEST_DBFS / 10.0)))
+    levels: NDArray[np.float64] = 10.0 * np.log10(np.maximum(power, 10.0 ** (MIN_DBFS / 10.0)))
     return levels
 
 

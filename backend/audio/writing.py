@@ -21,7 +21,7 @@ from backend.errors import AudioNotWritten
 _BYTES_PER_SAMPLE = 2
 _HEADER_BYTES = 44
 # A RIFF chunk counts its bytes in 32 bits: 24 hours at 24 kHz.
-_MOST_BYTES = 2**32 - 1 - _HEADER_BYTES
+_MAX_BYTES = 2**32 - 1 - _HEADER_BYTES
 
 
 def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
@@ -78,7 +78,7 @@ class WavWriter:
         Raises:
             AudioNotWritten: see `write_wav`; the file will not appear.
         """
-        if (self.num_samples + len(integers)) * _BYTES_PER_SAMPLE > _MOST_BYTES:
+        if (self.num_samples + len(integers)) * _BYTES_PER_SAMPLE > _MAX_BYTES:
             raise AudioNotWritten(self._path.name, problem="a WAV file holds 4 GB at most; write it in parts")
         with self._or_not_written():
             # Not writeframes, which would patch the header each time.

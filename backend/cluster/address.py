@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-_LONGEST_KNOCKING_SECONDS = 10.0
+_MAX_KNOCKING_SECONDS = 10.0
 
 
 def answers(address: str) -> bool:
@@ -13,7 +13,7 @@ def answers(address: str) -> bool:
     if not (host and port.isdecimal()):
         return True
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _LONGEST_KNOCKING_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), _MAX_KNOCKING_SECONDS).close()
     except (OSError, OverflowError):
         return False
     return True

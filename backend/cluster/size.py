@@ -17,7 +17,7 @@ from backend.runs.errors import ClusterError
 from training.model.project import PROJECT_FOLDER
 
 _logger = logging.getLogger(__name__)
-_LONGEST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 
 
 class ClusterSize(BaseModel):
@@ -42,7 +42,7 @@ class _Answer(BaseModel):
     problem: str = ""
 
 
-def ask_cluster(address: str, *, longest_seconds: float = _LONGEST_SECONDS) -> ClusterSize:
+def ask_cluster(address: str, *, max_seconds: float = _MAX_SECONDS) -> ClusterSize:
     """The size of the cluster at an address, within some seconds.
 
     Raises:
@@ -53,10 +53,10 @@ def ask_cluster(address: str, *, longest_seconds: float = _LONGEST_SECONDS) -> C
     command = [sys.executable, "-m", "backend.cluster.size", address]
     try:
         done = subprocess.run(
-            command, cwd=PROJECT_FOLDER, capture_output=True, text=True, timeout=longest_seconds, check=False
+            command, cwd=PROJECT_FOLDER, capture_output=True, text=True, timeout=max_seconds, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"The cluster at {address} did not answer within {longest_seconds:g} s.") from error
+        raise ClusterError(f"The cluster at {address} did not answer within {max_seconds:g} s.") from error
     try:
         answer = _Answer.model_validate_json(done.stdout.strip().rpartition("\n")[2])
     except ValidationError as error:

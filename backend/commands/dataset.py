@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backend.dataset.datasets import Datasets
 
 _LOOK_SECONDS = 1.0
-_LONGEST_TEXT = 48
+_MAX_TEXT_LENGTH = 48
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -52,8 +52,22 @@ def _add_build(verbs: argparse._SubParsersAction[argparse.ArgumentParser], setti
     build.add_argument(
         "--keep-originals", action="store_true", help="keep the files as they are, too; otherwise only what they become"
     )
-    build.add_argument("--longest-hours", type=float, default=2.0, help="per recording (default: %(default)s)")
-    build.add_argument("--largest-megabytes", type=float, default=500.0, help="per recording (default: %(default)s)")
+    build.add_argument(
+        "--max-hours",
+        "--longest-hours",
+        dest="max_hours",
+        type=float,
+        default=2.0,
+        help="per recording (default: %(default)s)",
+    )
+    build.add_argument(
+        "--max-megabytes",
+        "--largest-megabytes",
+        dest="max_megabytes",
+        type=float,
+        default=500.0,
+        help="per recording (default: %(default)s)",
+    )
     build.set_defaults(run=lambda arguments: run_build(settings, arguments))
 
 
@@ -73,8 +87,8 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
         num_actors=arguments.workers,
         device=arguments.device,
         keeps_originals=arguments.keep_originals,
-        longest_hours=arguments.longest_hours,
-        largest_megabytes=arguments.largest_megabytes,
+        max_hours=arguments.max_hours,
+        max_megabytes=arguments.max_megabytes,
     )
     with _progress_line(datasets, job.name):
         view = datasets.build(job)
@@ -132,7 +146,7 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
 
 
 def _clip_lines(clip: ClipView) -> list[str]:
-    text = clip.text if len(clip.text) <= _LONGEST_TEXT else clip.text[: _LONGEST_TEXT - 1] + "…"
+    text = clip.text if len(clip.text) <= _MAX_TEXT_LENGTH else clip.text[: _MAX_TEXT_LENGTH - 1] + "…"
     marks = [mark for mark, applies in (("reference", clip.is_reference), ("held out", clip.held_out)) if applies]
     notes = f" ({', '.join(marks)})" if marks else ""
     begin = _moment(clip.details.current.span.start_seconds)

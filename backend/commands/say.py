@@ -12,7 +12,7 @@ from backend.audio.tempo import check_speed
 from backend.commands.clone import add_model_options
 from backend.errors import OutputRefused
 from backend.serving.deploy.factory import build_speaker
-from backend.serving.requests import SpeechOrder
+from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings
 from backend.serving.speech.speech import check_text
 from backend.serving.synthesizer import checkpoint_of
@@ -56,11 +56,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     model = str(checkpoint_of(voice)) if voice.kind == "fine-tuned" else arguments.model
     speaker = build_speaker(
         EngineSettings(
-            model=model, precision=arguments.precision, device=arguments.device, num_slots=NUM_SLOTS, most_engines=1
+            model=model, precision=arguments.precision, device=arguments.device, num_slots=NUM_SLOTS, max_engines=1
         )
     )
     try:
-        order = SpeechOrder(
+        order = SynthesisRequest(
             voice=voice,
             text=arguments.text,
             language=arguments.language or voice.language,

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from backend.commands.clone import add_model_options
 from backend.errors import SettingsError
 from backend.serving.deploy.local_server import serve_locally
-from backend.serving.settings import MOST_CHARACTERS, EngineSettings, ServeSettings
+from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettings
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.registry import Voices
@@ -39,9 +39,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     parser.add_argument("--num-gpus", type=float, default=0.0, help="GPUs of each process (default: 0)")
     parser.add_argument("--num-slots", type=int, default=8, help="takes spoken at once by each process (default: 8)")
     parser.add_argument(
+        "--max-characters",
         "--most-characters",
+        dest="max_characters",
         type=int,
-        default=MOST_CHARACTERS,
+        default=MAX_CHARACTERS,
         metavar="N",
         help="refuse a request whose text is longer (default: %(default)s)",
     )
@@ -65,13 +67,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 num_slots=arguments.num_slots,
                 preload=preload,
                 # The voices asked for shall not push each other out.
-                most_engines=max(3, 1 + sum(voice.kind == "fine-tuned" for voice in preload)),
+                max_engines=max(3, 1 + sum(voice.kind == "fine-tuned" for voice in preload)),
             ),
             home=home,
             host=arguments.host,
             port=arguments.port,
-            most_characters=arguments.most_characters,
-            most_takes=settings.most_takes,
+            max_characters=arguments.max_characters,
+            max_takes=settings.max_takes,
             api_keys=keys,
             min_replicas=arguments.num_replicas[0],
             max_replicas=arguments.num_replicas[1],

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from backend.comparisons.comparisons import Comparisons
-from backend.comparisons.contenders import Side, list_sides
+from backend.comparisons.contenders import Contender, list_sides
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.making import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
-from backend.comparisons.resolve import Casting, Clone
+from backend.comparisons.resolve import Clone, VoiceResolver
 from backend.evaluation.take_scores import TakeMeasuring
 from backend.runs.runs import Runs
 from backend.serving.pool.loaded_model import LoadedModel, ModelShelf
@@ -41,7 +41,7 @@ class Comparing:
 
     Attributes:
         rows: what was compared, and the votes.
-        casting: what speaks for a side.
+        resolver: what speaks for a side.
         shelf: checkpoints of fine-tuned voices.
         measuring: what listens beside people.
     """
@@ -50,10 +50,10 @@ class Comparing:
         self, rows: Comparisons, voices: Voices, runs: Runs, home: Path, *, clone: Clone, speak: Speak
     ) -> None:
         self.rows, self.shelf, self.measuring = rows, ModelShelf(), TakeMeasuring()
-        self.casting = Casting(voices, runs, home, clone, self.shelf)
+        self.resolver = VoiceResolver(voices, runs, home, clone, self.shelf)
         self._voices, self._runs, self._speak = voices, runs, speak
 
-    def list_sides(self) -> tuple[Side, ...]:
+    def list_sides(self) -> tuple[Contender, ...]:
         """All that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
         runs = [(run, self._runs.checkpoints(run.id)) for run in self._runs.list()]
         return list_sides(self._voices.list(), runs, list_samples())
@@ -83,7 +83,7 @@ class Comparing:
 
         steps = make_comparison(
             order,
-            cast=lambda side: self.casting.cast(side, base),
+            resolved=lambda side: self.resolver.resolve(side, base),
             base=base,
             speak=say,
             measuring=self.measuring,
@@ -100,4 +100,4 @@ class Comparing:
         comparison = self.rows.get(comparison_id)
         if comparison.winner is None:
             raise ComparisonError("Nobody won this comparison, so there is no voice to keep. Compare again.")
-        return self.casting.keep(comparison.winner.side, name, base, {"chosen_in_comparison": comparison_id})
+        return self.resolver.keep(comparison.winner.side, name, base, {"chosen_in_comparison": comparison_id})

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from backend.comparisons.contenders import Side
+from backend.comparisons.contenders import Contender
 from training.model.decoding.frame_loop import FinishReason
 
 Letter = Literal["A", "B", "C"]
@@ -39,7 +39,7 @@ class ComparedTake(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     letter: Letter
-    side: Side
+    side: Contender
     seconds: float
     finish_reason: FinishReason
     gain_db: float

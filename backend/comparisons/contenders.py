@@ -14,9 +14,9 @@ from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
 
 Source = Literal["voice", "sample", "run"]
-Way = Literal["in-context", "x-vector", "fine-tuned", "fine-tuned-in-context"]
+CloningMode = Literal["in-context", "x-vector", "fine-tuned", "fine-tuned-in-context"]
 
-WAYS: dict[Way, str] = {
+WAYS: dict[CloningMode, str] = {
     "in-context": "zero-shot, in context",
     "x-vector": "zero-shot, from the sound alone",
     "fine-tuned": "fine-tuned",
@@ -27,7 +27,7 @@ WAYS: dict[Way, str] = {
 _SEPARATOR = ":"
 
 
-class Side(BaseModel):
+class Contender(BaseModel):
     """One that can speak in a comparison.
 
     Attributes:
@@ -42,7 +42,7 @@ class Side(BaseModel):
 
     source: Source
     id: str = Field(min_length=1, max_length=200)
-    way: Way
+    way: CloningMode
     checkpoint: str = ""
     label: str
 
@@ -57,7 +57,7 @@ class Side(BaseModel):
         return self.way in ("fine-tuned", "fine-tuned-in-context")
 
     @classmethod
-    def of_voice(cls, voice: Voice, way: Way) -> Self:
+    def of_voice(cls, voice: Voice, way: CloningMode) -> Self:
         """A voice of the library, spoken in one way."""
         return cls(source="voice", id=voice.id, way=way, label=f"{voice.name}: {WAYS[way]}")
 
@@ -66,22 +66,22 @@ def list_sides(
     voices: Iterable[Voice],
     runs: Iterable[tuple[RunRecord, Sequence[CheckpointRecord]]],
     samples: Iterable[SampleVoice],
-) -> tuple[Side, ...]:
+) -> tuple[Contender, ...]:
     """All there is to compare: the newest voice first, then runs, then samples."""
-    sides: list[Side] = []
+    sides: list[Contender] = []
     for voice in reversed(tuple(voices)):
-        sides += [Side.of_voice(voice, way) for way in ways_of(voice)]
+        sides += [Contender.of_voice(voice, way) for way in ways_of(voice)]
     for run, checkpoints in runs:
         sides += _sides_of_run(run, checkpoints)
     for sample in samples:
         sides += [
-            Side(source="sample", id=sample.name, way=way, label=f"Sample {sample.name.title()}: {WAYS[way]}")
+            Contender(source="sample", id=sample.name, way=way, label=f"Sample {sample.name.title()}: {WAYS[way]}")
             for way in ("in-context", "x-vector")
         ]
     return tuple(sides)
 
 
-def ways_of(voice: Voice) -> Iterator[Way]:
+def ways_of(voice: Voice) -> Iterator[CloningMode]:
     """How a voice can be made to speak; the way meant for it first."""
     if voice.kind == "fine-tuned":
         if "custom_voice" in voice.variants:
@@ -94,7 +94,7 @@ def ways_of(voice: Voice) -> Iterator[Way]:
         yield "x-vector"
 
 
-def find_side(sides: Sequence[Side], key: str) -> Side:
+def find_side(sides: Sequence[Contender], key: str) -> Contender:
     """The side with that key. Raises ComparisonError."""
     for side in sides:
         if side.key == key:
@@ -102,12 +102,12 @@ def find_side(sides: Sequence[Side], key: str) -> Side:
     raise ComparisonError("One of the voices chosen is not there any more. Choose another one.")
 
 
-def _sides_of_run(run: RunRecord, checkpoints: Sequence[CheckpointRecord]) -> Iterator[Side]:
+def _sides_of_run(run: RunRecord, checkpoints: Sequence[CheckpointRecord]) -> Iterator[Contender]:
     # As the list of runs has it: several of one day and one voice are told apart.
     name = f"{run.voice}, run of {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.created_at))}"
     for point in checkpoints:
         if not point.is_base:
-            yield Side(
+            yield Contender(
                 source="run",
                 id=run.id,
                 way="fine-tuned",
@@ -116,4 +116,4 @@ def _sides_of_run(run: RunRecord, checkpoints: Sequence[CheckpointRecord]) -> It
             )
     if checkpoints:
         for way in ("in-context", "x-vector"):
-            yield Side(source="run", id=run.id, way=way, label=f"{name}: {WAYS[way]}")
+            yield Contender(source="run", id=run.id, way=way, label=f"{name}: {WAYS[way]}")

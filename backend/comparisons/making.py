@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from backend.audio.loudness import normalise_loudness
 from backend.audio.writing import write_wav
 from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison, Letter
-from backend.comparisons.contenders import Side
+from backend.comparisons.contenders import Contender
 from backend.comparisons.errors import ComparisonError
-from backend.comparisons.resolve import Cast
+from backend.comparisons.resolve import ResolvedVoice
 from backend.evaluation.take_scores import TakeMeasuring
 from backend.serving.pool.loaded_model import LoadedModel
 from backend.serving.speech.speech import Speech, check_text
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_request import TakeRequest
 
-LONGEST_TEXT = 1_000
+MAX_TEXT_LENGTH = 1_000
 """Characters: over a minute of speech from each side is more than anybody compares."""
 
 _SEEDS = 2**31
@@ -46,7 +46,7 @@ class ComparisonOrder:
         is_blind: give the letters out by chance.
     """
 
-    sides: tuple[Side, ...]
+    sides: tuple[Contender, ...]
     text: str
     language: str = "auto"
     seed: int | None = None
@@ -55,8 +55,10 @@ class ComparisonOrder:
     def check(self) -> None:
         """Refuse what cannot be compared. Raises EncoreError."""
         check_text(self.text)
-        if len(self.text) > LONGEST_TEXT:
-            raise ComparisonError(f"The text has {len(self.text)} characters; {LONGEST_TEXT} are the most. Shorten it.")
+        if len(self.text) > MAX_TEXT_LENGTH:
+            raise ComparisonError(
+                f"The text has {len(self.text)} characters; {MAX_TEXT_LENGTH} are the most. Shorten it."
+            )
         if not 2 <= len(self.sides) <= len(LETTERS) or len({side.key for side in self.sides}) < len(self.sides):
             raise ComparisonError("A comparison needs two or three different voices. Choose others.")
 
@@ -81,7 +83,7 @@ class FinishedComparison:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Spoken:
-    cast: Cast
+    resolved: ResolvedVoice
     samples: NDArray[np.float32]
     sample_rate: int
     finish_reason: FinishReason
@@ -90,7 +92,7 @@ class _Spoken:
 def make_comparison(
     order: ComparisonOrder,
     *,
-    cast: Callable[[Side], Cast],
+    resolved: Callable[[Contender], ResolvedVoice],
     base: LoadedModel,
     speak: Speak,
     measuring: TakeMeasuring,
@@ -100,7 +102,7 @@ def make_comparison(
 
     Args:
         order: what to compare.
-        cast: finds what speaks for a side.
+        resolved: finds what speaks for a side.
         base: the model whose speaker encoder listens.
         speak: speaks a request, as far as nobody stops it.
         measuring: what listens.
@@ -118,7 +120,7 @@ def make_comparison(
     spoken: list[_Spoken] = []
     for number, side in enumerate(shuffled, 1):
         yield ComparisonProgress(number=number, num_sides=num_sides, doing="loading")
-        one = cast(side)
+        one = resolved(side)
         request = TakeRequest(text=order.text.strip(), voice=one.prompt, language=order.language, seed=seed)
         speech, chunks = speak(one.loaded, request), []
         for chunk in speech:
@@ -130,7 +132,7 @@ def make_comparison(
             return
         samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
         spoken.append(
-            _Spoken(cast=one, samples=samples, sample_rate=speech.sample_rate, finish_reason=speech.finish_reason)
+            _Spoken(resolved=one, samples=samples, sample_rate=speech.sample_rate, finish_reason=speech.finish_reason)
         )
     yield ComparisonProgress(number=num_sides, num_sides=num_sides, doing="measuring")
     yield _finish(order, seed, spoken, base, measuring, place)
@@ -166,12 +168,12 @@ def _finish(
         paths[letter] = place(f"comparison-{letter}.wav")
         write_wav(paths[letter], samples, one.sample_rate)
         scores = measuring.measure(
-            one.samples, one.sample_rate, cast=one.cast, base=base, text=order.text, language=order.language
+            one.samples, one.sample_rate, resolved=one.resolved, base=base, text=order.text, language=order.language
         )
         takes.append(
             ComparedTake(
                 letter=letter,
-                side=one.cast.side,
+                side=one.resolved.side,
                 seconds=len(samples) / one.sample_rate,
                 finish_reason=one.finish_reason,
                 gain_db=gain_db,

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 from pydantic import JsonValue
 
-from backend.comparisons.contenders import Side, Way, ways_of
+from backend.comparisons.contenders import CloningMode, Contender, ways_of
 from backend.comparisons.errors import ComparisonError
-from backend.evaluation.plan import JudgingPlan
+from backend.evaluation.plan import EvaluationPlan
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder
@@ -28,26 +28,26 @@ COMPARE_FOLDER = "compare"
 SAMPLES_FOLDER = "samples"
 
 Clone = Callable[[LoadedModel, Path, str | None], VoicePrompt]
-_VARIANT_OF: dict[Way, Variant] = {"fine-tuned": "custom_voice", "fine-tuned-in-context": "base"}
+_VARIANT_OF: dict[CloningMode, Variant] = {"fine-tuned": "custom_voice", "fine-tuned-in-context": "base"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cast:
+class ResolvedVoice:
     """What speaks for a side, and the recording it is meant to sound like."""
 
-    side: Side
+    side: Contender
     loaded: LoadedModel
     prompt: VoicePrompt
     reference: Path | None
 
 
-class Casting:
+class VoiceResolver:
     """Finds or makes what sides need; methods may take seconds."""
 
     def __init__(self, voices: Voices, runs: Runs, home: Path, clone: Clone, shelf: ModelShelf) -> None:
         self._voices, self._runs, self._home, self._clone, self._shelf = voices, runs, home, clone, shelf
 
-    def cast(self, side: Side, base: LoadedModel) -> Cast:
+    def resolve(self, side: Contender, base: LoadedModel) -> ResolvedVoice:
         """What speaks for a side; zero-shot ones speak with `base`.
 
         Raises:
@@ -63,7 +63,7 @@ class Casting:
             case "run":
                 return self._cast_run(side, base)
 
-    def keep(self, side: Side, name: str, base: LoadedModel, provenance: Mapping[str, JsonValue]) -> Voice:
+    def keep(self, side: Contender, name: str, base: LoadedModel, provenance: Mapping[str, JsonValue]) -> Voice:
         """Make the side a voice of the library; one that is there already stays as it is.
 
         Raises:
@@ -95,12 +95,12 @@ class Casting:
             sample.write_reference(path)
         return path
 
-    def _zero_shot(self, side: Side, base: LoadedModel, reference: Path, text: str | None) -> Cast:
+    def _zero_shot(self, side: Contender, base: LoadedModel, reference: Path, text: str | None) -> ResolvedVoice:
         transcript = text if side.way in ("in-context", "fine-tuned-in-context") else None
         prompt = self._clone(base, reference, transcript)
-        return Cast(side=side, loaded=base, prompt=prompt, reference=reference)
+        return ResolvedVoice(side=side, loaded=base, prompt=prompt, reference=reference)
 
-    def _cast_voice(self, side: Side, voice: Voice, base: LoadedModel) -> Cast:
+    def _cast_voice(self, side: Contender, voice: Voice, base: LoadedModel) -> ResolvedVoice:
         loaded = base
         if side.is_fine_tuned:
             folder = voice.variants.get(_VARIANT_OF[side.way])
@@ -110,10 +110,10 @@ class Casting:
         prompt = loaded.prompts.get(voice)
         if side.way == "x-vector":
             prompt = VoicePrompt(speaker=prompt.speaker)
-        return Cast(side=side, loaded=loaded, prompt=prompt, reference=voice.reference)
+        return ResolvedVoice(side=side, loaded=loaded, prompt=prompt, reference=voice.reference)
 
-    def _cast_run(self, side: Side, base: LoadedModel) -> Cast:
-        plan = JudgingPlan.read(RunFolder.of(self._home, side.id).judging_plan)
+    def _cast_run(self, side: Contender, base: LoadedModel) -> ResolvedVoice:
+        plan = EvaluationPlan.read(RunFolder.of(self._home, side.id).judging_plan)
         precision, device = base.model.precision, str(base.model.device)
         if plan.base_model.resolve() != base.folder.resolve():
             base = self._shelf.get(plan.base_model.name, plan.base_model, precision=precision, device=device)
@@ -123,9 +123,9 @@ class Casting:
         loaded = self._shelf.get(side.checkpoint, folder, precision=precision, device=device)
         speaker_name = next(iter(loaded.model.config.talker.spk_id))
         prompt = VoicePrompt(speaker_name=speaker_name)
-        return Cast(side=side, loaded=loaded, prompt=prompt, reference=plan.reference_clip)
+        return ResolvedVoice(side=side, loaded=loaded, prompt=prompt, reference=plan.reference_clip)
 
-    def _exported(self, side: Side, variant: Variant, plan: JudgingPlan) -> Path:
+    def _exported(self, side: Contender, variant: Variant, plan: EvaluationPlan) -> Path:
         """A checkpoint of a run in the public format, made when it is first needed."""
         run = RunFolder.of(self._home, side.id)
         folder = run.path / COMPARE_FOLDER / side.checkpoint / variant
@@ -136,7 +136,7 @@ class Casting:
         return folder
 
     def _keep_voice(
-        self, side: Side, voice: Voice, name: str, base: LoadedModel, provenance: Mapping[str, JsonValue]
+        self, side: Contender, voice: Voice, name: str, base: LoadedModel, provenance: Mapping[str, JsonValue]
     ) -> Voice:
         if side.way == next(ways_of(voice), None):
             return voice
@@ -166,9 +166,9 @@ class Casting:
             provenance=origin,
         )
 
-    def _keep_run(self, side: Side, name: str, provenance: Mapping[str, JsonValue]) -> Voice:
+    def _keep_run(self, side: Contender, name: str, provenance: Mapping[str, JsonValue]) -> Voice:
         run: RunRecord = self._runs.get(side.id)
-        plan = JudgingPlan.read(RunFolder.of(self._home, side.id).judging_plan)
+        plan = EvaluationPlan.read(RunFolder.of(self._home, side.id).judging_plan)
         consent = Consent.model_validate_json(run.consent) if run.consent else None
         reference = plan.reference_clip if plan.reference_clip.is_file() else None
         origin: dict[str, JsonValue] = {"dataset": run.dataset, "checkpoint": side.checkpoint or None, **provenance}

@@ -23,7 +23,7 @@ from backend.dataset.storage.dataset_table import ClipRow
 from backend.dataset.storage.lock import acquire_lock, dataset_lock
 from backend.dataset.storage.training_files import dataset_folder, export_dataset
 from backend.dataset.storage.uploads import remove_uploads
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.errors import SettingsError
 from backend.store.database import Database
 from training.data.code_rows import DatasetError, read_card
@@ -136,7 +136,7 @@ class Datasets(DatasetEditing):
 
     def show(self, name: str) -> DatasetView:
         """Everything about a dataset. Raises DatasetNotFound."""
-        job, workplace = self._table.job(name), Workplace(self._home)
+        job, workspace = self._table.job(name), DatasetWorkspace(self._home)
         folder = dataset_folder(self._home, name)
         try:
             progress = self._builds.progress(name)
@@ -154,7 +154,7 @@ class Datasets(DatasetEditing):
             digest=digest,
             rows_are_current=digest is not None and self._table.rows_are_current(name),
             recordings=self._table.recordings(name),
-            clips=tuple(_view(row, workplace) for row in self._table.clips(name)),
+            clips=tuple(_view(row, workspace) for row in self._table.clips(name)),
         )
 
     def is_built(self, name: str) -> bool:
@@ -168,7 +168,7 @@ class Datasets(DatasetEditing):
     def export(self, name: str, folder: Path) -> int:
         """Write WAV and JSONL for other tools; tells how many clips. Raises EncoreError."""
         self._table.job(name)
-        return export_dataset(Workplace(self._home), self._table.clips(name), folder.expanduser())
+        return export_dataset(DatasetWorkspace(self._home), self._table.clips(name), folder.expanduser())
 
     def delete(self, name: str) -> None:
         """Forget a dataset and remove its files, uploaded ones too. What other datasets share stays.
@@ -192,7 +192,7 @@ class Datasets(DatasetEditing):
             return None
 
 
-def _view(row: ClipRow, workplace: Workplace) -> ClipView:
+def _view(row: ClipRow, workspace: DatasetWorkspace) -> ClipView:
     return ClipView(
         key=row.key,
         clip_id=row.clip_id,
@@ -200,7 +200,7 @@ def _view(row: ClipRow, workplace: Workplace) -> ClipView:
         verdict=row.verdict,
         held_out=row.held_out,
         is_reference=row.is_reference,
-        audio=workplace.wav(row.clip_id),
+        audio=workspace.wav(row.clip_id),
         details=row.details,
     )
 
@@ -217,8 +217,8 @@ def new_job(
     num_actors: int | None = None,
     device: str = "auto",
     keeps_originals: bool = False,
-    longest_hours: float = 2.0,
-    largest_megabytes: float = 500.0,
+    max_hours: float = 2.0,
+    max_megabytes: float = 500.0,
 ) -> BuildJob:
     """Describe a build.
 
@@ -238,8 +238,8 @@ def new_job(
             num_actors=num_actors,
             device=device,
             keeps_originals=keeps_originals,
-            longest_hours=longest_hours,
-            largest_megabytes=largest_megabytes,
+            max_hours=max_hours,
+            max_megabytes=max_megabytes,
         )
     except ValidationError as error:
         first = error.errors()[0]

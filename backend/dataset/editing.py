@@ -18,12 +18,12 @@ from backend.dataset.stages.transcribe import listen
 from backend.dataset.storage.dataset_table import ClipEdit, ClipRow, DatasetTable
 from backend.dataset.storage.lock import dataset_lock
 from backend.dataset.storage.training_files import write_dataset
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.database import Database
 from backend.transcription.select import find_transcriber, language_code
 from training.data.code_rows import DatasetCard
 
-_SHORTEST_CUT_SECONDS = 0.5
+_MIN_CUT_SECONDS = 0.5
 
 
 class DatasetEditing:
@@ -70,12 +70,10 @@ class DatasetEditing:
                 found for found in self._table.recordings(name) if found.details.audio_id == details.recording_audio_id
             )
             total = recording.seconds or 0.0
-            if not 0 <= start_seconds < end_seconds <= total + 0.01 or end_seconds - start_seconds < (
-                _SHORTEST_CUT_SECONDS
-            ):
+            if not 0 <= start_seconds < end_seconds <= total + 0.01 or end_seconds - start_seconds < (_MIN_CUT_SECONDS):
                 raise EditRefused(
                     f"{start_seconds:g} to {end_seconds:g} s cannot be cut from {recording.name}, which lasts "
-                    f"{total:.1f} s. A clip needs {_SHORTEST_CUT_SECONDS:g} s or more, inside of its recording."
+                    f"{total:.1f} s. A clip needs {_MIN_CUT_SECONDS:g} s or more, inside of its recording."
                 )
             span = Span(start_seconds=start_seconds, end_seconds=end_seconds)
             moved = with_cut(details, recording.details.heard, span, CutStage(self._workplace))
@@ -160,8 +158,8 @@ class DatasetEditing:
         return changes
 
     @property
-    def _workplace(self) -> Workplace:
-        return Workplace(self._home)
+    def _workplace(self) -> DatasetWorkspace:
+        return DatasetWorkspace(self._home)
 
     def _clips(self, name: str) -> list[ClipRow]:
         self._table.job(name)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
 from backend.errors import EncoreError
-from backend.evaluation.plan import JudgedSentence, JudgingPlan
+from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
 from backend.evaluation.scores import JudgedTake, clipped_share, cosine, text_errors
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from backend.serving.engine.engine import Engine
@@ -28,7 +28,7 @@ from training.model.voice_model import VoiceModel
 
 _logger = logging.getLogger(__name__)
 
-_LEAST_HEARD_SECONDS = 0.2
+_MIN_HEARD_SECONDS = 0.2
 """Shorter sound has no speaker; it is scored as nobody rather than handed to an encoder that pads it."""
 
 _NUM_SLOTS = 4
@@ -38,7 +38,7 @@ _CACHE_LENGTH = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ears:
+class Scorers:
     """Who listens.
 
     Attributes:
@@ -54,7 +54,7 @@ class Ears:
     verified_target: NDArray[np.float32] | None = None
 
 
-def prepare_ears(plan: JudgingPlan, transcriber: Transcriber | None, verifier: SpeakerVerifier | None) -> Ears:
+def prepare_ears(plan: EvaluationPlan, transcriber: Transcriber | None, verifier: SpeakerVerifier | None) -> Scorers:
     """Load the base model, and let the verifier hear the person's clips.
 
     Raises:
@@ -62,13 +62,18 @@ def prepare_ears(plan: JudgingPlan, transcriber: Transcriber | None, verifier: S
     """
     own = VoiceModel.load(plan.base_model, precision="fp32")
     target = _hear_clips(plan, verifier) if verifier is not None else None
-    return Ears(
+    return Scorers(
         own=own, transcriber=transcriber, verifier=verifier if target is not None else None, verified_target=target
     )
 
 
 def judge(
-    model: VoiceModel, plan: JudgingPlan, ears: Ears, folder: Path, *, cancelled: Callable[[], bool] | None = None
+    model: VoiceModel,
+    plan: EvaluationPlan,
+    scorers: Scorers,
+    folder: Path,
+    *,
+    cancelled: Callable[[], bool] | None = None,
 ) -> list[JudgedTake]:
     """Let a model speak all sentences of the plan, keep the takes in `folder`, and measure them.
 
@@ -77,11 +82,11 @@ def judge(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Engine(model, num_slots=_NUM_SLOTS, cache_length=_CACHE_LENGTH) as engine:
-        return list(_judge(engine, plan, ears, folder, cancelled or (lambda: False)))
+        return list(_judge(engine, plan, scorers, folder, cancelled or (lambda: False)))
 
 
 def _judge(
-    engine: Engine, plan: JudgingPlan, ears: Ears, folder: Path, cancelled: Callable[[], bool]
+    engine: Engine, plan: EvaluationPlan, scorers: Scorers, folder: Path, cancelled: Callable[[], bool]
 ) -> Iterator[JudgedTake]:
     # The engine speaks on while somebody listens to what is finished.
     asked: deque[Speech] = deque()
@@ -96,10 +101,10 @@ def _judge(
         samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
         path = folder / f"{position:02}.wav"
         write_wav(path, samples, speech.sample_rate)
-        yield _measure(samples, speech.sample_rate, speech.finish_reason, position, sentence, path, plan, ears)
+        yield _measure(samples, speech.sample_rate, speech.finish_reason, position, sentence, path, plan, scorers)
 
 
-def _ask(engine: Engine, plan: JudgingPlan, sentence: JudgedSentence) -> Speech:
+def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> Speech:
     weights = next(engine.model.talker.parameters())
     voice = VoicePrompt(speaker=torch.tensor(plan.speaker, device=engine.model.device, dtype=weights.dtype))
     request = TakeRequest(text=sentence.text, voice=voice, language=plan.language, seed=sentence.seed)
@@ -111,19 +116,19 @@ def _measure(
     sample_rate: int,
     finish_reason: str,
     position: int,
-    sentence: JudgedSentence,
+    sentence: EvaluatedSentence,
     path: Path,
-    plan: JudgingPlan,
-    ears: Ears,
+    plan: EvaluationPlan,
+    scorers: Scorers,
 ) -> JudgedTake:
     seconds = len(samples) / sample_rate
     heard: dict[str, object] = {}
-    if ears.transcriber is not None:
-        transcript = _transcribe(ears.transcriber, _at_rate(samples, sample_rate, TRANSCRIBER_HZ), plan.language)
+    if scorers.transcriber is not None:
+        transcript = _transcribe(scorers.transcriber, _at_rate(samples, sample_rate, TRANSCRIBER_HZ), plan.language)
         characters, words = text_errors(sentence.text, transcript)
         heard = {"transcript": transcript, "character_error": characters, "word_error": words}
-    if seconds >= _LEAST_HEARD_SECONDS:
-        heard |= _similarities(samples, sample_rate, plan, ears)
+    if seconds >= _MIN_HEARD_SECONDS:
+        heard |= _similarities(samples, sample_rate, plan, scorers)
     return JudgedTake(
         position=position,
         text=sentence.text,
@@ -139,27 +144,27 @@ def _measure(
 
 
 def _similarities(
-    samples: NDArray[np.float32], sample_rate: int, plan: JudgingPlan, ears: Ears
+    samples: NDArray[np.float32], sample_rate: int, plan: EvaluationPlan, scorers: Scorers
 ) -> dict[str, float | None]:
     found: dict[str, float | None] = {"speaker_similarity": None, "verified_similarity": None}
-    if ears.own.speaker_encoder is not None:
-        waveform = torch.from_numpy(_at_rate(samples, sample_rate, ears.own.speaker_sample_rate))
-        embedding = ears.own.embed_speaker(waveform).float().cpu().numpy()
+    if scorers.own.speaker_encoder is not None:
+        waveform = torch.from_numpy(_at_rate(samples, sample_rate, scorers.own.speaker_sample_rate))
+        embedding = scorers.own.embed_speaker(waveform).float().cpu().numpy()
         found["speaker_similarity"] = cosine(embedding, np.array(plan.target, np.float32))
-    if ears.verifier is not None and ears.verified_target is not None:
-        embedding = ears.verifier.embed(_at_rate(samples, sample_rate, VERIFIER_SAMPLE_RATE))
-        found["verified_similarity"] = cosine(embedding, ears.verified_target)
+    if scorers.verifier is not None and scorers.verified_target is not None:
+        embedding = scorers.verifier.embed(_at_rate(samples, sample_rate, VERIFIER_SAMPLE_RATE))
+        found["verified_similarity"] = cosine(embedding, scorers.verified_target)
     return found
 
 
 def _transcribe(transcriber: Transcriber, samples: NDArray[np.float32], language: str) -> str:
     """What was heard; nothing where there was nothing to hear."""
-    if len(samples) < _LEAST_HEARD_SECONDS * TRANSCRIBER_HZ:
+    if len(samples) < _MIN_HEARD_SECONDS * TRANSCRIBER_HZ:
         return ""
     return transcriber.transcribe(samples, language_code(language)).text
 
 
-def _hear_clips(plan: JudgingPlan, verifier: SpeakerVerifier) -> NDArray[np.float32] | None:
+def _hear_clips(plan: EvaluationPlan, verifier: SpeakerVerifier) -> NDArray[np.float32] | None:
     heard = []
     for clip in plan.clips:
         try:

@@ -19,12 +19,12 @@ from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_
 STANDARD_SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 """English; other languages are judged by what the person said."""
 
-_MOST_REFERENCE_CLIPS = 8
+_MAX_REFERENCE_CLIPS = 8
 # A share of foreign letters above this means that English sentences would test another language.
-_MOST_FOREIGN_LETTERS = 0.1
+_MAX_FOREIGN_LETTERS = 0.1
 
 
-class JudgedSentence(BaseModel):
+class EvaluatedSentence(BaseModel):
     """One sentence to speak."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -35,7 +35,7 @@ class JudgedSentence(BaseModel):
     expected_seconds: float = Field(gt=0)
 
 
-class JudgingPlan(BaseModel):
+class EvaluationPlan(BaseModel):
     """Everything a judge needs beside the checkpoint; travels to another machine."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,7 +43,7 @@ class JudgingPlan(BaseModel):
     base_model: Path
     """Folder of the model the run starts from; its speaker encoder listens to all takes."""
     language: str
-    sentences: tuple[JudgedSentence, ...] = Field(min_length=1)
+    sentences: tuple[EvaluatedSentence, ...] = Field(min_length=1)
     speaker: tuple[float, ...]
     """The embedding that takes are spoken with, and that the run trains with."""
     target: tuple[float, ...]
@@ -70,7 +70,7 @@ def plan_judging(
     num_held_out: int,
     num_standard: int,
     seed: int,
-) -> JudgingPlan:
+) -> EvaluationPlan:
     """Choose sentences and references from a dataset.
 
     Args:
@@ -94,12 +94,12 @@ def plan_judging(
         standard = _standard_sentences(num_standard)
         texts += [(text, False, _expected_seconds(text, card.language, frames_per_cap)) for text in standard]
     reference = next((row for row in rows if row.clip_id == card.reference_clip_id), rows[0])
-    clips = [dataset / AUDIO_FOLDER / f"{row.clip_id}.wav" for row in own[:_MOST_REFERENCE_CLIPS]]
-    return JudgingPlan(
+    clips = [dataset / AUDIO_FOLDER / f"{row.clip_id}.wav" for row in own[:_MAX_REFERENCE_CLIPS]]
+    return EvaluationPlan(
         base_model=base_model,
         language=card.language,
         sentences=tuple(
-            JudgedSentence(text=text, held_out=own, seed=_seed_of(seed, text), expected_seconds=max(seconds, 0.1))
+            EvaluatedSentence(text=text, held_out=own, seed=_seed_of(seed, text), expected_seconds=max(seconds, 0.1))
             for text, own, seconds in texts
         ),
         speaker=tuple(reference.speaker_embedding if speaker is None else speaker),
@@ -137,7 +137,7 @@ def _is_english(language: str, rows: Sequence[CodeRow]) -> bool:
     if language.lower() not in ("auto", "english"):
         return False
     letters = [char for row in rows for char in row.text if unicodedata.category(char).startswith("L")]
-    return sum(not char.isascii() for char in letters) <= _MOST_FOREIGN_LETTERS * len(letters)
+    return sum(not char.isascii() for char in letters) <= _MAX_FOREIGN_LETTERS * len(letters)
 
 
 def _seed_of(seed: int, text: str) -> int:

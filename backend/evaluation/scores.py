@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 CLIPPED_LEVEL = 0.999
 """Of full scale; what reaches it has been cut off."""
 
-LONGEST_ERROR = 1.0
+MAX_ERROR_LENGTH = 1.0
 """A runaway take may insert more words than the text has; more than all wrong is no worse than all wrong."""
 
 
@@ -87,12 +87,12 @@ def text_errors(wanted: str, heard: str) -> tuple[float, float]:
     """
     reference, hypothesis = spoken_form(wanted), spoken_form(heard)
     if not reference:
-        return (0.0, 0.0) if not hypothesis else (LONGEST_ERROR, LONGEST_ERROR)
+        return (0.0, 0.0) if not hypothesis else (MAX_ERROR_LENGTH, MAX_ERROR_LENGTH)
     if not hypothesis:
-        return LONGEST_ERROR, LONGEST_ERROR
+        return MAX_ERROR_LENGTH, MAX_ERROR_LENGTH
     character = jiwer.cer(reference.replace(" ", ""), hypothesis.replace(" ", ""))
     word = jiwer.wer(reference, hypothesis)
-    return min(float(character), LONGEST_ERROR), min(float(word), LONGEST_ERROR)
+    return min(float(character), MAX_ERROR_LENGTH), min(float(word), MAX_ERROR_LENGTH)
 
 
 def spoken_form(text: str) -> str:

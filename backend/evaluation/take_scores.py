@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from backend.comparisons.comparison import TakeScores
-from backend.comparisons.resolve import Cast
+from backend.comparisons.resolve import ResolvedVoice
 from backend.evaluation.scores import clipped_share, cosine, text_errors
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, find_verifier
 from backend.evaluation.transcriber import find_transcriber
@@ -23,7 +23,7 @@ from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_
 CAP_OVER_PACE = 3.0
 """The longest a take may be is about three times the pace of ordinary speech, see `frame_cap`."""
 
-LEAST_HEARD_SECONDS = 0.2
+MIN_HEARD_SECONDS = 0.2
 """Shorter sound has neither speaker nor words."""
 
 _FULL_SCALE = 32768.0
@@ -47,15 +47,22 @@ class TakeMeasuring:
             return self._transcriber
 
     def measure(
-        self, samples: NDArray[np.float32], sample_rate: int, *, cast: Cast, base: LoadedModel, text: str, language: str
+        self,
+        samples: NDArray[np.float32],
+        sample_rate: int,
+        *,
+        resolved: ResolvedVoice,
+        base: LoadedModel,
+        text: str,
+        language: str,
     ) -> TakeScores:
         """Scores of one take (samples,) before its loudness was changed."""
         transcriber = self.transcriber(base)
         seconds = len(samples) / sample_rate
         found: dict[str, object] = {}
-        if seconds >= LEAST_HEARD_SECONDS:
-            if cast.reference is not None and cast.reference.is_file():
-                found |= self._similarities(samples, sample_rate, cast.reference, base)
+        if seconds >= MIN_HEARD_SECONDS:
+            if resolved.reference is not None and resolved.reference.is_file():
+                found |= self._similarities(samples, sample_rate, resolved.reference, base)
             if transcriber is not None:
                 spoken = None if language == "auto" else language
                 heard = transcriber.transcribe(_at_rate(samples, sample_rate, TRANSCRIBER_HZ), spoken).text

@@ -10,7 +10,7 @@ Point = tuple[float, float]
 
 _WIDTH, _HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 14, 34
-_MOST_POINTS = 600
+_MAX_POINTS = 600
 _WANTED_TICKS = 5
 
 
@@ -67,7 +67,7 @@ def _finite(points: Sequence[Point]) -> list[Point]:
 
 def _thin(points: list[Point]) -> list[Point]:
     """At most so many points that a screen could show them; the last one always stays."""
-    stride = math.ceil(len(points) / _MOST_POINTS)
+    stride = math.ceil(len(points) / _MAX_POINTS)
     kept = points[::stride] if stride > 1 else points
     return kept if not points or kept[-1] == points[-1] else [*kept, points[-1]]
 

@@ -17,7 +17,7 @@ from backend.runs.report import write_report
 from backend.runs.storage.control import Control
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent
@@ -38,7 +38,7 @@ class Runs:
             num_cpus: how many workers may share this machine; as many as it has processors when None.
         """
         self._database, self._home, self._num_cpus = database, home.absolute(), num_cpus
-        self._rows = RunRows(database)
+        self._rows = RunTable(database)
 
     def prepare(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from backend.serving.engine.statistics import EngineStatistics
-from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SpeechOrder, SpeechSummary
+from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SpeechSummary, SynthesisRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class ServiceState:
 class SpeechService(Protocol):
     """Speaks orders. Closing the iterator frees the slot before the next frame."""
 
-    def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         """Sound as it is made, then a summary, or a failure in the place of either."""
 
     async def forget_deleted(self) -> None:

@@ -24,7 +24,7 @@ class OneOffVoice(BaseModel):
     consent: Consent
 
 
-class SpeechOrder(BaseModel):
+class SynthesisRequest(BaseModel):
     """One text to be spoken by one voice."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

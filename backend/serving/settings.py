@@ -7,11 +7,11 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
 
-from backend.serving.speech.speech import LONGEST_TEXT
+from backend.serving.speech.speech import MAX_TEXT_LENGTH
 from backend.voices.voice import Voice
 from training.model.voice_model import PrecisionChoice
 
-MOST_CHARACTERS = 4096
+MAX_CHARACTERS = 4096
 """OpenAI's own limit; about five minutes of speech."""
 
 
@@ -25,18 +25,18 @@ class EngineSettings(BaseModel):
     device: str = "auto"
     num_slots: PositiveInt = 8
     """Takes spoken at once."""
-    most_waiting: PositiveInt = 32
+    max_waiting: PositiveInt = 32
     """Takes that may wait for a slot."""
     cache_length: PositiveInt = 2048
-    most_engines: PositiveInt = 3
+    max_engines: PositiveInt = 3
     """Checkpoints held at once: the base model, and the fine-tuned voices used last."""
     preload: tuple[Voice, ...] = ()
     """Voices made ready before the first request."""
 
     @property
-    def most_requests(self) -> int:
+    def max_requests(self) -> int:
         """What one process accepts, speaking and waiting."""
-        return self.num_slots + self.most_waiting
+        return self.num_slots + self.max_waiting
 
 
 class ServeSettings(BaseModel):
@@ -52,16 +52,16 @@ class ServeSettings(BaseModel):
     api_keys: tuple[SecretStr, ...] = ()
     patience_seconds: PositiveFloat = 120.0
     """Without any sound for so long, a request is given up."""
-    most_characters: int = Field(default=MOST_CHARACTERS, ge=1, le=LONGEST_TEXT)
+    max_characters: int = Field(default=MAX_CHARACTERS, ge=1, le=MAX_TEXT_LENGTH)
     """Of one request's text; a longer one is refused, because it would keep a slot for as long as it lasts."""
     min_replicas: PositiveInt = 1
     max_replicas: PositiveInt = 1
     num_cpus: PositiveFloat = 1.0
     """Of each replica."""
     num_gpus: float = Field(default=0.0, ge=0)
-    most_takes: int = Field(default=500, ge=0)
+    max_takes: int = Field(default=500, ge=0)
     """That are kept of what was spoken; 0 keeps none."""
-    most_queued: PositiveInt = 16
+    max_queued: PositiveInt = 16
     """Requests that may wait for a replica that accepts them; more are answered with 429."""
     retry_after_seconds: PositiveFloat = 2.0
     name: str = "encore"

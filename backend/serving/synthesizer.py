@@ -19,8 +19,8 @@ from backend.audio.tempo import Tempo
 from backend.errors import EncoreError
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
-from backend.serving.pool.engine_pool import Engines
-from backend.serving.requests import AudioChunk, OneOffVoice, SpeechFailure, SpeechItem, SpeechOrder, SpeechSummary
+from backend.serving.pool.engine_pool import EnginePool
+from backend.serving.requests import AudioChunk, OneOffVoice, SpeechFailure, SpeechItem, SpeechSummary, SynthesisRequest
 from backend.serving.speech.speech import Speech, speak
 from backend.voices.cloning import clone_voice
 from backend.voices.errors import VoiceError
@@ -35,7 +35,7 @@ _FULL_SCALE = 32767.0
 class VoiceSpeaker:
     """Speaks orders with the base model, or with the checkpoint of a fine-tuned voice; from any thread."""
 
-    def __init__(self, base: Path, engines: Engines) -> None:
+    def __init__(self, base: Path, engines: EnginePool) -> None:
         """Load the base model, which stays.
 
         Raises:
@@ -48,7 +48,7 @@ class VoiceSpeaker:
         # In use as long as this speaker lives, so that fine-tuned voices never push it out.
         self._stack.enter_context(engines.use(base))
 
-    def speak(self, order: SpeechOrder, cancelled: Callable[[], bool]) -> Iterator[SpeechItem]:
+    def speak(self, order: SynthesisRequest, cancelled: Callable[[], bool]) -> Iterator[SpeechItem]:
         """Sound as it is made, then a summary; or a failure, after which nothing comes."""
         try:
             with self._engines.use(self._folder_of(order.voice)) as engine:
@@ -67,7 +67,7 @@ class VoiceSpeaker:
         except EncoreError as error:
             yield SpeechFailure(error=error)
 
-    def speak_whole(self, order: SpeechOrder) -> tuple[bytes, SpeechSummary]:
+    def speak_whole(self, order: SynthesisRequest) -> tuple[bytes, SpeechSummary]:
         """Wait for a whole speech. Raises EncoreError when it fails."""
         content = bytearray()
         for item in self.speak(order, lambda: False):
@@ -148,7 +148,7 @@ def _read_canonical(content: bytes) -> Recording:
     )
 
 
-def _sound_of(speech: Speech, order: SpeechOrder) -> Iterator[AudioChunk]:
+def _sound_of(speech: Speech, order: SynthesisRequest) -> Iterator[AudioChunk]:
     # Closed with this iterator, so that a listener who leaves in the middle frees the slot at once.
     with closing(speech.chunks):  # type: ignore[type-var] # a generator, declared as the iterator that it is to others
         tempo = Tempo(order.speed, speech.sample_rate)
@@ -168,7 +168,7 @@ def _changed(speech: Speech, tempo: Tempo) -> Iterator[NDArray[np.float32]]:
     yield tempo.finish()
 
 
-def _encoded(chunks: Iterator[NDArray[np.float32]], order: SpeechOrder, sample_rate: int) -> Iterator[AudioChunk]:
+def _encoded(chunks: Iterator[NDArray[np.float32]], order: SynthesisRequest, sample_rate: int) -> Iterator[AudioChunk]:
     encoder = StreamEncoder(order.audio_format, sample_rate)
     try:
         head = encoder.header()
@@ -186,7 +186,7 @@ def _encoded(chunks: Iterator[NDArray[np.float32]], order: SpeechOrder, sample_r
     yield AudioChunk(content=head + rest)
 
 
-def _summarise(speech: Speech, order: SpeechOrder, engine: Engine) -> SpeechSummary:
+def _summarise(speech: Speech, order: SynthesisRequest, engine: Engine) -> SpeechSummary:
     return SpeechSummary(
         seconds=speech.seconds,
         sample_rate=speech.sample_rate,

@@ -5,5 +5,5 @@ from __future__ import annotations
 from training.model.errors import EncoreError
 
 
-class TakeUnknown(EncoreError):
+class TakeNotFound(EncoreError):
     """There is no such take, or not any more."""

@@ -16,7 +16,7 @@ from sqlite3 import Connection, Row
 from backend.audio.formats import FORMAT_TABLE
 from backend.store.database import Database
 from backend.store.errors import StoreError
-from backend.takes.errors import TakeUnknown
+from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take, TakeFacts
 
 TAKES_FOLDER = "takes"
@@ -33,9 +33,9 @@ _logger = logging.getLogger(__name__)
 class TakeBounds:
     """How much is kept; whatever is reached first counts."""
 
-    most_takes: int = 500
-    most_bytes: int = 2 * 10**9
-    most_days: float = 90.0
+    max_takes: int = 500
+    max_bytes: int = 2 * 10**9
+    max_days: float = 90.0
 
 
 class Takes:
@@ -109,19 +109,19 @@ class Takes:
         return tuple(take for take in takes if take.path.is_file())
 
     def get(self, take_id: str) -> Take:
-        """One take. Raises TakeUnknown."""
+        """One take. Raises TakeNotFound."""
         with self._database.reading() as connection:
             row = connection.execute(f"SELECT {_COLUMNS} FROM takes WHERE id = ?", (take_id,)).fetchone()
         take = self._take(row) if row is not None else None
         if take is None or not take.path.is_file():
-            raise TakeUnknown(f"There is no take {take_id[:40]!r} any more. List those there are.")
+            raise TakeNotFound(f"There is no take {take_id[:40]!r} any more. List those there are.")
         return take
 
     def delete(self, take_id: str, owner: str | None = None) -> Take:
-        """Remove a take and its sound; with `owner` only from that list. Raises TakeUnknown."""
+        """Remove a take and its sound; with `owner` only from that list. Raises TakeNotFound."""
         take = self.get(take_id)
         if owner is not None and take.owner != owner:
-            raise TakeUnknown(f"There is no take {take_id[:40]!r} in this list. List those there are.")
+            raise TakeNotFound(f"There is no take {take_id[:40]!r} in this list. List those there are.")
         self._drop([take_id])
         return take
 
@@ -147,13 +147,13 @@ class Takes:
 
     def _beyond_bounds(self, but: str = "") -> Sequence[str]:
         """Ids of takes that must go; never that of the one which has just been made."""
-        oldest = time.time() - self.bounds.most_days * _DAY_SECONDS
+        oldest = time.time() - self.bounds.max_days * _DAY_SECONDS
         with self._database.reading() as connection:
             rows = connection.execute("SELECT id, made_at, num_bytes FROM takes ORDER BY made_at DESC").fetchall()
         gone, num_bytes = [], 0
         for num_kept, row in enumerate(rows, 1):
             num_bytes += row["num_bytes"]
-            is_beyond = num_kept > self.bounds.most_takes or num_bytes > self.bounds.most_bytes
+            is_beyond = num_kept > self.bounds.max_takes or num_bytes > self.bounds.max_bytes
             if row["id"] != but and (is_beyond or row["made_at"] < oldest):
                 gone.append(row["id"])
         return gone

@@ -7,7 +7,7 @@ from enum import StrEnum
 from backend.transcription.transcript import Transcript
 
 
-class Doubt(StrEnum):
+class HallucinationSign(StrEnum):
     """Why a transcript may be made up."""
 
     NO_SPEECH = "no_speech"
@@ -21,11 +21,11 @@ def doubts_about(
     maximum_no_speech_probability: float = 0.6,
     maximum_compression_ratio: float = 2.4,
     minimum_mean_log_probability: float = -1.0,
-) -> tuple[Doubt, ...]:
+) -> tuple[HallucinationSign, ...]:
     """What speaks against a transcript; the thresholds are those that Whisper's authors use."""
     found = {
-        Doubt.NO_SPEECH: transcript.no_speech_probability > maximum_no_speech_probability,
-        Doubt.RUNS_IN_CIRCLES: transcript.compression_ratio > maximum_compression_ratio,
-        Doubt.GUESSED: transcript.mean_log_probability < minimum_mean_log_probability,
+        HallucinationSign.NO_SPEECH: transcript.no_speech_probability > maximum_no_speech_probability,
+        HallucinationSign.RUNS_IN_CIRCLES: transcript.compression_ratio > maximum_compression_ratio,
+        HallucinationSign.GUESSED: transcript.mean_log_probability < minimum_mean_log_probability,
     }
     return tuple(doubt for doubt, applies in found.items() if applies)

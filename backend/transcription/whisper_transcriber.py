@@ -32,7 +32,7 @@ _CIRCLING_RATIO = 2.4
 _GUESSING_LOG_PROBABILITY = -1.0
 _NO_SPEECH_PROBABILITY = 0.6
 # Shorter sounds hold no word, and the alignment of nothing fails.
-_SHORTEST_SECONDS = 0.1
+_MIN_SECONDS = 0.1
 # The moment at which a piece that is too long is cut is looked for in its last part, by the level of such windows.
 _SEARCHED_SHARE = 0.5
 _QUIET_WINDOW_SECONDS = 0.1
@@ -96,7 +96,7 @@ class WhisperTranscriber:
         passages: list[Passage] = []
         start_seconds = 0.0
         for piece in split_at_quiet_moments(samples_16k, self._piece_seconds):
-            if len(piece) >= _SHORTEST_SECONDS * TRANSCRIBER_HZ:
+            if len(piece) >= _MIN_SECONDS * TRANSCRIBER_HZ:
                 segment, language = self._hear(np.ascontiguousarray(piece, dtype=np.float32), language)
                 words += [word.shifted(start_seconds) for word in _words_of(segment)]
                 passages.append(_passage_of(segment, len(piece) / TRANSCRIBER_HZ).shifted(start_seconds))

@@ -12,15 +12,15 @@ from backend.voices.cloning import clone_voice, read_reference
 from training.model.decoding.take_request import VoicePrompt
 from training.model.voice_model import VoiceModel
 
-MOST_VOICES = 8
+MAX_VOICES = 8
 """A voice is some hundred kilobytes; making one anew costs a second or more before the first sound."""
 
 
 class VoiceCache:
     """Clones voices and remembers them; the same model, recording and transcript give the same object again."""
 
-    def __init__(self, most_voices: int = MOST_VOICES) -> None:
-        self._most_voices = most_voices
+    def __init__(self, max_voices: int = MAX_VOICES) -> None:
+        self._max_voices = max_voices
         # The model is kept beside its voice: as long as the key is in use, no other object can have its id.
         self._voices: OrderedDict[tuple[int, str, str], tuple[VoiceModel, VoicePrompt]] = OrderedDict()
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class VoiceCache:
         with self._lock:
             self._voices[key] = (model, voice)
             self._voices.move_to_end(key)
-            while len(self._voices) > self._most_voices:
+            while len(self._voices) > self._max_voices:
                 self._voices.popitem(last=False)
         return voice
 

@@ -22,9 +22,9 @@ from training.model.prompt.text_tokenizer import TextTokenizer
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 # Networks are laid out without memory, but each layer of one takes time; the public ones have up to 28.
-_MOST_LAYERS = 200
-_MOST_CODEBOOKS = 64
-_MOST_STAGES = 16
+_MAX_LAYERS = 200
+_MAX_CODEBOOKS = 64
+_MAX_STAGES = 16
 # Would have the tokenizer read other files than the voice's, or run code that comes with it.
 _REFUSED_TOKENIZER_FIELDS = frozenset({"auto_map", "tokenizer_file", "vocab_file", "merges_file"})
 
@@ -66,18 +66,18 @@ def _check_tensors(network: nn.Module, files: list[Path], name: str) -> None:
 def _check_sizes(config: ModelConfig, tokenizer: SpeechTokenizerConfig) -> None:
     encoder, decoder, speaker = tokenizer.encoder, tokenizer.decoder, config.speaker_encoder
     sizes = (
-        ("layers", _MOST_LAYERS, config.talker.num_hidden_layers),
-        ("layers", _MOST_LAYERS, config.code_predictor.num_hidden_layers),
-        ("layers", _MOST_LAYERS, encoder.num_hidden_layers),
-        ("layers", _MOST_LAYERS, decoder.num_hidden_layers),
-        ("layers", _MOST_LAYERS, encoder.num_residual_layers),
-        ("codebooks", _MOST_CODEBOOKS, config.talker.num_code_groups),
-        ("codebooks", _MOST_CODEBOOKS, encoder.num_quantizers),
-        ("codebooks", _MOST_CODEBOOKS, decoder.num_quantizers),
-        ("stages", _MOST_STAGES, len(encoder.upsampling_ratios)),
-        ("stages", _MOST_STAGES, len(decoder.upsample_rates) + len(decoder.upsampling_ratios)),
-        ("stages", _MOST_STAGES, len(speaker.enc_channels)),
-        ("parts", _MOST_LAYERS, speaker.enc_res2net_scale),
+        ("layers", _MAX_LAYERS, config.talker.num_hidden_layers),
+        ("layers", _MAX_LAYERS, config.code_predictor.num_hidden_layers),
+        ("layers", _MAX_LAYERS, encoder.num_hidden_layers),
+        ("layers", _MAX_LAYERS, decoder.num_hidden_layers),
+        ("layers", _MAX_LAYERS, encoder.num_residual_layers),
+        ("codebooks", _MAX_CODEBOOKS, config.talker.num_code_groups),
+        ("codebooks", _MAX_CODEBOOKS, encoder.num_quantizers),
+        ("codebooks", _MAX_CODEBOOKS, decoder.num_quantizers),
+        ("stages", _MAX_STAGES, len(encoder.upsampling_ratios)),
+        ("stages", _MAX_STAGES, len(decoder.upsample_rates) + len(decoder.upsampling_ratios)),
+        ("stages", _MAX_STAGES, len(speaker.enc_channels)),
+        ("parts", _MAX_LAYERS, speaker.enc_res2net_scale),
     )
     for what, most, number in sizes:
         if not 0 <= number <= most:

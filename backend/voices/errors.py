@@ -9,7 +9,7 @@ class VoiceError(EncoreError):
     """A voice cannot be made, found or changed."""
 
 
-class VoiceUnknown(VoiceError):
+class VoiceNotFound(VoiceError):
     """There is no voice of that name."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from backend.voices.errors import VoiceNameRefused
-from training.voice_name import LONGEST_NAME, begins_name, is_part_of_name
+from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
 
 
 def clean_name(name: str) -> str:
@@ -17,9 +17,9 @@ def clean_name(name: str) -> str:
     cleaned = " ".join(unicodedata.normalize("NFC", name).split())
     if not cleaned:
         raise VoiceNameRefused("A voice needs a name. Write one.")
-    if len(cleaned) > LONGEST_NAME:
+    if len(cleaned) > MAX_NAME_LENGTH:
         raise VoiceNameRefused(
-            f"The name has {len(cleaned)} characters; {LONGEST_NAME} are the most. Choose a shorter one."
+            f"The name has {len(cleaned)} characters; {MAX_NAME_LENGTH} are the most. Choose a shorter one."
         )
     for character in cleaned:
         if not is_part_of_name(character):

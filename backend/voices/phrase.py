@@ -62,10 +62,10 @@ class ProofLimits:
     Embeddings of one speaker lie above 0.7 in ordinary rooms, those of two speakers mostly below 0.6.
     """
 
-    most_error_rate: float = 0.45
-    most_statement_error_rate: float = 0.56
-    most_misheard_words: int = 1
-    least_similarity: float = 0.6
+    max_error_rate: float = 0.45
+    max_statement_error_rate: float = 0.56
+    max_misheard_words: int = 1
+    min_similarity: float = 0.6
 
 
 def check_phrase(
@@ -100,10 +100,10 @@ def check_phrase(
             f"The recording does not say the phrase; understood was {heard[:120]!r}. "
             f"{_ADVICE[listener.name == EMBEDDED_TRANSCRIBER]}"
         )
-    if proof.similarity < limits.least_similarity:
+    if proof.similarity < limits.min_similarity:
         raise ConsentRefused(
             "The phrase was spoken by another voice than the reference "
-            f"(likeness {proof.similarity:.2f}, needed is {limits.least_similarity:.2f}). The speaker has to read it."
+            f"(likeness {proof.similarity:.2f}, needed is {limits.min_similarity:.2f}). The speaker has to read it."
         )
     return proof
 
@@ -111,9 +111,9 @@ def check_phrase(
 def says_phrase(phrase: str, heard: str, limits: ProofLimits) -> bool:
     """Whether what was heard is the phrase and no other that could have been drawn, the agreement included."""
     return (
-        error_rate(phrase, heard) <= limits.most_error_rate
-        and statement_error_rate(heard) <= limits.most_statement_error_rate
-        and num_misheard_words(phrase, heard) <= limits.most_misheard_words
+        error_rate(phrase, heard) <= limits.max_error_rate
+        and statement_error_rate(heard) <= limits.max_statement_error_rate
+        and num_misheard_words(phrase, heard) <= limits.max_misheard_words
     )
 
 

@@ -12,8 +12,8 @@ from training.model.decoding.take_request import VoicePrompt
 
 # Far beyond what any model makes: the public ones have width 2048, 16 codebooks and 12.5 frames a second.
 _WIDEST = 65_536
-_MOST_CODEBOOKS = 64
-_MOST_FRAMES = 10_000
+_MAX_CODEBOOKS = 64
+_MAX_FRAMES = 10_000
 _EXPECTED = {"speaker": "F32", "codes": "I16"}
 
 
@@ -55,4 +55,4 @@ def read_prompt_file(path: Path, transcript: str | None) -> VoicePrompt:
 def _is_plausible(name: str, shape: list[int]) -> bool:
     if name == "speaker":
         return len(shape) == 1 and 0 < shape[0] <= _WIDEST
-    return len(shape) == 2 and 0 < shape[0] <= _MOST_FRAMES and 0 < shape[1] <= _MOST_CODEBOOKS
+    return len(shape) == 2 and 0 < shape[0] <= _MAX_FRAMES and 0 < shape[1] <= _MAX_CODEBOOKS

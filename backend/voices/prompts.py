@@ -22,7 +22,7 @@ from training.model.decoding.take_request import VoicePrompt
 from training.model.errors import CheckpointError
 from training.model.voice_model import VoiceModel
 
-MOST_PROMPTS = 64
+MAX_PROMPTS = 64
 """A prompt is some hundred kilobytes; the same object again also spares the decoder the reference."""
 
 _logger = logging.getLogger(__name__)
@@ -32,9 +32,9 @@ _FINGERPRINT_CHARACTERS = 32
 class VoicePrompts:
     """Finds or makes the prompts of voices for one model; may be used from any thread."""
 
-    def __init__(self, model: VoiceModel, most_prompts: int = MOST_PROMPTS) -> None:
+    def __init__(self, model: VoiceModel, max_prompts: int = MAX_PROMPTS) -> None:
         self._model = model
-        self._most_prompts = most_prompts
+        self._max_prompts = max_prompts
         self._fingerprint: str | None = None
         self._prompts: OrderedDict[tuple[str, str | None], VoicePrompt] = OrderedDict()
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class VoicePrompts:
         with self._lock:
             prompt = self._prompts.setdefault(key, prompt)
             self._prompts.move_to_end(key)
-            while len(self._prompts) > self._most_prompts:
+            while len(self._prompts) > self._max_prompts:
                 self._prompts.popitem(last=False)
         return prompt
 

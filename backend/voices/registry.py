@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 
 from backend.store.database import Database
 from backend.voices.consent import Consent, require_consent
-from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceUnknown
+from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.reference import write_reference
 from backend.voices.rows import read_voice, write_voice_row
@@ -129,11 +129,11 @@ class Voices:
         return self.add(record, fill)
 
     def get(self, name: str) -> Voice:
-        """Find a voice by its name, in any case, or its id. Raises VoiceUnknown."""
+        """Find a voice by its name, in any case, or its id. Raises VoiceNotFound."""
         with self._database.reading() as connection:
             voice = read_voice(connection, self.folder, name)
         if voice is None:
-            raise VoiceUnknown(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
+            raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
         return voice
 
     def list(self) -> tuple[Voice, ...]:
@@ -144,15 +144,15 @@ class Voices:
         return tuple(voice for voice in found if voice is not None)
 
     def rename(self, name: str, new_name: str) -> Voice:
-        """Call a voice something else. Raises VoiceUnknown, VoiceNameRefused, VoiceNameTaken."""
+        """Call a voice something else. Raises VoiceNotFound, VoiceNameRefused, VoiceNameTaken."""
         return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
 
     def set_sampling(self, name: str, sampling: Sampling | None) -> Voice:
-        """Set how its takes are drawn by default; None for the checkpoint's own. Raises VoiceUnknown."""
+        """Set how its takes are drawn by default; None for the checkpoint's own. Raises VoiceNotFound."""
         return self._change(name, lambda voice: voice.model_copy(update={"sampling": sampling}))
 
     def delete(self, name: str) -> None:
-        """Remove a voice, its consent and its files. Raises VoiceUnknown."""
+        """Remove a voice, its consent and its files. Raises VoiceNotFound."""
         voice = self.get(name)
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM voices WHERE id = ?", (voice.id,))
@@ -162,7 +162,7 @@ class Voices:
         """Write a voice and its consent to one file, or into a folder; returns the file.
 
         Raises:
-            VoiceUnknown: there is none of that name.
+            VoiceNotFound: there is none of that name.
             VoiceError: the file cannot be written.
         """
         return export_voice(self.get(name), destination, report=report)
@@ -222,7 +222,7 @@ class Voices:
         with self._database.transaction() as connection:
             voice = read_voice(connection, self.folder, name)
             if voice is None:
-                raise VoiceUnknown(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
+                raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
             changed = change(voice)
             try:
                 write_voice_row(connection, changed.record)

@@ -25,17 +25,17 @@ from backend.voices.voice import VARIANT_FOLDERS, VoiceRecord
 MANIFEST_MEMBER, RECORD_MEMBER, REFERENCE_MEMBER = "manifest.json", "voice.json", "reference.wav"
 
 # Two 1.7B checkpoints in bfloat16 with their speech tokenizers are 9 GB.
-MOST_BYTES = 16 * 2**30
+MAX_BYTES = 16 * 2**30
 # Two checkpoints in shards, prompts of a dozen models.
-MOST_MEMBERS = 200
+MAX_MEMBERS = 200
 # The published vocabularies are below 4 MB.
-MOST_JSON_BYTES = 64 * 2**20
-MOST_RECORD_BYTES = 2**20
-MOST_PROMPT_BYTES = 4 * 2**20
+MAX_JSON_BYTES = 64 * 2**20
+MAX_RECORD_BYTES = 2**20
+MAX_PROMPT_BYTES = 4 * 2**20
 # Five minutes of 24 kHz PCM16 are 14.4 MB.
-MOST_REFERENCE_BYTES = 16 * 2**20
+MAX_REFERENCE_BYTES = 16 * 2**20
 # The table of contents of that many members is far smaller; the library reads it in one piece.
-_LONGEST_READ = 2**20
+_MAX_READ_BYTES = 2**20
 
 _PROMPT_MEMBER = re.compile(r"prompts/[0-9a-f]{32}\.safetensors")
 
@@ -56,7 +56,7 @@ class Manifest(BaseModel):
 
     format: Literal["encore-voice"] = "encore-voice"
     version: Literal[1] = 1
-    members: dict[str, MemberDigest] = Field(max_length=MOST_MEMBERS)
+    members: dict[str, MemberDigest] = Field(max_length=MAX_MEMBERS)
 
 
 class VoiceArchive:
@@ -101,8 +101,8 @@ class VoiceArchive:
 
     def _check_members(self, num_bytes: int) -> dict[str, zipfile.ZipInfo]:
         infos = self._archive.infolist()
-        if len(infos) > MOST_MEMBERS:
-            raise self._refused(f"it has {len(infos)} members, more than {MOST_MEMBERS}")
+        if len(infos) > MAX_MEMBERS:
+            raise self._refused(f"it has {len(infos)} members, more than {MAX_MEMBERS}")
         by_name = {info.filename: info for info in infos}
         if len(by_name) != len(infos):
             raise self._refused("two members have the same name")
@@ -148,7 +148,7 @@ class VoiceArchive:
         left = self._infos[name].file_size
         try:
             with self._archive.open(self._infos[name]) as member:
-                while left and (chunk := member.read(min(left, _LONGEST_READ // 2))):
+                while left and (chunk := member.read(min(left, _MAX_READ_BYTES // 2))):
                     left -= len(chunk)
                     yield chunk
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
@@ -159,7 +159,7 @@ class VoiceArchive:
 
 
 @contextmanager
-def open_voice_archive(path: Path, most_bytes: int = MOST_BYTES) -> Iterator[VoiceArchive]:
+def open_voice_archive(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[VoiceArchive]:
     """Open a voice file and check its table of contents.
 
     Raises:
@@ -168,8 +168,8 @@ def open_voice_archive(path: Path, most_bytes: int = MOST_BYTES) -> Iterator[Voi
     try:
         with path.open("rb") as file:
             num_bytes = file.seek(0, io.SEEK_END)
-            if num_bytes > most_bytes:
-                raise refusal(path.name, f"it has {num_bytes / 1e9:.1f} GB, more than {most_bytes / 1e9:.1f}")
+            if num_bytes > max_bytes:
+                raise refusal(path.name, f"it has {num_bytes / 1e9:.1f} GB, more than {max_bytes / 1e9:.1f}")
             with zipfile.ZipFile(_BoundedReads(file)) as archive:
                 yield VoiceArchive(path.name, archive, num_bytes)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, _ReadTooLong) as error:
@@ -209,11 +209,11 @@ class _BoundedReads(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """As any file; refuses to read more at once than an honest table of contents takes."""
-        if not 0 <= size <= _LONGEST_READ:
+        if not 0 <= size <= _MAX_READ_BYTES:
             position = self._file.tell()
             left = self._file.seek(0, io.SEEK_END) - position
             self._file.seek(position)
-            if left > _LONGEST_READ or size > _LONGEST_READ:
+            if left > _MAX_READ_BYTES or size > _MAX_READ_BYTES:
                 raise _ReadTooLong
         return self._file.read(size)
 
@@ -221,14 +221,14 @@ class _BoundedReads(io.RawIOBase):
 def _size_limit(name: str) -> int:
     """The most bytes a member of that name may have; 0 for a name that no voice file has."""
     if name in (MANIFEST_MEMBER, RECORD_MEMBER):
-        return MOST_RECORD_BYTES
+        return MAX_RECORD_BYTES
     if name == REFERENCE_MEMBER:
-        return MOST_REFERENCE_BYTES
+        return MAX_REFERENCE_BYTES
     if _PROMPT_MEMBER.fullmatch(name):
-        return MOST_PROMPT_BYTES
+        return MAX_PROMPT_BYTES
     variant, _, relative = name.partition("/")
     if variant in VARIANT_FOLDERS and is_checkpoint_file(relative):
-        return MOST_BYTES if name.endswith(".safetensors") else MOST_JSON_BYTES
+        return MAX_BYTES if name.endswith(".safetensors") else MAX_JSON_BYTES
     return 0
 
 

@@ -21,7 +21,7 @@ from backend.voices.reference import write_reference
 from backend.voices.voice import PROMPTS_FOLDER, REFERENCE_FILE, VARIANT_FOLDERS, Voice, VoiceRecord
 from backend.voices.voice_archive import (
     MANIFEST_MEMBER,
-    MOST_BYTES,
+    MAX_BYTES,
     RECORD_MEMBER,
     Manifest,
     MemberDigest,
@@ -73,7 +73,7 @@ def import_voice(
     add: Callable[[VoiceRecord, Callable[[Path], object]], Voice],
     voices_folder: Path,
     name: str | None = None,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
     report: Report | None = None,
 ) -> Voice:
     """Make a voice of a file somebody else exported.
@@ -83,7 +83,7 @@ def import_voice(
         add: stores a voice whose files the given function writes.
         voices_folder: where it will be stored.
         name: what to call it here; its own name by default.
-        most_bytes: larger files are not opened.
+        max_bytes: larger files are not opened.
         report: told how far it is.
 
     Raises:
@@ -91,7 +91,7 @@ def import_voice(
         VoiceNameTaken: there is a voice of that name; give another.
         EncoreError: its recording or its checkpoint cannot be used.
     """
-    with open_voice_archive(path, most_bytes) as archive:
+    with open_voice_archive(path, max_bytes) as archive:
         stranger = archive.read_record()
         require_consent(stranger.consent)
         _require_room(voices_folder, archive)

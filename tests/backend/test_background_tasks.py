@@ -6,27 +6,27 @@ import threading
 
 import pytest
 
-from backend.background_tasks import Errand, ErrandRefused, Errands
+from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskRefused
 from backend.errors import EncoreError
 
 PATIENCE_SECONDS = 60.0
 
 
 def run(work, key="one"):
-    errands = Errands()
-    errands.start(key, "Counting", work)
-    errands.wait(key, PATIENCE_SECONDS)
-    return errands.state(key)
+    background_tasks = BackgroundTasks()
+    background_tasks.start(key, "Counting", work)
+    background_tasks.wait(key, PATIENCE_SECONDS)
+    return background_tasks.state(key)
 
 
 def test_a_result_is_kept():
-    state = run(lambda errand: errand.report(3, 3) or "done")
+    state = run(lambda task: task.report(3, 3) or "done")
     assert (state.is_running, state.result, state.problem) == (False, "done", "")
     assert (state.num_done, state.num_total) == (3, 3)
 
 
 def test_what_a_person_can_put_right_is_told_as_it_is():
-    def work(errand: Errand) -> object:
+    def work(task: BackgroundTask) -> object:
         raise EncoreError("The disk is full. Free some space.")
 
     assert run(work).problem == "The disk is full. Free some space."
@@ -34,43 +34,43 @@ def test_what_a_person_can_put_right_is_told_as_it_is():
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_fault_ends_it_too():
-    state = run(lambda errand: 1 // 0)
+    state = run(lambda task: 1 // 0)
     assert not state.is_running
     assert "fault in Encore" in state.problem
 
 
 def test_one_that_is_cancelled_stops_at_its_next_report():
-    errands, begun, go_on = Errands(), threading.Event(), threading.Event()
+    background_tasks, begun, go_on = BackgroundTasks(), threading.Event(), threading.Event()
 
-    def work(errand: Errand) -> object:
+    def work(task: BackgroundTask) -> object:
         begun.set()
         assert go_on.wait(PATIENCE_SECONDS)
-        errand.report(1, 2)
+        task.report(1, 2)
         return "must not be reached"
 
-    errands.start("one", "Counting", work)
+    background_tasks.start("one", "Counting", work)
     assert begun.wait(PATIENCE_SECONDS)
-    with pytest.raises(ErrandRefused, match="Counting"):
-        errands.start("one", "Counting", work)
-    errands.cancel("one")
+    with pytest.raises(TaskRefused, match="Counting"):
+        background_tasks.start("one", "Counting", work)
+    background_tasks.cancel("one")
     go_on.set()
-    errands.wait("one", PATIENCE_SECONDS)
-    assert errands.state("one").result is None
-    assert errands.state("one").problem == "Stopped."
+    background_tasks.wait("one", PATIENCE_SECONDS)
+    assert background_tasks.state("one").result is None
+    assert background_tasks.state("one").problem == "Stopped."
 
 
 def test_a_newer_one_may_replace_one_under_way():
-    errands, go_on = Errands(), threading.Event()
-    errands.start("one", "Old", lambda errand: go_on.wait(PATIENCE_SECONDS) and "old")
-    errands.start("one", "New", lambda errand: "new", replaces=True)
-    errands.wait("one", PATIENCE_SECONDS)
+    background_tasks, go_on = BackgroundTasks(), threading.Event()
+    background_tasks.start("one", "Old", lambda task: go_on.wait(PATIENCE_SECONDS) and "old")
+    background_tasks.start("one", "New", lambda task: "new", replaces=True)
+    background_tasks.wait("one", PATIENCE_SECONDS)
     go_on.set()
-    assert errands.state("one").result == "new"
+    assert background_tasks.state("one").result == "new"
 
 
 def test_a_result_that_was_taken_is_forgotten():
-    errands = Errands()
-    errands.start("one", "Counting", lambda errand: 1)
-    errands.wait("one", PATIENCE_SECONDS)
-    errands.forget("one")
-    assert errands.state("one") is None
+    background_tasks = BackgroundTasks()
+    background_tasks.start("one", "Counting", lambda task: 1)
+    background_tasks.wait("one", PATIENCE_SECONDS)
+    background_tasks.forget("one")
+    assert background_tasks.state("one") is None

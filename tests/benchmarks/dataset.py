@@ -22,7 +22,7 @@ import ray
 
 from backend.cluster.session import ray_session
 from backend.dataset.build.build import encoder_facts
-from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.passes import run_passes
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.sequential import run_in_one_process
@@ -31,7 +31,7 @@ from backend.dataset.clips.job import BuildJob
 from backend.dataset.datasets import new_job
 from backend.dataset.sources.find import open_sources
 from backend.dataset.storage.stage_cache import STAGES, Stage
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.transcription.select import find_transcriber
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.benchmarks.machine import describe_machine
@@ -133,12 +133,12 @@ def measure(
     job: BuildJob,
     home: Path,
     counts: StageCounts | SharedCounts,
-    run: Callable[[Sequence[SourceRecording], WorkOrder], dict[str, str]],
+    run: Callable[[Sequence[SourceRecording], BuildContext], dict[str, str]],
 ) -> Taken:
     """What all stages take, from an empty home."""
     encoder = encoder_facts(job.model, job.device)
-    with open_sources(job, Workplace(home)) as recordings:
-        order = WorkOrder(
+    with open_sources(job, DatasetWorkspace(home)) as recordings:
+        order = BuildContext(
             home=home,
             job=job,
             model_folder=Path(encoder.folder),

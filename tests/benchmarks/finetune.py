@@ -193,7 +193,7 @@ def measure_launchers(folder: Path, options: argparse.Namespace) -> list[str]:
         "strategy": "ddp",
         "num_workers": options.launcher_workers,
         "num_steps": options.launcher_steps,
-        "micro_batch_rows": options.micro_batch_rows,
+        "micro_batch_tokens": options.micro_batch_tokens,
         "checkpoint_every": options.launcher_steps,
         "precision": "fp32",
         "device": "cpu",
@@ -208,8 +208,8 @@ def make_benchmark_job(folder: Path, options: argparse.Namespace, name: str, cas
         "output": folder / name,
         "num_workers": case.num_workers,
         "num_steps": options.steps,
-        "micro_batch_rows": options.micro_batch_rows,
-        "in_context_share": 0.0,
+        "micro_batch_tokens": options.micro_batch_tokens,
+        "in_context_ratio": 0.0,
         "checkpoint_every": CHECKPOINT_EVERY,
         "keep_checkpoints": 1,
         "export_at_end": False,
@@ -232,7 +232,7 @@ def write_table(options: argparse.Namespace, config: ModelConfig, cases: list[Ca
     """The measurements of all cases as lines of Markdown."""
     lines = [
         HOW_TO_READ.format(
-            num_rounds=options.rounds, micro_batches=4, rows=options.micro_batch_rows, threads=torch.get_num_threads()
+            num_rounds=options.rounds, micro_batches=4, rows=options.micro_batch_tokens, threads=torch.get_num_threads()
         ),
         "",
         "| strategy | workers | ms per step | clips/s | processor ms per second of speech | padding "

@@ -30,7 +30,7 @@ from training.job import FineTuneJob
 # The first steps of a process allocate, and the last one waits for its checkpoint.
 WARMUP_STEPS, LAST_STEPS = 3, 1
 POLL_SECONDS = 0.2
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 
 HOW_TO_READ = """\
 The same {num_steps} steps of {strategy} with {num_workers} workers, by report times, without the first {warmup}
@@ -201,7 +201,7 @@ def time_to_cancel(runs: Runs, run_id: str) -> float:
 
 def finish_one(runs: Runs, start: Callable[[], str], launcher: Launcher) -> None:
     """Start runs until one comes to its end: on a crowded machine Ray does not always start within its own time."""
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         watch, run_id = ProcessorWatch(launcher.worker), start()
         while not is_over(runs, run_id):
             if (leader := runs.get(run_id).process_id) is not None:

@@ -30,7 +30,7 @@ class HeardOverHttp:
         sound_seconds: heard.
         first_audio_seconds: from asking to the first sound.
         num_underruns: chunks that came after everything before them had been played.
-        longest_pause_seconds: the longest wait for one.
+        max_pause_seconds: the longest wait for one.
         ended_at: seconds since the load began.
     """
 
@@ -38,7 +38,7 @@ class HeardOverHttp:
     sound_seconds: float = 0.0
     first_audio_seconds: float = 0.0
     num_underruns: int = 0
-    longest_pause_seconds: float = 0.0
+    max_pause_seconds: float = 0.0
     ended_at: float = 0.0
 
 
@@ -85,7 +85,7 @@ class Crowd:
                 sound_seconds=clock.seconds,
                 first_audio_seconds=first,
                 num_underruns=clock.num_underruns,
-                longest_pause_seconds=clock.longest_pause_seconds,
+                max_pause_seconds=clock.max_pause_seconds,
                 ended_at=time.monotonic() - began,
             )
 

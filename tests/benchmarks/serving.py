@@ -45,7 +45,7 @@ def main() -> None:
         "threads": options.threads,
         "slots": options.slots,
         "cache": options.cache,
-        "most_frames": options.most_frames,
+        "max_frames": options.max_frames,
     }
     processes = [
         MeasuredProcess(
@@ -120,7 +120,7 @@ def write_report(
         f"# Serving, {what.split()[1]}, {about['precision']}, {options.threads} threads, {options.device}",
         "",
         f"{datetime.datetime.now(tz=datetime.UTC).date()}, `python -m tests.benchmarks.serving {what} {rest} "
-        f"--most-frames {options.most_frames} --rounds {options.rounds}`",
+        f"--most-frames {options.max_frames} --rounds {options.rounds}`",
         "",
         *(f"- {line}" for line in machine),
         f"- Talker {about['talker_parameters'] / 1e6:.1f} million parameters, {about['slots']} slots",

@@ -19,7 +19,7 @@ class Load:
         sound_seconds: made in that time.
         first_audio_seconds: of every take.
         num_underruns: of all takes together.
-        longest_pause_seconds: of any of them.
+        max_pause_seconds: of any of them.
         num_takes: spoken.
         peak_bytes: of the process so far.
     """
@@ -29,7 +29,7 @@ class Load:
     sound_seconds: float
     first_audio_seconds: list[float]
     num_underruns: int
-    longest_pause_seconds: float
+    max_pause_seconds: float
     num_takes: int
     peak_bytes: int
 
@@ -85,7 +85,7 @@ def serving_table(
                         _first_audio(rounds, 0.5),
                         _first_audio(rounds, 0.95),
                         Spread.of([load.num_underruns / load.num_takes for load in rounds]).show(2),
-                        f"{max(load.longest_pause_seconds for load in rounds):.2f}",
+                        f"{max(load.max_pause_seconds for load in rounds):.2f}",
                         f"{max(load.peak_bytes for load in rounds) / 2**30:.2f} GiB",
                     ]
                 )
@@ -119,7 +119,7 @@ def open_loop_table(loads: Mapping[int, tuple[float, Sequence[Mapping[str, Any]]
                     f"{percentile(first, 0.5):.0f}",
                     f"{percentile(first, 0.95):.0f}",
                     f"{sum(one['num_underruns'] for one in served) / len(served):.2f}",
-                    f"{max(one['longest_pause_seconds'] for one in served):.2f}",
+                    f"{max(one['max_pause_seconds'] for one in served):.2f}",
                 ]
             )
         )

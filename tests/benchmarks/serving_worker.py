@@ -39,7 +39,7 @@ class Heard:
     sound_seconds: float
     first_audio_seconds: float
     num_underruns: int
-    longest_pause_seconds: float
+    max_pause_seconds: float
 
 
 class ServingWorker:
@@ -53,12 +53,12 @@ class ServingWorker:
             torch.set_num_threads(1)
         self.sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
         self.voice = VoicePrompt(speaker=torch.randn(self.model.config.talker.hidden_size) * 0.1)
-        self.most_frames = setup["most_frames"]
+        self.max_frames = setup["max_frames"]
         self._one_at_a_time = threading.Lock()
         self.speaker: Engine | Synthesizer
         if setup["party"] == "engine":
             self.slots = setup["slots"]
-            self.speaker = Engine(self.model, num_slots=self.slots, cache_length=setup["cache"], most_waiting=1000)
+            self.speaker = Engine(self.model, num_slots=self.slots, cache_length=setup["cache"], max_waiting=1000)
         else:
             self.slots = 1
             self.speaker = Synthesizer(self.model, cache_length=setup["cache"])
@@ -84,7 +84,7 @@ class ServingWorker:
             "sound_seconds": sum(take.sound_seconds for take in heard),
             "first_audio_seconds": [take.first_audio_seconds for take in heard],
             "num_underruns": sum(take.num_underruns for take in heard),
-            "longest_pause_seconds": max(take.longest_pause_seconds for take in heard),
+            "max_pause_seconds": max(take.max_pause_seconds for take in heard),
             "num_takes": len(heard),
             "peak_bytes": self._peak_bytes(),
         }
@@ -94,7 +94,7 @@ class ServingWorker:
 
     def _hear(self, seed: int) -> Heard:
         request = TakeRequest(
-            text=self.sentences[seed % len(self.sentences)], voice=self.voice, seed=seed, max_frames=self.most_frames
+            text=self.sentences[seed % len(self.sentences)], voice=self.voice, seed=seed, max_frames=self.max_frames
         )
         asked = time.monotonic()
         if isinstance(self.speaker, Engine):
@@ -108,7 +108,7 @@ class ServingWorker:
             now = time.monotonic()
             first = first or now - asked
             clock.add(len(chunk) / self.model.sample_rate, now)
-        return Heard(clock.seconds, first, clock.num_underruns, clock.longest_pause_seconds)
+        return Heard(clock.seconds, first, clock.num_underruns, clock.max_pause_seconds)
 
     def _peak_bytes(self) -> int:
         if self.model.device.type == "cuda":
@@ -141,7 +141,7 @@ def _random_model(setup: dict[str, Any]) -> VoiceModel:
         speech_tokenizer=tokenizer,
         text_tokenizer=TextTokenizer.from_folder(GOLDEN_CHECKPOINT),
         default_sampling=Sampling(),
-        longest_take_frames=2048,
+        max_take_frames=2048,
         precision=precision,
         device=device,
     )

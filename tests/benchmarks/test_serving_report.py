@@ -10,7 +10,7 @@ def load(wall_seconds, **changes):
         "sound_seconds": 12.0,
         "first_audio_seconds": [0.1, 0.2, 0.3, 0.4],
         "num_underruns": 2,
-        "longest_pause_seconds": 0.5,
+        "max_pause_seconds": 0.5,
         "num_takes": 4,
         "peak_bytes": 2**30,
     }
@@ -37,7 +37,7 @@ def listener(status=200, sound_seconds=2.0, first_audio_seconds=0.1):
         "sound_seconds": sound_seconds,
         "first_audio_seconds": first_audio_seconds,
         "num_underruns": 1,
-        "longest_pause_seconds": 0.3,
+        "max_pause_seconds": 0.3,
         "ended_at": 5.0,
     }
 

@@ -75,9 +75,9 @@ def make_job(folder: Path, **changes: Any) -> FineTuneJob:
         "precision": "fp32",
         "num_steps": 6,
         "learning_rate": 1e-3,
-        "micro_batch_rows": 160,
+        "micro_batch_tokens": 160,
         "checkpoint_every": 100,
-        "in_context_share": 0.25,
+        "in_context_ratio": 0.25,
     }
     return FineTuneJob.parse({**fields, **changes})
 

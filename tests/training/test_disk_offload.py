@@ -31,7 +31,7 @@ def runs(tmp_path_factory) -> Runs:
     runs = Runs(tmp_path_factory.mktemp("disk"))
     disk = runs.folder / "disk"
     disk.mkdir()
-    small = {"base_model": MODEL, "num_steps": NUM_STEPS, "micro_batch_rows": 64, "in_context_share": 0.0}
+    small = {"base_model": MODEL, "num_steps": NUM_STEPS, "micro_batch_tokens": 64, "in_context_ratio": 0.0}
     on_disk = {"offload": "nvme", "nvme_folder": disk, **small}
     stopped = runs.job("stopped", "zero3", 1, **on_disk)
     problems = strategy_problems(stopped)

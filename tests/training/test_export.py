@@ -96,7 +96,7 @@ def test_every_other_file_is_a_copy(base: Path, exports: dict[Kind, Path], kind:
 def test_a_part_of_what_was_learnt_is_kept(tmp_path: Path) -> None:
     before = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.state_dict()
     weights = FineTunedWeights(
-        job=make_job(tmp_path, kept_change=0.25),
+        job=make_job(tmp_path, interpolation_alpha=0.25),
         step=1,
         talker={name: tensor + 1 for name, tensor in before.items()},
         speaker=torch.zeros(1),

@@ -62,7 +62,7 @@ def test_the_table_shows_all_strategies(large):
 
 def test_recomputing_keeps_a_fraction_of_the_activations(large):
     whole, few = (
-        activation_bytes(large, micro_batch_rows=1024, compute_bytes=2, activation_checkpointing=recompute)
+        activation_bytes(large, micro_batch_tokens=1024, compute_bytes=2, activation_checkpointing=recompute)
         for recompute in (False, True)
     )
     assert few < 0.4 * whole
@@ -71,7 +71,7 @@ def test_recomputing_keeps_a_fraction_of_the_activations(large):
 def test_activations_are_about_what_autograd_keeps(tmp_path):
     """Counted by autograd itself; the estimate is for three frames in four rows, and so is the batch."""
     write_dataset(tmp_path / "dataset", make_rows((90, 90, 90)))
-    job = make_job(tmp_path, micro_batch_rows=1000, micro_batches=1, in_context_share=0.0)
+    job = make_job(tmp_path, micro_batch_tokens=1000, micro_batches=1, in_context_ratio=0.0)
     config, _, batches = plan_data(job)
     micro_batch = batches.step(0).micro_batches[0]
     talker = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.train()
@@ -89,7 +89,7 @@ def test_activations_are_about_what_autograd_keeps(tmp_path):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         losses = module(batch, generator_of(micro_batch))
     rows = batch.labels_BT.numel()
-    planned = activation_bytes(config, micro_batch_rows=rows, compute_bytes=4)
+    planned = activation_bytes(config, micro_batch_tokens=rows, compute_bytes=4)
     assert 0.5 * sum(kept.values()) < planned < 2 * sum(kept.values())
     assert losses.talker.isfinite()
 
@@ -105,7 +105,7 @@ def test_presets_make_jobs_that_grow(folder):
     assert [job.code_predictor_fraction for job in jobs] == [0.25, 0.5, 1.0]
     # Few clips are soon known by heart, and the first checkpoint must come before.
     assert all(job.checkpoint_every <= min(24, job.num_steps // 3) for job in jobs)
-    assert all(job.kept_change < 1 for job in jobs)
+    assert all(job.interpolation_alpha < 1 for job in jobs)
     assert job_from_preset("quick", {**fields, "num_steps": 7}).num_steps == 7
     # The rest is made to fit: as many checkpoints to choose among, and epochs where somebody asks for them.
     assert job_from_preset("quick", {**fields, "num_steps": 900}).checkpoint_every == 300

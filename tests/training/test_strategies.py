@@ -24,9 +24,9 @@ def runs(tmp_path_factory) -> Runs:
         return runs.job(name, strategy, num_workers, **{"num_steps": FEW_STEPS, **changes})
 
     runs.here("single", runs.job("single", "ddp", 1))
-    whole = {"micro_batches": 1, "micro_batch_rows": 100_000}
+    whole = {"micro_batches": 1, "micro_batch_tokens": 100_000}
     runs.here("one-batch", runs.job("one-batch", "ddp", 1, **whole))
-    runs.here("accumulated", runs.job("accumulated", "ddp", 1, micro_batches=100, micro_batch_rows=120))
+    runs.here("accumulated", runs.job("accumulated", "ddp", 1, micro_batches=100, micro_batch_tokens=120))
     runs.here("few", few("few"))
     runs.here("fraction-1", few("fraction-1", code_predictor_fraction=0.25))
     runs.here("bucketed", runs.job("bucketed", "ddp", 1, **whole, batching="bucketed"))

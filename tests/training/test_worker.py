@@ -255,7 +255,7 @@ def test_a_folder_that_cannot_be_written_is_refused(folder):
 
 
 def test_divergence_ends_the_run_and_keeps_its_checkpoints(folder):
-    job = make_job(folder, learning_rate=1e30, warmup_share=0.0, checkpoint_every=1, export_at_end=False)
+    job = make_job(folder, learning_rate=1e30, warmup_ratio=0.0, checkpoint_every=1, export_at_end=False)
     with pytest.raises(TrainingError, match="diverged"):
         run_worker(job, RecordingContext(0, 1))
     assert steps_on_disk(job) == [1]

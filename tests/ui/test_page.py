@@ -235,7 +235,7 @@ def test_files_outside_the_page_are_not_served(page, tmp_path):
 
 
 def test_uploads_beyond_the_limit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "LARGEST_UPLOAD_BYTES", 10_000)
+    monkeypatch.setattr(server, "MAX_UPLOAD_BYTES", 10_000)
     with serve_page(tmp_path) as page:
         for num_bytes, status in ((10_000, 200), (10_001, 413)):
             files = {"files": ("voice.wav", b"x" * num_bytes)}

@@ -9,7 +9,7 @@ import pytest
 from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
-from backend.voices.errors import VoiceUnknown
+from backend.voices.errors import VoiceNotFound
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
 from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page, speak_arguments
@@ -157,7 +157,7 @@ def test_a_voice_is_renamed_exported_deleted_and_imported_again(page, client, tm
     file = tmp_path / "rufus.encore-voice"
     file.write_bytes(httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content)
     assert "Old Rufus was deleted" in client.predict(voice.id, api_name="/delete_voice")[4]
-    with pytest.raises(VoiceUnknown):
+    with pytest.raises(VoiceNotFound):
         page.studio.voices.get(voice.id)
     answer = client.predict(handle_file(file), "", api_name="/import_voice")
     assert "Old Rufus is in the library" in answer[-1]

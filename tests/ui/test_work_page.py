@@ -10,7 +10,7 @@ import pytest
 import whisper
 from gradio_client.exceptions import AppError
 
-from backend.background_tasks import Errand, ErrandCancelled, ErrandState
+from backend.background_tasks import BackgroundTask, TaskCancelled, TaskState
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
@@ -200,12 +200,12 @@ def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkey
 
 
 def test_clips_that_are_made_first_can_be_stopped(page, dataset):
-    errand = Errand(ErrandState(what=MAKING_CLIPS))
-    errand.cancel()  # before the first look at the build, whose process takes a second to begin
+    task = BackgroundTask(TaskState(what=MAKING_CLIPS))
+    task.cancel()  # before the first look at the build, whose process takes a second to begin
     datasets = page.studio.datasets
     job = DatasetTable(Database(page.folder / "home")).job(dataset).model_copy(update={"name": "stopped"})
-    with pytest.raises(ErrandCancelled):
-        datasets.build_beside(job, errand.report)
+    with pytest.raises(TaskCancelled):
+        datasets.build_beside(job, task.report)
     until(lambda: not datasets.progress("stopped").is_running)
     assert datasets.progress("stopped").state is BuildState.CANCELLED
 

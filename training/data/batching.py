@@ -22,7 +22,7 @@ from training.job import Batching
 # Sorting over more makes less padding, and batches of ever the same length next to each other.
 WINDOW_STEPS = 8
 # More leave less room unused, and look further for it.
-MOST_OPEN = 16
+MAX_OPEN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +31,16 @@ class BatchShape:
 
     Attributes:
         micro_batches: per step.
-        micro_batch_rows: rows of a micro-batch, padding included. A clip that is longer stands alone.
-        longest_rows: what no example may exceed, with a reference in front or not.
-        in_context_share: of the examples.
+        micro_batch_tokens: rows of a micro-batch, padding included. A clip that is longer stands alone.
+        max_rows: what no example may exceed, with a reference in front or not.
+        in_context_ratio: of the examples.
         batching: how clips share a micro-batch.
     """
 
     micro_batches: int
-    micro_batch_rows: int
-    longest_rows: int
-    in_context_share: float = 0.0
+    micro_batch_tokens: int
+    max_rows: int
+    in_context_ratio: float = 0.0
     batching: Batching = "packed"
 
 
@@ -156,21 +156,21 @@ class BatchPlan:
         for clip in range(len(clips)):
             use = ClipUse(clip=clip)
             # Drawn for every clip, so that one clip more does not change what the others get.
-            wants_reference = draw.random() < shape.in_context_share
+            wants_reference = draw.random() < shape.in_context_ratio
             offset = draw.randrange(1, len(clips)) if len(clips) > 1 else 0
             if wants_reference and offset:
                 paired = ClipUse(clip=clip, reference=(clip + offset) % len(clips))
-                use = paired if self._training_set.num_rows(paired) <= shape.longest_rows else use
+                use = paired if self._training_set.num_rows(paired) <= shape.max_rows else use
             uses.append(use)
         return uses
 
     def _pack(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[list[ClipUse]]:
         """Micro-batches whose clips together stay within the budget: each clip goes where it first fits."""
-        budget = self._shape.micro_batch_rows
+        budget = self._shape.micro_batch_tokens
         batches: list[list[ClipUse]] = []
         filled: list[int] = []
         for use in uses:
-            newest = range(max(0, len(batches) - MOST_OPEN), len(batches))
+            newest = range(max(0, len(batches) - MAX_OPEN), len(batches))
             place = next((place for place in newest if filled[place] + lengths[use] <= budget), None)
             if place is None:
                 place = len(batches)
@@ -182,7 +182,7 @@ class BatchPlan:
 
     def _cut(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[list[ClipUse]]:
         """Micro-batches whose padded size stays within the budget."""
-        budget = self._shape.micro_batch_rows
+        budget = self._shape.micro_batch_tokens
         ordered = self._sort_in_windows(uses, lengths) if self._shape.batching == "bucketed" else uses
         batches: list[list[ClipUse]] = []
         longest = 0
@@ -197,7 +197,7 @@ class BatchPlan:
 
     def _sort_in_windows(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[ClipUse]:
         mean_rows = sum(lengths.values()) / len(lengths)
-        rows_per_step = self._shape.micro_batch_rows * self._shape.micro_batches
+        rows_per_step = self._shape.micro_batch_tokens * self._shape.micro_batches
         window = max(2, round(WINDOW_STEPS * rows_per_step / mean_rows))
         ordered: list[ClipUse] = []
         for begin in range(0, len(uses), window):

@@ -105,7 +105,7 @@ def read_training_set(
     config: ModelConfig,
     text_tokenizer: TextTokenizer,
     *,
-    longest_rows: int,
+    max_rows: int,
     speaker: Literal["reference", "mean"] = "reference",
     rows: Iterable[CodeRow] | None = None,
 ) -> tuple[DatasetCard, TrainingSet]:
@@ -115,7 +115,7 @@ def read_training_set(
         folder: the dataset.
         config: of the model that will be trained.
         text_tokenizer: its text tokenizer.
-        longest_rows: clips that take more with their prompt are left out.
+        max_rows: clips that take more with their prompt are left out.
         speaker: whose embedding stands for the voice.
         rows: all of the dataset's rows, from elsewhere and in any order; its Parquet file's when None.
 
@@ -141,12 +141,12 @@ def read_training_set(
         clips=tuple(_prepare(row, config, text_tokenizer) for row in trained_on),
         speaker_D=_speaker_embedding(ordered, trained_on, card, speaker, config.talker.hidden_size),
     )
-    limit = min(longest_rows, config.talker.max_position_embeddings)
+    limit = min(max_rows, config.talker.max_position_embeddings)
     fitting = [clip for i, clip in enumerate(everything.clips) if everything.num_rows(ClipUse(clip=i)) <= limit]
     if not fitting:
         raise DatasetError(
             f"None of the {len(trained_on)} clips of the dataset {card.name} fits into {limit} rows with its text. "
-            "Raise longest_clip_rows, or cut the recordings into shorter clips."
+            "Raise max_clip_tokens, or cut the recordings into shorter clips."
         )
     return card, TrainingSet(
         config=config,

@@ -30,7 +30,7 @@ PrecisionChoice = Literal["auto", "fp32", "bf16", "int8"]
 SMALL_TALKER_PARAMETERS = 50_000_000
 """Below this the weights stay in the processor's cache, and halving them gains nothing."""
 
-LONGEST_TAKE_FRAMES = 2048
+MAX_TAKE_FRAMES = 2048
 """163.84 s; the public checkpoints' own limit, used where a checkpoint names none."""
 
 
@@ -49,7 +49,7 @@ class VoiceModel:
     speech_tokenizer: SpeechTokenizer
     text_tokenizer: TextTokenizer
     default_sampling: Sampling
-    longest_take_frames: int
+    max_take_frames: int
     precision: Precision
     device: torch.device
 
@@ -85,7 +85,7 @@ class VoiceModel:
                 f"The text tokenizer in {folder} has {len(text_tokenizer)} tokens and the model only "
                 f"{config.talker.text_vocab_size}: they do not belong together."
             )
-        default_sampling, longest_take_frames = _read_generation_defaults(folder)
+        default_sampling, max_take_frames = _read_generation_defaults(folder)
         return cls(
             folder=folder,
             config=config,
@@ -94,7 +94,7 @@ class VoiceModel:
             speech_tokenizer=speech_tokenizer.eval(),
             text_tokenizer=text_tokenizer,
             default_sampling=default_sampling,
-            longest_take_frames=longest_take_frames,
+            max_take_frames=max_take_frames,
             precision=chosen,
             device=chosen_device,
         )
@@ -198,10 +198,10 @@ def _read_generation_defaults(folder: Path) -> tuple[Sampling, int]:
     """Sampling and longest take in frames, from `generation_config.json` where there is one."""
     path = folder / "generation_config.json"
     if not path.is_file():
-        return Sampling(), LONGEST_TAKE_FRAMES
+        return Sampling(), MAX_TAKE_FRAMES
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        longest = raw.get("max_new_tokens") or LONGEST_TAKE_FRAMES
+        longest = raw.get("max_new_tokens") or MAX_TAKE_FRAMES
         return Sampling.from_generation_config(raw), int(longest)
     except (ValueError, TypeError, AttributeError, PromptError) as error:
         raise CheckpointError(f"{path} cannot be used: {error}") from error

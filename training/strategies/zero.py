@@ -37,7 +37,7 @@ WHOLE_WEIGHTS_FILE = "weights.safetensors"
 """In checkpoints of runs that offload to a disk, for the export; their other files hold each worker's share."""
 
 # DeepSpeed holds a whole bucket of gradients beside them; its own default of half a billion is 2 GB.
-LARGEST_BUCKET = 50_000_000
+MAX_BUCKET = 50_000_000
 
 
 def wrap_zero(
@@ -80,7 +80,7 @@ def deepspeed_config(
         largest: elements of the largest tensor, trained or not.
         on_gpu: whether the workers compute on GPUs.
     """
-    bucket = min(LARGEST_BUCKET, num_trained)
+    bucket = min(MAX_BUCKET, num_trained)
     zero: dict[str, Any] = {
         "stage": stage,
         "overlap_comm": on_gpu,

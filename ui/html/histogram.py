@@ -9,7 +9,7 @@ from html import escape
 
 NUM_BARS = 16
 _WIDTH, _HEIGHT, _BOTTOM = 320.0, 110.0, 18.0
-_LEAST_BAR = 2.0
+_MIN_BAR = 2.0
 """One clip among hundreds must still be seen."""
 
 
@@ -70,7 +70,7 @@ def _counts(values: Sequence[float], low: float, high: float) -> list[int]:
 
 def _bar(index: int, share: float) -> str:
     width = _WIDTH / NUM_BARS
-    height = max(_LEAST_BAR, share * (_HEIGHT - _BOTTOM - 4))
+    height = max(_MIN_BAR, share * (_HEIGHT - _BOTTOM - 4))
     top = _HEIGHT - _BOTTOM - height
     return f'<rect x="{index * width + 1:.1f}" y="{top:.1f}" width="{width - 2:.1f}" height="{height:.1f}"/>'
 

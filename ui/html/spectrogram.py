@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 320, 96
 WINDOW_SECONDS = 0.032
 """Long enough to tell the harmonics of most voices apart, short enough to see syllables begin."""
 
-HIGHEST_HZ = 8_000.0
+MAX_HZ = 8_000.0
 """Above there is little but hiss, and it would take half of the picture."""
 
 RANGE_DB = 70.0
@@ -42,7 +42,7 @@ def _levels(samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float6
     starts = np.linspace(0, max(0, len(samples) - 1), WIDTH).astype(np.intp)
     frames = np.stack([padded[start : start + window] for start in starts]) * np.hanning(window)
     power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
-    highest = min(HIGHEST_HZ, sample_rate / 2)
+    highest = min(MAX_HZ, sample_rate / 2)
     bins = np.linspace(0, highest * window / sample_rate, HEIGHT)
     below = np.minimum(bins.astype(np.intp), power.shape[1] - 2)
     part = np.clip(bins - below, 0.0, 1.0)

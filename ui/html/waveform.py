@@ -8,7 +8,7 @@ from html import escape
 BAR_WIDTH = 2.0
 BAR_STEP = 3.0
 HEIGHT = 64.0
-LEAST_BAR = 1.5
+MIN_BAR = 1.5
 """Silence is a thin line, not nothing: it is part of the recording."""
 
 
@@ -28,5 +28,5 @@ def waveform_svg(envelope: Sequence[float], label: str) -> str:
 
 
 def _bar(left: float, peak: float) -> str:
-    height = max(LEAST_BAR, min(max(peak, 0.0), 1.0) * HEIGHT)
+    height = max(MIN_BAR, min(max(peak, 0.0), 1.0) * HEIGHT)
     return f"M{left:g} {(HEIGHT - height) / 2:.1f}h{BAR_WIDTH:g}v{height:.1f}h-{BAR_WIDTH:g}z"

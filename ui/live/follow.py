@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 
-from backend.background_tasks import Errand, ErrandCancelled, Errands, ErrandState
+from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskCancelled, TaskState
 
 LOOK_SECONDS = 0.2
 """Between two looks at how far it is; short, because the end should show at once."""
@@ -15,7 +15,11 @@ Result = TypeVar("Result")
 
 
 def follow(
-    errands: Errands, key: str, what: str, work: Callable[[Errand], Result], show: Callable[[ErrandState], Shown]
+    background_tasks: BackgroundTasks,
+    key: str,
+    what: str,
+    work: Callable[[BackgroundTask], Result],
+    show: Callable[[TaskState], Shown],
 ) -> Generator[Shown, None, Result]:
     """Begin work, yield what `show` makes of its state for as long as it is under way, and return its result.
 
@@ -23,20 +27,20 @@ def follow(
     cancelled too.
 
     Raises:
-        ErrandCancelled: somebody did; what cannot be interrupted ends unheard.
+        TaskCancelled: somebody did; what cannot be interrupted ends unheard.
         EncoreError: the work's own.
     """
-    errand = errands.start(key, what, work, replaces=True)
+    task = background_tasks.start(key, what, work, replaces=True)
     try:
-        while not errand.has_ended(LOOK_SECONDS):
-            if errand.is_cancelled():
-                raise ErrandCancelled("Stopped.")
-            yield show(errand.state)
+        while not task.has_ended(LOOK_SECONDS):
+            if task.is_cancelled():
+                raise TaskCancelled("Stopped.")
+            yield show(task.state)
         # It may have ended between two looks: who pressed Stop is not to see the next thing begin.
-        if errand.is_cancelled():
-            raise ErrandCancelled("Stopped.")
+        if task.is_cancelled():
+            raise TaskCancelled("Stopped.")
     finally:
-        errand.cancel()
-    if errand.error is not None:
-        raise errand.error
-    return cast(Result, errand.state.result)
+        task.cancel()
+    if task.error is not None:
+        raise task.error
+    return cast(Result, task.state.result)

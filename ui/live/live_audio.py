@@ -14,7 +14,7 @@ import gradio as gr
 import numpy as np
 from numpy.typing import NDArray
 
-LONGEST_WINDOW_SECONDS = 20.0
+MAX_WINDOW_SECONDS = 20.0
 KEPT_SECONDS = 10.0
 """A browser that is busy or in the background shows only the latest of several updates; what it missed of the
 last ten seconds it then finds in the window."""
@@ -51,7 +51,7 @@ class LiveAudio:
         integers = np.rint(np.clip(chunk, -1.0, 1.0) * 32767.0).astype("<i2")
         encoded = base64.b64encode(integers.tobytes()).decode("ascii")
         self._chunks.append((len(chunk) / self._sample_rate, f"{encoded},"))
-        if self._seconds() > LONGEST_WINDOW_SECONDS:
+        if self._seconds() > MAX_WINDOW_SECONDS:
             self._drop_oldest()
         return self._window(is_complete=False)
 

@@ -21,7 +21,7 @@ OPEN_FOLDERS = ("/assets/", "/static/", "/svelte/")
 OPEN_QUESTIONS = frozenset({"/gradio_api/theme.css", "/gradio_api/startup-events", "/gradio_api/user"})
 
 
-class Door:
+class LoginGuard:
     """Lets a request in that brings the cookie of somebody who has logged in."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ui.web.temporary import unguessable_path
 
-MOST_FILES = 2000
+MAX_FILES = 2000
 """Links cost nothing, copies do; a page shows some hundred clips at once at the very most."""
 
 
@@ -36,7 +36,7 @@ class ServedFiles:
                 _link_or_copy(path, place)
                 self._places[key] = place
             self._places.move_to_end(key)
-            while len(self._places) > MOST_FILES:
+            while len(self._places) > MAX_FILES:
                 _, oldest = self._places.popitem(last=False)
                 oldest.unlink(missing_ok=True)
         return place

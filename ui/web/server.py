@@ -13,13 +13,13 @@ from starlette.middleware import Middleware
 
 from backend.errors import SettingsError
 from backend.settings import Settings
-from ui.web.login_guard import Door
+from ui.web.login_guard import LoginGuard
 from ui.web.theme import STYLESHEETS, build_theme
 
-LARGEST_UPLOAD_BYTES = 100 * 1024 * 1024
+MAX_UPLOAD_BYTES = 100 * 1024 * 1024
 """Five minutes of the largest sensible recording (96 kHz stereo, 24 bit) fit in."""
 
-MOST_QUEUED = 32
+MAX_QUEUED = 32
 """Events that may wait for their turn; whoever comes later is told that the queue is full."""
 
 IDLE_LOOK_SECONDS = 0.03
@@ -44,8 +44,8 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "server_name": settings.host,
         "server_port": settings.port,
         "auth": settings.credentials(),
-        "app_kwargs": {"middleware": [Middleware(Door)]},
-        "max_file_size": LARGEST_UPLOAD_BYTES,
+        "app_kwargs": {"middleware": [Middleware(LoginGuard)]},
+        "max_file_size": MAX_UPLOAD_BYTES,
         "strict_cors": True,
         # Gradio's own way to a link waits for it, and says in several lines why there is none.
         "share": False,
@@ -74,7 +74,7 @@ def launch(page: gr.Blocks, settings: Settings) -> str:
         SettingsError: see `launch_options`, or the port is taken.
     """
     options = launch_options(settings)
-    page.queue(max_size=MOST_QUEUED, api_open=False)
+    page.queue(max_size=MAX_QUEUED, api_open=False)
     _look_less_often(page)
     try:
         _, address, _ = page.launch(**options)

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from backend.dataset.stages.cut import CutStage
 from backend.dataset.storage.dataset_table import ClipEdit, ClipRow, DatasetTable
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.review.incremental_review import JudgedSet
+from backend.dataset.review.incremental_review import ReviewedSet
 from backend.dataset.review.review import Candidate, judge
 from backend.dataset.clips.records import CutClip, DecodedRecording, Span
 from backend.dataset.sources.find import FoundRecording
 from backend.dataset.storage.stage_cache import stage_key
 from backend.dataset.stages.tokenize import TokenizeStage, read_encoded
 from backend.dataset.clips.views import ClipDetails, RecordingDetails, RecordingView
-from backend.dataset.build.context import SourceRecording, WorkOrder
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.build.context import SourceRecording, BuildContext
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError
 from backend.transcription.transcript import Transcript
 
@@ -32,7 +32,7 @@ _NOT_DONE = "It was not finished. Build again to go on."
 
 
 def assemble(
-    recordings: Sequence[FoundRecording], order: WorkOrder, table: DatasetTable, problems: Mapping[str, str]
+    recordings: Sequence[FoundRecording], order: BuildContext, table: DatasetTable, problems: Mapping[str, str]
 ) -> list[ClipRow]:
     """Store recordings and judged clips of a finished build; `problems` are by recording or clip."""
     name = order.job.name
@@ -47,16 +47,16 @@ def assemble(
         views.append(view)
         clips.update(_with_moved_cuts(own, edits, view.details.heard, order))
     table.save_recordings(name, views)
-    return rejudge(order.job, table, clips, Workplace(order.home), order.tokenize_stage)
+    return rejudge(order.job, table, clips, DatasetWorkspace(order.home), order.tokenize_stage)
 
 
 def rejudge(
-    job: BuildJob, table: DatasetTable, clips: Mapping[str, ClipDetails], workplace: Workplace, stage: TokenizeStage
+    job: BuildJob, table: DatasetTable, clips: Mapping[str, ClipDetails], workspace: DatasetWorkspace, stage: TokenizeStage
 ) -> list[ClipRow]:
     """Judge the clips of a dataset with all its edits, and store them; gives what was stored."""
     edits = table.edits(job.name)
     candidates = [
-        _candidate(key, details, edits.get(key, ClipEdit()), workplace, stage) for key, details in clips.items()
+        _candidate(key, details, edits.get(key, ClipEdit()), workspace, stage) for key, details in clips.items()
     ]
     rows = judge(candidates, edits, table.chosen_reference(job.name), job.gates)
     table.save_clips(job.name, rows)
@@ -68,24 +68,24 @@ def rejudge_clip(
     table: DatasetTable,
     rows: Sequence[ClipRow],
     changed: tuple[str, ClipDetails],
-    workplace: Workplace,
+    workspace: DatasetWorkspace,
     stage: TokenizeStage,
 ) -> None:
     """The same after one clip was changed or edited: its key and details; `rows` are the clips as they are stored."""
     edits = table.edits(job.name)
     key, details = changed
-    judged = JudgedSet(rows, job.gates, lambda tensors_id: _embedding(workplace.home, tensors_id))
+    judged = ReviewedSet(rows, job.gates, lambda tensors_id: _embedding(workspace.home, tensors_id))
     try:
-        judged.change(key, _candidate(key, details, edits.get(key, ClipEdit()), workplace, stage).details)
+        judged.change(key, _candidate(key, details, edits.get(key, ClipEdit()), workspace, stage).details)
     except ArtifactError:
         # Of another clip; judging all of them leaves it without.
-        rejudge(job, table, {row.key: row.details for row in rows} | {key: details}, workplace, stage)
+        rejudge(job, table, {row.key: row.details for row in rows} | {key: details}, workspace, stage)
         return
     table.update_clips(job.name, rows, judged.rows(edits, table.chosen_reference(job.name)))
 
 
-def _candidate(key: str, details: ClipDetails, edit: ClipEdit, workplace: Workplace, stage: TokenizeStage) -> Candidate:
-    tensors_id, embedding = _tokenized(details, workplace, stage)
+def _candidate(key: str, details: ClipDetails, edit: ClipEdit, workspace: DatasetWorkspace, stage: TokenizeStage) -> Candidate:
+    tensors_id, embedding = _tokenized(details, workspace, stage)
     now = details.model_copy(
         update={
             "text": details.current.text or "" if edit.text is None else edit.text,
@@ -115,7 +115,7 @@ def clip_key(recording_id: str, clip: CutClip) -> str:
 
 
 def _recording(
-    source: SourceRecording, order: WorkOrder, problems: Mapping[str, str]
+    source: SourceRecording, order: BuildContext, problems: Mapping[str, str]
 ) -> tuple[RecordingView, dict[str, ClipDetails]]:
     decoded = order.decode_stage.find(source.recording_id, source.name)
     if decoded is None or decoded.problem:
@@ -147,7 +147,7 @@ def _recording(
 
 
 def _with_moved_cuts(
-    clips: dict[str, ClipDetails], edits: Mapping[str, ClipEdit], heard: Transcript | None, order: WorkOrder
+    clips: dict[str, ClipDetails], edits: Mapping[str, ClipEdit], heard: Transcript | None, order: BuildContext
 ) -> dict[str, ClipDetails]:
     """Cut again where a person had moved a cut in an earlier build."""
     moved = dict(clips)
@@ -159,22 +159,22 @@ def _with_moved_cuts(
 
 
 def _tokenized(
-    details: ClipDetails, workplace: Workplace, stage: TokenizeStage
+    details: ClipDetails, workspace: DatasetWorkspace, stage: TokenizeStage
 ) -> tuple[str | None, NDArray[np.float32] | None]:
     """Codes and speaker embedding of a clip, where it is known or found that there are any."""
     if details.tensors_id is not None:
         with suppress(ArtifactError):
-            return details.tensors_id, _embedding(workplace.home, details.tensors_id)
+            return details.tensors_id, _embedding(workspace.home, details.tensors_id)
     tokenized = stage.find(details.current.clip_id)
     if tokenized is None:
         return None, None
-    return tokenized.tensors_id, _embedding(workplace.home, tokenized.tensors_id)
+    return tokenized.tensors_id, _embedding(workspace.home, tokenized.tensors_id)
 
 
 @lru_cache(maxsize=_EMBEDDINGS_REMEMBERED)
 def _embedding(home: Path, tensors_id: str) -> NDArray[np.float32]:
     """Artefacts are named by what is in them, so what was read once is still true."""
-    return read_encoded(Workplace(home), tensors_id).speaker_embedding
+    return read_encoded(DatasetWorkspace(home), tensors_id).speaker_embedding
 
 
 def _unusable(

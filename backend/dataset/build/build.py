@@ -22,7 +22,7 @@ from backend.dataset.clips.job import BuildJob
 from backend.transcription.select import ChosenTranscriber, find_transcriber, language_code
 from backend.dataset.build.sequential import run_in_one_process
 from backend.dataset.build.passes import count_as_reused, is_listened_to, is_tokenized, run_passes
-from backend.dataset.build.heartbeat import Pulse
+from backend.dataset.build.heartbeat import BuildHeartbeat
 from backend.cluster.session import ray_session
 from backend.dataset.clips.records import EncoderFacts
 from backend.dataset.build.shared_progress import SharedCounts
@@ -30,8 +30,8 @@ from backend.dataset.sources.find import FoundRecording, keep_originals, open_so
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.workers import DISK_FULL
 from backend.dataset.clips.views import BuildState
-from backend.dataset.build.context import SourceRecording, WorkOrder
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.build.context import SourceRecording, BuildContext
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.errors import EncoreError
 from backend.store.database import Database
 from backend.store.errors import StoreError
@@ -80,21 +80,21 @@ class Build:
         self._job = job
         self._home = home
         self._table = DatasetTable(database)
-        self._pulse = Pulse(job.name, BuildTable(database, home))
+        self._pulse = BuildHeartbeat(job.name, BuildTable(database, home))
 
     def run(self) -> None:
         """See `run_build`."""
-        job, workplace = self._job, Workplace(self._home)
-        with open_sources(job, workplace) as recordings, self._pulse:
+        job, workspace = self._job, DatasetWorkspace(self._home)
+        with open_sources(job, workspace) as recordings, self._pulse:
             if not recordings:
                 raise NothingToBuild(
                     "No recording was found. Name audio files, folders that hold some, or zip archives of them."
                 )
             if job.keeps_originals:
-                keep_originals([found.source for found in recordings if found.source], workplace)
+                keep_originals([found.source for found in recordings if found.source], workspace)
             encoder, chosen = self._find_models()
             self._check_texts(recordings, chosen)
-            order = WorkOrder(
+            order = BuildContext(
                 home=self._home,
                 job=job,
                 model_folder=Path(encoder.folder),
@@ -109,7 +109,7 @@ class Build:
             self._pulse.stop_if_cancelled()
             self._table.save_encoder(job.name, encoder)
             clips = assemble(recordings, order, self._table, problems)
-        write_dataset(workplace, job, encoder, clips)
+        write_dataset(workspace, job, encoder, clips)
         self._table.mark_rows(job.name, are_current=True)
 
     def _find_models(self) -> tuple[EncoderFacts, ChosenTranscriber]:
@@ -139,7 +139,7 @@ class Build:
                 or "No recording came with a text, and no transcriber was asked for. Name one, or add texts."
             )
 
-    def _do_what_is_missing(self, sources: list[SourceRecording], order: WorkOrder) -> dict[str, str]:
+    def _do_what_is_missing(self, sources: list[SourceRecording], order: BuildContext) -> dict[str, str]:
         """Run the stages; tells what went wrong, by recording or clip."""
         if all(is_listened_to(source, order) and is_tokenized(source, order) for source in sources):
             self._pulse.follow(order.counts)

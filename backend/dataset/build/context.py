@@ -14,7 +14,7 @@ from backend.transcription.select import TranscriberSource
 from backend.dataset.clips.records import CutRecording, DecodedRecording, Span, TokenizedClip
 from backend.dataset.stages.tokenize import TokenizeStage
 from backend.dataset.stages.transcribe import TranscribeStage
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.transcription.recordings import cut_into_pieces
 from backend.transcription.transcript import Transcript, assemble_transcript
 
@@ -40,7 +40,7 @@ class SourceRecording:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkOrder:
+class BuildContext:
     """Travels to every worker; what has been done is looked up here, by workers and by the build itself."""
 
     home: Path
@@ -52,31 +52,31 @@ class WorkOrder:
     counts: Counts
 
     @property
-    def workplace(self) -> Workplace:
+    def workspace(self) -> DatasetWorkspace:
         """Folders."""
-        return Workplace(self.home)
+        return DatasetWorkspace(self.home)
 
     @property
     def decode_stage(self) -> DecodeStage:
         """First stage."""
-        return DecodeStage(self.workplace, self.job)
+        return DecodeStage(self.workspace, self.job)
 
     @property
     def transcribe_stage(self) -> TranscribeStage | None:
         """Second stage; None where nobody transcribes."""
         if self.transcriber is None:
             return None
-        return TranscribeStage(self.workplace, self.transcriber.identity, self.language_code)
+        return TranscribeStage(self.workspace, self.transcriber.identity, self.language_code)
 
     @property
     def cut_stage(self) -> CutStage:
         """Third stage."""
-        return CutStage(self.workplace)
+        return CutStage(self.workspace)
 
     @property
     def tokenize_stage(self) -> TokenizeStage:
         """Last stage."""
-        return TokenizeStage(self.workplace, self.encoder_identity)
+        return TokenizeStage(self.workspace, self.encoder_identity)
 
     def pieces(self, decoded: DecodedRecording) -> list[Span]:
         """The stretches of a recording that a transcriber is to hear; none where nobody transcribes."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BEAT_SECONDS = 0.5
 
 
-class Pulse:
+class BuildHeartbeat:
     """Beats in a thread of its own while the block lasts."""
 
     def __init__(self, name: str, builds: BuildTable) -> None:

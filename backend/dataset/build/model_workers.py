@@ -10,7 +10,7 @@ import torch
 from backend.dataset.clips.records import Span
 from backend.dataset.build.progress import Outcome
 from backend.dataset.build.workers import CLIP_SCHEMA, PIECE_SCHEMA, Row, piece_name, problem_of
-from backend.dataset.build.context import WorkOrder
+from backend.dataset.build.context import BuildContext
 from backend.transcription.transcriber import Transcriber
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class TranscribePieces:
     """An actor that holds a transcriber, once there is something to hear."""
 
-    def __init__(self, order: WorkOrder) -> None:
+    def __init__(self, order: BuildContext) -> None:
         self._order = order
         self._transcriber: Transcriber | None = None
 
@@ -53,7 +53,7 @@ class TranscribePieces:
 class TokenizeClips:
     """An actor that holds speech tokenizer and speaker encoder, once there is something to encode."""
 
-    def __init__(self, order: WorkOrder) -> None:
+    def __init__(self, order: BuildContext) -> None:
         self._order = order
         self._encoder: ClipEncoder | None = None
 

@@ -8,23 +8,23 @@ import ray
 
 from backend.dataset.build.ray_pipeline import listen_pass, rows_of, share_of, tokenize_pass
 from backend.dataset.build.workers import piece_name, source_row
-from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.context import SourceRecording, BuildContext
 from training.model.device import choose_device
 
 
-def is_listened_to(source: SourceRecording, order: WorkOrder) -> bool:
+def is_listened_to(source: SourceRecording, order: BuildContext) -> bool:
     """Whether the first pass has nothing to do for a recording."""
     decoded = order.decode_stage.find(source.recording_id, source.name)
     return decoded is not None and (bool(decoded.problem) or order.is_heard(decoded))
 
 
-def is_ready_to_cut(source: SourceRecording, order: WorkOrder) -> bool:
+def is_ready_to_cut(source: SourceRecording, order: BuildContext) -> bool:
     """Whether a recording can be cut: decoded, and heard where somebody listens."""
     decoded = order.decode_stage.find(source.recording_id, source.name)
     return decoded is not None and not decoded.problem and order.is_heard(decoded)
 
 
-def is_tokenized(source: SourceRecording, order: WorkOrder) -> bool:
+def is_tokenized(source: SourceRecording, order: BuildContext) -> bool:
     """Whether the second pass has nothing to do for a recording."""
     if not is_ready_to_cut(source, order):
         return True
@@ -32,7 +32,7 @@ def is_tokenized(source: SourceRecording, order: WorkOrder) -> bool:
     return cut is not None and all(order.tokenized(clip.clip_id) is not None for clip in cut.clips)
 
 
-def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str, str]:
+def run_passes(sources: Sequence[SourceRecording], order: BuildContext) -> dict[str, str]:
     """Run what is missing on the Ray that is connected; tells what went wrong, by recording or clip."""
     share = share_of(_free_resources(), order.job.num_actors, use_gpu=choose_device(order.job.device).type == "cuda")
     problems: dict[str, str] = {}
@@ -56,7 +56,7 @@ def run_passes(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str
     return problems
 
 
-def count_as_reused(sources: Sequence[SourceRecording], order: WorkOrder) -> None:
+def count_as_reused(sources: Sequence[SourceRecording], order: BuildContext) -> None:
     """Count everything as found ready; nothing is missing."""
     order.counts.expect("decode", len(sources))
     _count_listened(sources, order)
@@ -72,7 +72,7 @@ def _free_resources() -> dict[str, float]:
     return {kind: min(amount, free.get(kind, 0.0)) for kind, amount in there.items()}
 
 
-def _count_listened(sources: Sequence[SourceRecording], order: WorkOrder) -> None:
+def _count_listened(sources: Sequence[SourceRecording], order: BuildContext) -> None:
     for source in sources:
         decoded = order.decode_stage.find(source.recording_id, source.name)
         assert decoded is not None, "it was found a moment ago"
@@ -83,7 +83,7 @@ def _count_listened(sources: Sequence[SourceRecording], order: WorkOrder) -> Non
             order.counts.add("transcribe", name, "reused")
 
 
-def _count_tokenized(sources: Sequence[SourceRecording], order: WorkOrder) -> None:
+def _count_tokenized(sources: Sequence[SourceRecording], order: BuildContext) -> None:
     for source in sources:
         cut = order.cut(source)
         assert cut is not None, "it was found a moment ago"

@@ -21,14 +21,14 @@ import ray.data
 
 from backend.dataset.build.model_workers import TokenizeClips, TranscribePieces
 from backend.dataset.build.workers import Row, cut, decode
-from backend.dataset.build.context import WorkOrder
+from backend.dataset.build.context import BuildContext
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4
 # What Ray reckons for dividing rows as well, which only then happens in the reading task itself, not in one of its own.
 _TASK_CPUS = 1.0
 # Each holds a model of its own in memory; who has room for more asks for more.
-_MOST_ACTORS = 4
+_MAX_ACTORS = 4
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_g
     if use_gpu and gpus > 0:
         num_actors = wanted_actors or max(1, int(gpus))
         return Share(num_actors, min(1.0, free_for_actors / num_actors), min(1.0, gpus / num_actors))
-    num_actors = wanted_actors or min(_MOST_ACTORS, max(1, int(free_for_actors)))
+    num_actors = wanted_actors or min(_MAX_ACTORS, max(1, int(free_for_actors)))
     # Ray counts resources in ten-thousandths, and refuses finer ones.
     return Share(num_actors, min(1.0, int(free_for_actors / num_actors * 100) / 100), 0.0)
 
 
-def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> ray.data.Dataset:
+def listen_pass(rows: Sequence[Row], order: BuildContext, share: Share) -> ray.data.Dataset:
     """Decode recordings, and transcribe their pieces where the order names a transcriber."""
     data = _tasks(_source(rows), decode, order)
     if order.transcriber is not None:
@@ -63,7 +63,7 @@ def listen_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> ray.data
     return data
 
 
-def tokenize_pass(rows: Sequence[Row], order: WorkOrder, share: Share) -> ray.data.Dataset:
+def tokenize_pass(rows: Sequence[Row], order: BuildContext, share: Share) -> ray.data.Dataset:
     """Cut recordings and tokenize their clips."""
     return _actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share, len(rows))
 
@@ -82,12 +82,12 @@ def _source(rows: Sequence[Row]) -> ray.data.Dataset:
     return ray.data.from_items(list(rows), override_num_blocks=len(rows))
 
 
-def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], order: WorkOrder) -> ray.data.Dataset:
+def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], order: BuildContext) -> ray.data.Dataset:
     return data.map_batches(work, fn_kwargs={"order": order}, batch_size=1, batch_format="pyarrow", num_cpus=_TASK_CPUS)
 
 
 def _actors(
-    data: ray.data.Dataset, worker: type[Any], order: WorkOrder, share: Share, num_recordings: int
+    data: ray.data.Dataset, worker: type[Any], order: BuildContext, share: Share, num_recordings: int
 ) -> ray.data.Dataset:
     # Where only one is sure to be needed the others come when it has too much to do, which is seen late.
     num_at_once = min(share.num_actors, num_recordings)

@@ -9,10 +9,10 @@ import pyarrow as pa
 from backend.dataset.build.model_workers import TokenizeClips, TranscribePieces
 from backend.dataset.build.passes import is_ready_to_cut
 from backend.dataset.build.workers import (CLIP_SCHEMA, PIECE_SCHEMA, SOURCE_SCHEMA, Row, cut, decode, source_row)
-from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.context import SourceRecording, BuildContext
 
 
-def run_in_one_process(sources: Sequence[SourceRecording], order: WorkOrder) -> dict[str, str]:
+def run_in_one_process(sources: Sequence[SourceRecording], order: BuildContext) -> dict[str, str]:
     """Do what `run_passes` does; tells what went wrong, by recording or clip."""
     order.counts.expect("decode", len(sources))
     tables = [pa.Table.from_pylist([source_row(source)], schema=SOURCE_SCHEMA) for source in sources]

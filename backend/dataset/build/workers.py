@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from backend.dataset.clips.records import Span
 from backend.dataset.storage.stage_cache import Stage
-from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.context import SourceRecording, BuildContext
 from backend.errors import EncoreError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def source_row(source: SourceRecording) -> Row:
     return {"recording": json.dumps(asdict(source))}
 
 
-def decode(table: pa.Table, order: WorkOrder) -> Iterator[pa.Table]:
+def decode(table: pa.Table, order: BuildContext) -> Iterator[pa.Table]:
     """Recordings to the pieces that are to be heard."""
     for source in _sources(table):
         if order.counts.begin("decode"):
@@ -57,7 +57,7 @@ def decode(table: pa.Table, order: WorkOrder) -> Iterator[pa.Table]:
     yield PIECE_SCHEMA.empty_table()
 
 
-def cut(table: pa.Table, order: WorkOrder) -> Iterator[pa.Table]:
+def cut(table: pa.Table, order: BuildContext) -> Iterator[pa.Table]:
     """Recordings to clips."""
     for source in _sources(table):
         if order.counts.begin("cut"):
@@ -69,7 +69,7 @@ def _sources(table: pa.Table) -> list[SourceRecording]:
     return [SourceRecording(**json.loads(row["recording"])) for row in table.to_pylist()]
 
 
-def _decode_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
+def _decode_one(recording: SourceRecording, order: BuildContext) -> list[Row]:
     stage, counts, recording_id = order.decode_stage, order.counts, recording.recording_id
     decoded = stage.find(recording_id, recording.name)
     if decoded is not None:
@@ -87,7 +87,7 @@ def _decode_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
     return [_piece_row(recording_id, decoded.audio_id, span) for span in pieces]
 
 
-def _cut_one(recording: SourceRecording, order: WorkOrder) -> list[Row]:
+def _cut_one(recording: SourceRecording, order: BuildContext) -> list[Row]:
     counts, recording_id = order.counts, recording.recording_id
     decoded = order.decode_stage.find(recording_id, recording.name)
     if decoded is None or decoded.problem or not order.is_heard(decoded):

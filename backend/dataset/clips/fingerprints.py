@@ -30,13 +30,13 @@ _FLOOR = 3e-4
 _RISE = 0.1
 # Sentences that differ in one word differ for half a second at least.
 _JUDGED_STEPS = round(0.5 * _STEPS_PER_SECOND)
-_SHORTEST_STEPS = round(1.0 * _STEPS_PER_SECOND)
+_MIN_STEPS = round(1.0 * _STEPS_PER_SECOND)
 # Places worth a closer look share these of the bits, from 460 to 860 Hz, which noise and telephones change least.
 _LOOKED_UP_BITS, _LOOKED_UP_SHIFT = 0xFFFF, 32
 # Neighbouring words hardly differ, so every fourth is looked up.
 _LOOKED_UP_EVERY = 4
-_LEAST_VOTES = 3
-_MOST_PLACES = 12
+_MIN_VOTES = 3
+_MAX_PLACES = 12
 # More steps than any sound has.
 _FARTHEST = 1 << 32
 
@@ -65,14 +65,14 @@ class SoundIndex:
         self._owners = np.repeat(np.arange(len(lengths)), lengths)[order]
         self._steps = np.concatenate([np.zeros(0, np.int64), *(np.arange(length) for length in lengths)])[order]
 
-    def heard_before(self, index: int, earlier: Sequence[int], least_similarity: float) -> tuple[float, int | None]:
+    def heard_before(self, index: int, earlier: Sequence[int], min_similarity: float) -> tuple[float, int | None]:
         """How much of a sound is in `earlier` ones, 0 to 1, and which of them holds the most of it."""
         own = self._words[index]
         is_heard = np.zeros(len(own), bool)
         most, twin = 0, None
         for other, shift in self._places(own, np.asarray(earlier, dtype=np.int64)):
             mine, theirs = _overlap(own, self._words[other], shift)
-            if _worst_agreement(mine, theirs) >= least_similarity:
+            if _worst_agreement(mine, theirs) >= min_similarity:
                 begin = max(0, shift)
                 is_heard[begin : begin + len(mine)] = True
                 if len(mine) > most:
@@ -87,7 +87,7 @@ class SoundIndex:
         found, counts = _ranges(first, np.searchsorted(keys, theirs, side="right"))
         shifts = steps[found] - np.repeat(np.arange(len(theirs)), counts)
         places, votes = np.unique(owners[found] * _FARTHEST + shifts, return_counts=True)
-        return {(int(place) + _FARTHEST // 2) // _FARTHEST for place in places[votes >= _LEAST_VOTES]}
+        return {(int(place) + _FARTHEST // 2) // _FARTHEST for place in places[votes >= _MIN_VOTES]}
 
     @cached_property
     def _looked_up(self) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.int64]]:
@@ -106,8 +106,8 @@ class SoundIndex:
         is_earlier = np.isin(owners, earlier)
         # One number for both, which sorts faster than a pair.
         places, votes = np.unique((owners * _FARTHEST + shifts)[is_earlier], return_counts=True)
-        chosen = np.argsort(-votes, kind="stable")[:_MOST_PLACES]
-        pairs = [divmod(int(places[at]) + _FARTHEST // 2, _FARTHEST) for at in chosen if votes[at] >= _LEAST_VOTES]
+        chosen = np.argsort(-votes, kind="stable")[:_MAX_PLACES]
+        pairs = [divmod(int(places[at]) + _FARTHEST // 2, _FARTHEST) for at in chosen if votes[at] >= _MIN_VOTES]
         return [(owner, shift - _FARTHEST // 2) for owner, shift in pairs]
 
 
@@ -140,7 +140,7 @@ def _worst_agreement(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> floa
     """Share of equal bits in the worst half second in which there is sound; 0 where there is less than a second."""
     is_sound = (one | other) != 0
     bits = np.unpackbits((one ^ other)[is_sound].view(np.uint8)).reshape(-1, _NUM_BITS)
-    if len(bits) < _SHORTEST_STEPS:
+    if len(bits) < _MIN_STEPS:
         return 0.0
     sums = np.concatenate([[0], np.cumsum(bits.sum(axis=1, dtype=np.int64))])
     most = int((sums[_JUDGED_STEPS:] - sums[:-_JUDGED_STEPS]).max())

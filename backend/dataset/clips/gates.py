@@ -78,14 +78,14 @@ def length_gate(seconds: float, settings: GateSettings) -> GateResult:
         return _low(
             "length",
             seconds,
-            rejected=settings.shortest_seconds,
+            rejected=settings.min_seconds,
             warned=settings.short_seconds,
             sentence=f"Lasts only {seconds:.1f} s; a sentence needs {settings.short_seconds:g} s or more.",
         )
     return _high(
         "length",
         seconds,
-        rejected=settings.longest_seconds,
+        rejected=settings.max_seconds,
         warned=settings.long_seconds,
         sentence=f"Lasts {seconds:.1f} s; clips of up to {settings.long_seconds:g} s are learned best.",
     )
@@ -96,7 +96,7 @@ def level_gate(speech_dbfs: float, settings: GateSettings) -> GateResult:
     return _low(
         "level",
         speech_dbfs,
-        rejected=settings.faintest_speech_dbfs,
+        rejected=settings.min_speech_dbfs,
         warned=settings.quiet_speech_dbfs,
         sentence=f"The voice is very quiet ({speech_dbfs:.0f} dBFS); move closer to the microphone.",
     )
@@ -107,7 +107,7 @@ def clipping_gate(clipped_share: float, settings: GateSettings) -> GateResult:
     return _high(
         "clipping",
         clipped_share,
-        rejected=settings.most_clipped_share,
+        rejected=settings.max_clipped_share,
         warned=settings.clipped_share,
         sentence=f"{clipped_share:.1%} of the sound is cut off at full scale and crackles; record at a lower level.",
     )
@@ -118,7 +118,7 @@ def noise_gate(speech_over_noise_db: float, settings: GateSettings) -> GateResul
     return _low(
         "noise",
         speech_over_noise_db,
-        rejected=settings.least_speech_over_noise_db,
+        rejected=settings.min_speech_over_noise_db,
         warned=settings.speech_over_noise_db,
         sentence=f"The voice is only {speech_over_noise_db:.0f} dB above the background noise, which would be learned.",
     )
@@ -129,7 +129,7 @@ def silence_gate(silence_share: float, settings: GateSettings) -> GateResult:
     return _high(
         "silence",
         silence_share,
-        rejected=settings.most_silence_share,
+        rejected=settings.max_silence_share,
         warned=settings.silence_share,
         sentence=f"{silence_share:.0%} of it is silence; the voice would learn to pause like that.",
     )
@@ -140,7 +140,7 @@ def bandwidth_gate(bandwidth_hz: float, settings: GateSettings) -> GateResult:
     return _low(
         "bandwidth",
         bandwidth_hz,
-        rejected=settings.narrowest_bandwidth_hz,
+        rejected=settings.min_bandwidth_hz,
         warned=settings.narrow_bandwidth_hz,
         sentence=f"There is no sound above {bandwidth_hz / 1000:.1f} kHz, as on a telephone; it would sound muffled.",
     )
@@ -153,14 +153,14 @@ def speaking_rate_gate(text: str, seconds: float, settings: GateSettings) -> Gat
         return _low(
             "speaking rate",
             rate,
-            rejected=settings.slowest_characters_per_second,
+            rejected=settings.min_characters_per_second,
             warned=settings.slow_characters_per_second,
             sentence=f"{rate:.0f} characters per second are few; some of what is said may be missing from the text.",
         )
     return _high(
         "speaking rate",
         rate,
-        rejected=settings.fastest_characters_per_second,
+        rejected=settings.max_characters_per_second,
         warned=settings.fast_characters_per_second,
         sentence=f"{rate:.0f} characters per second are more than anybody says; the text may hold too much.",
     )
@@ -171,7 +171,7 @@ def confidence_gate(confidence: float, settings: GateSettings) -> GateResult:
     return _low(
         "confidence",
         confidence,
-        rejected=settings.least_confidence,
+        rejected=settings.min_confidence,
         warned=settings.confidence,
         sentence=f"The transcript is uncertain ({confidence:.0%}); listen, and correct the text if need be.",
     )
@@ -180,7 +180,7 @@ def confidence_gate(confidence: float, settings: GateSettings) -> GateResult:
 def doubt_gate(doubt: str, confidence: float, settings: GateSettings) -> GateResult:
     """The transcriber was not making it up; `doubt` says what looks like it."""
     return GateResult(
-        gate="confidence", verdict=Verdict.REJECTED, value=confidence, limit=settings.least_confidence, sentence=doubt
+        gate="confidence", verdict=Verdict.REJECTED, value=confidence, limit=settings.min_confidence, sentence=doubt
     )
 
 
@@ -189,7 +189,7 @@ def disagreement_gate(disagreement: float, settings: GateSettings) -> GateResult
     return _high(
         "disagreement",
         disagreement,
-        rejected=settings.most_disagreement,
+        rejected=settings.max_disagreement,
         warned=settings.disagreement,
         sentence=f"The given text and what is heard differ in {disagreement:.0%} of the characters; compare them.",
     )
@@ -200,8 +200,8 @@ def duplicate_audio_gate(share: float, twin: str, settings: GateSettings) -> Gat
     return _high(
         "duplicate audio",
         share,
-        rejected=settings.most_duplicate_share,
-        warned=settings.most_duplicate_share,
+        rejected=settings.max_duplicate_share,
+        warned=settings.max_duplicate_share,
         sentence=f"{share:.0%} of this sound is already there: {twin}.",
     )
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, model_validator
 
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.errors import DatasetNameRefused
+from training.renamed import with_current_names
 
 # Also the name of a folder, on file systems that ignore case and in shells that expand characters.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+# As jobs of version 0.1 spell them.
+_FORMER_NAMES = {"longest_hours": "max_hours", "largest_megabytes": "max_megabytes"}
 
 
 class BuildJob(BaseModel):
@@ -35,8 +41,13 @@ class BuildJob(BaseModel):
     keeps_originals: bool = Field(
         default=False, description="whether files as they were given are kept beside what was made of them"
     )
-    longest_hours: PositiveFloat = 2.0
-    largest_megabytes: PositiveFloat = 500.0
+    max_hours: PositiveFloat = 2.0
+    max_megabytes: PositiveFloat = 500.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, raw: Any) -> Any:  # Any: whatever is to be validated
+        return with_current_names(raw, _FORMER_NAMES)
 
 
 def check_name(name: str) -> str:

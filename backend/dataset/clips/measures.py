@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from backend.audio.quality import CLIPPED_LEVEL, LOWEST_DBFS, NOISE_PERCENTILE, SPEECH_PERCENTILE, frame_levels_dbfs
+from backend.audio.quality import CLIPPED_LEVEL, MIN_DBFS, NOISE_PERCENTILE, SPEECH_PERCENTILE, frame_levels_dbfs
 from backend.dataset.clips.fingerprints import sound_fingerprint
 
 _SILENCE_BELOW_SPEECH_DB = 30.0
@@ -42,7 +42,7 @@ def measure_sound(samples: NDArray[np.float32], sample_rate: int) -> SoundMeasur
         speech_dbfs=speech_dbfs,
         noise_dbfs=noise_dbfs,
         clipped_share=float(np.mean(np.abs(samples) >= CLIPPED_LEVEL)),
-        silence_share=float(np.mean(levels < max(speech_dbfs - _SILENCE_BELOW_SPEECH_DB, LOWEST_DBFS + 1))),
+        silence_share=float(np.mean(levels < max(speech_dbfs - _SILENCE_BELOW_SPEECH_DB, MIN_DBFS + 1))),
         bandwidth_hz=bandwidth_hz(samples, sample_rate),
         fingerprint=sound_fingerprint(samples, sample_rate),
     )

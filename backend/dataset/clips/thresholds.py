@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from training.renamed import with_current_names
+
+# As jobs of version 0.1 spell them.
+_FORMER_NAMES = {
+    "shortest_seconds": "min_seconds",
+    "longest_seconds": "max_seconds",
+    "faintest_speech_dbfs": "min_speech_dbfs",
+    "most_clipped_share": "max_clipped_share",
+    "least_speech_over_noise_db": "min_speech_over_noise_db",
+    "most_silence_share": "max_silence_share",
+    "narrowest_bandwidth_hz": "min_bandwidth_hz",
+    "most_duplicate_share": "max_duplicate_share",
+    "slowest_characters_per_second": "min_characters_per_second",
+    "fastest_characters_per_second": "max_characters_per_second",
+    "least_confidence": "min_confidence",
+    "most_disagreement": "max_disagreement",
+    "least_clips_for_speaker": "min_clips_for_speaker",
+    "reference_shortest_seconds": "min_reference_seconds",
+    "reference_longest_seconds": "max_reference_seconds",
+    "most_held_out": "max_held_out",
+    "least_to_train_on": "min_clips_to_train_on",
+}
 
 
 class GateSettings(BaseModel):
@@ -11,29 +36,29 @@ class GateSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # Under a second there is no sentence; beyond 15 s attention and memory suffer and texts drift from the sound.
-    shortest_seconds: PositiveFloat = 1.0
+    min_seconds: PositiveFloat = 1.0
     short_seconds: PositiveFloat = 2.0
     long_seconds: PositiveFloat = 12.0
-    longest_seconds: PositiveFloat = 15.0
+    max_seconds: PositiveFloat = 15.0
 
     # Before the loudness is evened out. Speech that quiet brings the microphone's noise along when it is raised.
-    faintest_speech_dbfs: float = -55.0
+    min_speech_dbfs: float = -55.0
     quiet_speech_dbfs: float = -42.0
 
     # Share of samples at full scale: one in a thousand is heard as crackle, one in a hundred is distortion.
-    most_clipped_share: PositiveFloat = 0.01
+    max_clipped_share: PositiveFloat = 0.01
     clipped_share: PositiveFloat = 0.001
 
     # Voice over background, in dB. Whatever hums behind the voice is learned as part of the voice.
-    least_speech_over_noise_db: float = 10.0
+    min_speech_over_noise_db: float = 10.0
     speech_over_noise_db: float = 18.0
 
     # Pauses teach pauses; most of a clip should be voice.
-    most_silence_share: PositiveFloat = 0.75
+    max_silence_share: PositiveFloat = 0.75
     silence_share: PositiveFloat = 0.5
 
     # Telephones end at 3.4 to 4 kHz, wideband calls and old speech engines at 7 to 8 kHz.
-    narrowest_bandwidth_hz: PositiveFloat = 4_300.0
+    min_bandwidth_hz: PositiveFloat = 4_300.0
     narrow_bandwidth_hz: PositiveFloat = 6_500.0
 
     # Share of equal bits of two sound fingerprints in the worst half second. The same recording through codecs, cut
@@ -42,20 +67,20 @@ class GateSettings(BaseModel):
     # sampling rates 0.86), and sentences that differ in a word 0.70 at most.
     duplicate_similarity: float = Field(default=0.87, gt=0.5, le=1.0)
     # Share of a clip that may be in earlier ones: recordings that were cut in other places share a part.
-    most_duplicate_share: float = Field(default=0.6, gt=0, le=1)
+    max_duplicate_share: float = Field(default=0.6, gt=0, le=1)
 
     # Letters (and three times the Han and kana characters) per second of sound; slow reading has 8, fast talk 20.
-    slowest_characters_per_second: PositiveFloat = 2.0
+    min_characters_per_second: PositiveFloat = 2.0
     slow_characters_per_second: PositiveFloat = 5.0
     fast_characters_per_second: PositiveFloat = 24.0
-    fastest_characters_per_second: PositiveFloat = 32.0
+    max_characters_per_second: PositiveFloat = 32.0
 
     # Mean probability the transcriber gives its own words.
-    least_confidence: float = Field(default=0.35, ge=0, le=1)
+    min_confidence: float = Field(default=0.35, ge=0, le=1)
     confidence: float = Field(default=0.6, ge=0, le=1)
 
     # Share of characters in which the given text and the transcriber's differ.
-    most_disagreement: PositiveFloat = 0.5
+    max_disagreement: PositiveFloat = 0.5
     disagreement: PositiveFloat = 0.25
 
     # Cosine distance of a clip's speaker embedding to the centre of the set. Both must be exceeded: a distance that is
@@ -65,13 +90,18 @@ class GateSettings(BaseModel):
     odd_distance: PositiveFloat = 0.12
     odd_deviations: PositiveFloat = 4.0
     # With fewer clips there is no telling who the stranger is.
-    least_clips_for_speaker: PositiveInt = 4
+    min_clips_for_speaker: PositiveInt = 4
 
     # The reference clip is heard before each take: long enough to show the voice, short enough to be cheap.
-    reference_shortest_seconds: PositiveFloat = 5.0
-    reference_longest_seconds: PositiveFloat = 10.0
+    min_reference_seconds: PositiveFloat = 5.0
+    max_reference_seconds: PositiveFloat = 10.0
 
     # Kept apart to judge checkpoints with.
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
-    most_held_out: PositiveInt = 20
-    least_to_train_on: PositiveInt = 3
+    max_held_out: PositiveInt = 20
+    min_clips_to_train_on: PositiveInt = 3
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, raw: Any) -> Any:  # Any: whatever is to be validated
+        return with_current_names(raw, _FORMER_NAMES)

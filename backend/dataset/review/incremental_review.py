@@ -29,7 +29,7 @@ EmbeddingOf = Callable[[str], NDArray[np.float32]]
 """The speaker embedding in an artefact. Raises ArtifactError where it is gone."""
 
 
-class JudgedSet:
+class ReviewedSet:
     """The clips of a set with every gate's answer."""
 
     def __init__(self, rows: Sequence[ClipRow], settings: GateSettings, embedding_of: EmbeddingOf) -> None:

@@ -141,7 +141,7 @@ def judge_speakers(
     if not embeddings:
         return {}
     found = speaker_distances(list(embeddings.values()))
-    is_enough = len(embeddings) >= settings.least_clips_for_speaker
+    is_enough = len(embeddings) >= settings.min_clips_for_speaker
     return {
         index: (distance, gates.speaker_gate(distance, deviation, settings) if is_enough else None)
         for index, distance, deviation in zip(embeddings, found.distances, found.deviations, strict=True)

@@ -12,10 +12,10 @@ from backend.dataset.clips.thresholds import GateSettings
 def choose_held_out(clip_ids: Collection[str], reference_id: str, settings: GateSettings) -> frozenset[str]:
     """A few clips that are never trained on: chosen by their hash, so the same set gives the same choice.
 
-    At least one and at most `most_held_out`, but none where fewer than `least_to_train_on` would remain.
+    At least one and at most `max_held_out`, but none where fewer than `min_clips_to_train_on` would remain.
     """
-    wanted = min(max(1, round(settings.held_out_share * len(clip_ids))), settings.most_held_out)
-    num_held_out = max(0, min(wanted, len(clip_ids) - settings.least_to_train_on))
+    wanted = min(max(1, round(settings.held_out_share * len(clip_ids))), settings.max_held_out)
+    num_held_out = max(0, min(wanted, len(clip_ids) - settings.min_clips_to_train_on))
     candidates = sorted(set(clip_ids) - {reference_id}, key=lambda clip_id: _hash("held out", clip_id))
     return frozenset(candidates[:num_held_out])
 
@@ -42,7 +42,7 @@ def choose_reference(candidates: Sequence[ReferenceCandidate], settings: GateSet
     def demerits(candidate: ReferenceCandidate) -> tuple[bool, float, float, str]:
         """What speaks against a clip, the weightiest first."""
         seconds = candidate.seconds
-        shortest, longest = settings.reference_shortest_seconds, settings.reference_longest_seconds
+        shortest, longest = settings.min_reference_seconds, settings.max_reference_seconds
         outside_seconds = max(shortest - seconds, seconds - longest, 0.0)
         # Ten decibels of noise weigh as much as a tenth of cosine distance; beyond 40 dB nobody hears it.
         blemish = candidate.distance - min(candidate.speech_over_noise_db, 40.0) / 100.0

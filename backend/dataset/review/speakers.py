@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 # Of a normal distribution, the median of the deviations is this much of the standard deviation.
 _MEDIAN_TO_STANDARD = 1.4826
 # Clips of one speaker differ by as much anyway; keeps a very uniform set from calling anything odd.
-_LEAST_DEVIATION = 0.01
+_MIN_DEVIATION = 0.01
 _BLOCK_ROWS = 256
 
 
@@ -41,7 +41,7 @@ def speaker_distances(embeddings: Sequence[Sequence[float] | NDArray[np.float32]
     centre /= max(float(np.linalg.norm(centre)), 1e-12)
     distances = 1.0 - directions @ centre
     median = float(np.median(distances))
-    spread = max(_MEDIAN_TO_STANDARD * float(np.median(np.abs(distances - median))), _LEAST_DEVIATION)
+    spread = max(_MEDIAN_TO_STANDARD * float(np.median(np.abs(distances - median))), _MIN_DEVIATION)
     return SpeakerDistances(
         distances=tuple(float(distance) for distance in distances),
         deviations=tuple(float(deviation) for deviation in (distances - median) / spread),

@@ -21,7 +21,7 @@ _UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\
 # Fewer may agree by chance: "in the" is everywhere.
 _SURE_WORDS = 3
 # Pairs of words that are compared at once: 64 MB.
-_MOST_COMPARED = 1 << 22
+_MAX_COMPARED = 1 << 22
 
 # People speed up by this much within a sentence.
 _HURRY = 1.2
@@ -137,7 +137,7 @@ def _likeliest_pairs(
     keys: Sequence[str], heard_keys: Sequence[str], own: range, their: range
 ) -> list[tuple[int | None, int | None]]:
     """Pair words so that as few letters as possible have to be changed, left out or put in."""
-    most = max(1, _MOST_COMPARED // max(1, len(their)))
+    most = max(1, _MAX_COMPARED // max(1, len(their)))
     if len(own) > most:
         # Hours without three words in a row that agree: the text belongs to something else. Part by part will do.
         share = len(their) * most // len(own)

@@ -122,7 +122,7 @@ def _compare_witnesses(phrase: Phrase, spans: list[tuple[float, float]]) -> Phra
         return replace(phrase, is_breath=is_breath, is_unheard=not is_breath)
     return replace(
         phrase,
-        is_unheard=_longest_unheard(phrase, spans) >= _UNHEARD_SECONDS
+        is_unheard=_max_unheard(phrase, spans) >= _UNHEARD_SECONDS
         or any(_is_unheard(span, phrase.words) for span in spans if phrase.begin <= span[0] and span[1] <= phrase.end),
         is_unspoken=any(_is_unspoken(run, spans) for run in _runs_nobody_heard(phrase.words)),
     )
@@ -151,7 +151,7 @@ def _is_unheard(span: tuple[float, float], words: tuple[Word, ...]) -> bool:
     return end - begin >= _BREATH_SECONDS and heard < _HEARD_SHARE * (end - begin)
 
 
-def _longest_unheard(phrase: Phrase, spans: list[tuple[float, float]]) -> float:
+def _max_unheard(phrase: Phrase, spans: list[tuple[float, float]]) -> float:
     """The longest stretch of speech in `phrase` that no word covers."""
     ends = [phrase.begin, *(word.end_seconds for word in phrase.words)]
     starts = [*(word.start_seconds for word in phrase.words), phrase.end]

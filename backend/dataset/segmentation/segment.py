@@ -39,7 +39,7 @@ class SegmentSettings:
     # Silence of both witnesses that is long enough to cut in: three frames of voice activity.
     minimum_pause_seconds: float = 0.09
     # A longer silence is the end of a thought; inside a clip it would teach the model to stall.
-    longest_pause_seconds: float = 1.5
+    max_pause_seconds: float = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def _possible_begins(phrases: list[Phrase], end: int, has_words: bool, settings:
         phrase = phrases[first]
         if phrase.is_unheard or phrase.is_unspoken:
             return
-        if first < end - 1 and phrases[first + 1].begin - phrase.end > settings.longest_pause_seconds:
+        if first < end - 1 and phrases[first + 1].begin - phrase.end > settings.max_pause_seconds:
             return
         start_seconds, end_seconds = _padded(phrase, phrases[end - 1], settings)
         seconds = end_seconds - start_seconds

@@ -19,10 +19,10 @@ ARCHIVE_SUFFIXES = frozenset({".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".7z
 _COPY_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
 # Of one entry in the directory of an archive: 46 bytes, a name, and extras of many kinds.
-_MOST_DIRECTORY_BYTES_PER_ENTRY = 1_000
+_MAX_DIRECTORY_BYTES_PER_ENTRY = 1_000
 # The end record has 22 bytes, and a comment of up to 64 kB may follow it.
 _END_RECORD = struct.Struct("<4s4H2LH")
-_LONGEST_COMMENT = 1 << 16
+_MAX_COMMENT_LENGTH = 1 << 16
 _IN_64_BITS = 0xFFFF_FFFF
 _ENCRYPTED = 0x1
 
@@ -67,7 +67,7 @@ def unpack_archive(
     limits = limits or ArchiveLimits()
     try:
         with path.open("rb") as file:
-            if _directory_bytes(file) > limits.maximum_entries * _MOST_DIRECTORY_BYTES_PER_ENTRY:
+            if _directory_bytes(file) > limits.maximum_entries * _MAX_DIRECTORY_BYTES_PER_ENTRY:
                 return [_refuse_archive(f"holds more than {limits.maximum_entries} files")]
             with zipfile.ZipFile(file) as archive:
                 return _Unpacking(archive, folder, is_wanted, limits).run()
@@ -153,8 +153,8 @@ class _Unpacking:
             num_bytes += len(block)
             self._num_bytes += len(block)
             if self._num_bytes > self._limits.maximum_total_bytes:
-                most_mb = self._limits.maximum_total_bytes / 1e6
-                raise _Full(f"unpacks to more than {most_mb:g} MB; the rest was left out")
+                max_mb = self._limits.maximum_total_bytes / 1e6
+                raise _Full(f"unpacks to more than {max_mb:g} MB; the rest was left out")
             if shutil.disk_usage(self._folder).free < self._limits.reserve_bytes:
                 raise _Full("would fill the disk; free some space and try again")
             output.write(block)
@@ -177,7 +177,7 @@ def _problem_of(entry: zipfile.ZipInfo) -> str | None:
 def _directory_bytes(file: BinaryIO) -> int:
     """How large the archive's directory is, which `zipfile` reads whole; leaves the position at the start."""
     num_bytes = file.seek(0, os.SEEK_END)
-    file.seek(max(0, num_bytes - _LONGEST_COMMENT - _END_RECORD.size))
+    file.seek(max(0, num_bytes - _MAX_COMMENT_LENGTH - _END_RECORD.size))
     tail = file.read()
     file.seek(0)
     at = tail.rfind(b"PK\x05\x06")

@@ -13,7 +13,7 @@ from backend.audio.limits import recording_decoding
 from backend.dataset.build.context import SourceRecording
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.sources.intake import IntakeLimits, expand
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError
 
 _UNPACKED_FOLDER = "cache/unpacked"
@@ -29,17 +29,15 @@ class FoundRecording:
 
 
 @contextmanager
-def open_sources(job: BuildJob, workplace: Workplace) -> Iterator[list[FoundRecording]]:
+def open_sources(job: BuildJob, workspace: DatasetWorkspace) -> Iterator[list[FoundRecording]]:
     """All recordings of a job, in the order given; archives are unpacked for as long as the block lasts.
 
     Raises:
         ArtifactError: there is no room to unpack.
     """
-    limits = recording_decoding(
-        maximum_seconds=job.longest_hours * 3600.0, maximum_bytes=round(job.largest_megabytes * 1e6)
-    )
+    limits = recording_decoding(maximum_seconds=job.max_hours * 3600.0, maximum_bytes=round(job.max_megabytes * 1e6))
     # Below the home and not in a temporary folder, because workers on other machines have to read it.
-    unpacked = workplace.home / _UNPACKED_FOLDER
+    unpacked = workspace.home / _UNPACKED_FOLDER
     try:
         unpacked.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=unpacked, ignore_cleanup_errors=True)
@@ -62,7 +60,7 @@ def open_sources(job: BuildJob, workplace: Workplace) -> Iterator[list[FoundReco
         yield found + [FoundRecording(name=problem.name, problem=problem.reason) for problem in intake.problems]
 
 
-def keep_originals(sources: Sequence[SourceRecording], workplace: Workplace) -> None:
+def keep_originals(sources: Sequence[SourceRecording], workspace: DatasetWorkspace) -> None:
     """Keep the files as they were given, named by their content, with the endings of their names.
 
     Raises:
@@ -70,8 +68,8 @@ def keep_originals(sources: Sequence[SourceRecording], workplace: Workplace) -> 
     """
     for source in sources:
         path = Path(source.path)
-        if not workplace.artifacts.path(source.recording_id, path.suffix).is_file():
-            workplace.artifacts.keep_copy(path, path.suffix)
+        if not workspace.artifacts.path(source.recording_id, path.suffix).is_file():
+            workspace.artifacts.keep_copy(path, path.suffix)
 
 
 def _identify(path: Path, name: str, given_text: str | None, name_by_id: dict[str, str]) -> FoundRecording:

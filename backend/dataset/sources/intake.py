@@ -31,7 +31,7 @@ AUDIO_SUFFIXES = frozenset(
 )
 """In a folder these are taken for recordings whatever is in them: a broken one is reported, not overlooked."""
 
-_MOST_LISTED_NAMES = 3
+_MAX_LISTED_NAMES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class _Search:
         for entry in unmatched:
             by_source.setdefault(entry.transcript.source, []).append(_shown(entry.audio))
         for source, names in by_source.items():
-            listed = ", ".join(names[:_MOST_LISTED_NAMES]) + (", …" if len(names) > _MOST_LISTED_NAMES else "")
+            listed = ", ".join(names[:_MAX_LISTED_NAMES]) + (", …" if len(names) > _MAX_LISTED_NAMES else "")
             absent = "a recording that is" if len(names) == 1 else f"{len(names)} recordings that are"
             reason = f"{_shown(source)} has text for {absent} not there: {listed}."
             self._refuse(_shown(source), reason)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 SIDECAR_SUFFIXES = frozenset({".txt", ".csv", ".jsonl"})
 
-_MOST_BYTES = 50_000_000
+_MAX_BYTES = 50_000_000
 _AUDIO_COLUMNS = ("audio", "audio_file", "file_name", "file", "path", "id")
 _TEXT_COLUMNS = ("text", "transcript", "transcription", "sentence")
 # When several tell the text of one recording, the last of these wins: it lies nearest to it.
@@ -138,8 +138,8 @@ def _places(entry: SidecarEntry) -> Iterator[str]:
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SidecarUnreadable(f"is larger than {_MOST_BYTES / 1e6:g} MB")
+        if path.stat().st_size > _MAX_BYTES:
+            raise SidecarUnreadable(f"is larger than {_MAX_BYTES / 1e6:g} MB")
         content = path.read_bytes()
     except OSError as error:
         raise SidecarUnreadable(f"cannot be read ({error.strerror})") from error

@@ -26,7 +26,7 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 # A GPU encodes that much at once; one clip at a time is as fast on a CPU, and its codes depend on nothing else.
 _CUDA_BATCH_SECONDS = 120.0
 # The networks look at so much at least; silence fills up what is shorter, which nobody trains on.
-_SHORTEST_SECONDS = 0.1
+_MIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,10 +113,10 @@ class ClipEncoder:
         if self.device.type != "cuda":
             yield from ([index] for index in by_length)
             return
-        most_samples = _CUDA_BATCH_SECONDS * CANONICAL_HZ
+        max_samples = _CUDA_BATCH_SECONDS * CANONICAL_HZ
         batch: list[int] = []
         for index in by_length:
-            if batch and num_samples[index] * (len(batch) + 1) > most_samples:
+            if batch and num_samples[index] * (len(batch) + 1) > max_samples:
                 yield batch
                 batch = []
             batch.append(index)
@@ -125,7 +125,7 @@ class ClipEncoder:
 
 
 def _filled_up(clip: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.pad(clip, (0, max(0, round(_SHORTEST_SECONDS * CANONICAL_HZ) - len(clip))))
+    return np.pad(clip, (0, max(0, round(_MIN_SECONDS * CANONICAL_HZ) - len(clip))))
 
 
 def _identity(tokenizer: SpeechTokenizer, speaker_encoder: SpeakerEncoder, speaker_hz: int) -> str:

@@ -19,7 +19,7 @@ from backend.dataset.segmentation.segment import LeftoverReason, SegmentSettings
 from backend.dataset.segmentation.text_at_pauses import lay_text
 from backend.dataset.stages.hallucination import doubt_about
 from backend.dataset.storage.stage_cache import stage_key
-from backend.dataset.storage.workspace import WAV_SUFFIX, Workplace
+from backend.dataset.storage.workspace import WAV_SUFFIX, DatasetWorkspace
 from backend.transcription.transcript import Transcript, Word
 
 # A recording up to this long that came with its text is a clip already: whoever made it cut it.
@@ -40,8 +40,8 @@ _NEEDS_WORDS = (
 class CutStage:
     """Cuts each recording once for the same words."""
 
-    def __init__(self, workplace: Workplace, settings: SegmentSettings | None = None) -> None:
-        self._workplace = workplace
+    def __init__(self, workspace: DatasetWorkspace, settings: SegmentSettings | None = None) -> None:
+        self._workplace = workspace
         self._settings = settings or SegmentSettings()
 
     def key(self, decoded: DecodedRecording, heard: Transcript | None, given_text: str | None) -> str:

@@ -10,17 +10,17 @@ from backend.audio.voice_activity import VOICE_ACTIVITY_HZ, find_speech
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import DecodedRecording, Span
 from backend.dataset.storage.stage_cache import stage_key
-from backend.dataset.storage.workspace import WAV_SUFFIX, Workplace
+from backend.dataset.storage.workspace import WAV_SUFFIX, DatasetWorkspace
 from backend.errors import DecoderFailed, RecordingError, RecordingMissing
 
 
 class DecodeStage:
     """Decodes each content once, whatever its files are called."""
 
-    def __init__(self, workplace: Workplace, job: BuildJob) -> None:
-        self._workplace = workplace
+    def __init__(self, workspace: DatasetWorkspace, job: BuildJob) -> None:
+        self._workplace = workspace
         self._limits = recording_decoding(
-            maximum_seconds=job.longest_hours * 3600.0, maximum_bytes=round(job.largest_megabytes * 1e6)
+            maximum_seconds=job.max_hours * 3600.0, maximum_bytes=round(job.max_megabytes * 1e6)
         )
 
     def find(self, recording_id: str, name: str) -> DecodedRecording | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from backend.transcription.hallucination import Doubt, doubts_about
+from backend.transcription.hallucination import HallucinationSign, doubts_about
 from backend.transcription.transcript import Transcript
 
 _DOUBTS = {
-    Doubt.NO_SPEECH: "The transcriber hears no speech here, so the text may be made up. Listen, and type what is said.",
-    Doubt.RUNS_IN_CIRCLES: "The transcript repeats itself and is probably made up. Listen, and type what is said.",
-    Doubt.GUESSED: "The transcriber was guessing here. Listen, and type what is said.",
+    HallucinationSign.NO_SPEECH: "The transcriber hears no speech here, so the text may be made up. "
+    "Listen, and type what is said.",
+    HallucinationSign.RUNS_IN_CIRCLES: "The transcript repeats itself and is probably made up. "
+    "Listen, and type what is said.",
+    HallucinationSign.GUESSED: "The transcriber was guessing here. Listen, and type what is said.",
 }
 
 

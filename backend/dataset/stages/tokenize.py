@@ -9,7 +9,7 @@ from backend.audio.canonical import read_part
 from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX, EncodedClip
 from backend.dataset.clips.records import TokenizedClip
 from backend.dataset.storage.stage_cache import stage_key
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 
 if TYPE_CHECKING:
     # PyTorch takes seconds to load, and most workers only look results up.
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class TokenizeStage:
     """Looks results up for one model; making new ones needs its `ClipEncoder`."""
 
-    def __init__(self, workplace: Workplace, encoder_identity: str) -> None:
-        self._workplace = workplace
+    def __init__(self, workspace: DatasetWorkspace, encoder_identity: str) -> None:
+        self._workplace = workspace
         self._identity = encoder_identity
 
     def find(self, clip_id: str) -> TokenizedClip | None:
@@ -46,6 +46,6 @@ class TokenizeStage:
         return stage_key("tokenize", clip_id, self._identity)
 
 
-def read_encoded(workplace: Workplace, tensors_id: str) -> EncodedClip:
+def read_encoded(workspace: DatasetWorkspace, tensors_id: str) -> EncodedClip:
     """Codes and embedding of a tokenized clip. Raises ArtifactError when they are gone."""
-    return EncodedClip.from_bytes(workplace.artifacts.read(tensors_id, TENSORS_SUFFIX))
+    return EncodedClip.from_bytes(workspace.artifacts.read(tensors_id, TENSORS_SUFFIX))

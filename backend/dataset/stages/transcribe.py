@@ -7,15 +7,15 @@ from dataclasses import replace
 from backend.audio.canonical import read_part, resample
 from backend.dataset.clips.records import HeardPiece, Span
 from backend.dataset.storage.stage_cache import stage_key
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 
 
 class TranscribeStage:
     """Looks results up for one transcriber; making new ones needs the transcriber itself."""
 
-    def __init__(self, workplace: Workplace, transcriber_identity: str, language: str | None) -> None:
-        self._workplace = workplace
+    def __init__(self, workspace: DatasetWorkspace, transcriber_identity: str, language: str | None) -> None:
+        self._workplace = workspace
         self._identity = transcriber_identity
         self._language = language
 
@@ -34,10 +34,10 @@ class TranscribeStage:
 
 
 def listen(
-    workplace: Workplace, audio_id: str, span: Span, transcriber: Transcriber, language: str | None
+    workspace: DatasetWorkspace, audio_id: str, span: Span, transcriber: Transcriber, language: str | None
 ) -> HeardPiece:
     """What is said in a stretch of stored sound, times counted from the start of that sound."""
-    samples, rate = read_part(workplace.wav(audio_id), span.start_seconds, span.end_seconds)
+    samples, rate = read_part(workspace.wav(audio_id), span.start_seconds, span.end_seconds)
     heard = transcriber.transcribe(resample(samples, rate, TRANSCRIBER_HZ), language)
     words = tuple(word.shifted(span.start_seconds) for word in heard.words)
     passages = tuple(passage.shifted(span.start_seconds) for passage in heard.passages)

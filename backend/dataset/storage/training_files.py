@@ -17,7 +17,7 @@ from backend.dataset.review.review import is_usable
 from backend.dataset.stages.tokenize import read_encoded
 from backend.dataset.storage.dataset_table import ClipRow
 from backend.dataset.storage.lock import DATASETS_FOLDER
-from backend.dataset.storage.workspace import WAV_SUFFIX, Workplace
+from backend.dataset.storage.workspace import WAV_SUFFIX, DatasetWorkspace
 from backend.errors import OutputRefused
 from backend.store.errors import ArtifactError
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
@@ -34,7 +34,9 @@ def dataset_folder(home: Path, name: str) -> Path:
     return home / DATASETS_FOLDER / name
 
 
-def write_dataset(workplace: Workplace, job: BuildJob, encoder: EncoderFacts, clips: Sequence[ClipRow]) -> DatasetCard:
+def write_dataset(
+    workspace: DatasetWorkspace, job: BuildJob, encoder: EncoderFacts, clips: Sequence[ClipRow]
+) -> DatasetCard:
     """Write the clips that may be trained on, in the place of what was there before.
 
     Raises:
@@ -44,7 +46,7 @@ def write_dataset(workplace: Workplace, job: BuildJob, encoder: EncoderFacts, cl
     usable = list({clip.clip_id: clip for clip in clips if is_usable(clip)}.values())
     if not usable:
         raise NothingToBuild(_why_nothing(clips))
-    rows = [_code_row(workplace, job, clip) for clip in usable]
+    rows = [_code_row(workspace, job, clip) for clip in usable]
     card = DatasetCard(
         name=job.name,
         language=job.language,
@@ -55,12 +57,12 @@ def write_dataset(workplace: Workplace, job: BuildJob, encoder: EncoderFacts, cl
         digest=_digest(rows),
     )
     try:
-        with create_folder(dataset_folder(workplace.home, job.name), replace=True) as folder:
+        with create_folder(dataset_folder(workspace.home, job.name), replace=True) as folder:
             write_code_rows(folder / ROWS_FILE, rows)
             write_card(folder, card)
             (folder / AUDIO_FOLDER).mkdir()
             for row in rows:
-                _place(workplace.wav(row.clip_id), folder / AUDIO_FOLDER / f"{row.clip_id}{WAV_SUFFIX}")
+                _place(workspace.wav(row.clip_id), folder / AUDIO_FOLDER / f"{row.clip_id}{WAV_SUFFIX}")
     except OSError as error:
         raise ArtifactError(
             f"The dataset {job.name} could not be written: {error.strerror}. Free some space and try again."
@@ -68,7 +70,7 @@ def write_dataset(workplace: Workplace, job: BuildJob, encoder: EncoderFacts, cl
     return card
 
 
-def export_dataset(workplace: Workplace, clips: Sequence[ClipRow], folder: Path) -> int:
+def export_dataset(workspace: DatasetWorkspace, clips: Sequence[ClipRow], folder: Path) -> int:
     """Write WAV files and JSONL lists with `audio`, `text` and `ref_audio`; tells how many clips there are.
 
     Paths in the lists are relative to `folder`, which can so be copied to where a GPU is; the public fine-tuning
@@ -87,7 +89,7 @@ def export_dataset(workplace: Workplace, clips: Sequence[ClipRow], folder: Path)
     try:
         (folder / AUDIO_FOLDER).mkdir(parents=True, exist_ok=True)
         for clip in usable:
-            shutil.copyfile(workplace.wav(clip.clip_id), folder / _audio_name(clip))
+            shutil.copyfile(workspace.wav(clip.clip_id), folder / _audio_name(clip))
         for name, held_out in ((EXPORT_LIST, False), (_HELD_OUT_LIST, True)):
             lines = [_export_line(clip, reference) for clip in usable if clip.held_out == held_out]
             if lines:
@@ -102,9 +104,9 @@ def _is_exported(clip: ClipRow) -> bool:
     return clip.verdict is not Verdict.REJECTED and bool(clip.details.text)
 
 
-def _code_row(workplace: Workplace, job: BuildJob, clip: ClipRow) -> CodeRow:
+def _code_row(workspace: DatasetWorkspace, job: BuildJob, clip: ClipRow) -> CodeRow:
     assert clip.details.tensors_id is not None, "only tokenized clips are usable"
-    encoded = read_encoded(workplace, clip.details.tensors_id)
+    encoded = read_encoded(workspace, clip.details.tensors_id)
     return CodeRow(
         clip_id=clip.clip_id,
         text=clip.details.text,

@@ -10,7 +10,7 @@ from backend.store.artifacts import Artifacts
 WAV_SUFFIX = ".wav"
 
 
-class Workplace:
+class DatasetWorkspace:
     """The folders below `ENCORE_HOME`; with workers on other machines they have to lie on storage all of them share."""
 
     def __init__(self, home: Path) -> None:

@@ -125,7 +125,7 @@ def memory_cells(config: ModelConfig, job: FineTuneJob, *, compute_bytes: int) -
                 strategy,  # type: ignore[arg-type] # see above
                 count,
                 compute_bytes=compute_bytes,
-                micro_batch_rows=job.micro_batch_rows,
+                micro_batch_tokens=job.micro_batch_tokens,
                 code_predictor_fraction=job.code_predictor_fraction,
                 activation_checkpointing=job.activation_checkpointing,
                 tensors=tensors,

@@ -36,14 +36,14 @@ class LaunchPlan(LaunchOptions):
     use_gpu: bool = False
 
     @property
-    def fewest_workers(self) -> int:
+    def smallest_world_size(self) -> int:
         """It does not train with fewer."""
         return self.min_workers or self.max_workers
 
     @property
     def is_elastic(self) -> bool:
         """Whether the number of workers may change while it runs."""
-        return self.fewest_workers < self.max_workers
+        return self.smallest_world_size < self.max_workers
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -14,15 +14,15 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from backend.cluster.connect import Machine
-from backend.evaluation.plan import JudgingPlan, plan_judging
+from backend.evaluation.plan import EvaluationPlan, plan_judging
 from backend.runs.errors import RunNotPossible
 from backend.runs.planning.launch import LaunchOptions, LaunchPlan
 from backend.runs.planning.options import check_workers, split_options
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
 from backend.voices.consent import Consent, require_consent
-from backend.voices.errors import VoiceNameTaken, VoiceUnknown
+from backend.voices.errors import VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.registry import Voices
 from training import preflight as trainable
@@ -38,7 +38,7 @@ from training.presets import PRESETS, Preset, preset_fields
 from training.worker import plan_data
 
 DATASETS_FOLDER = "datasets"
-FEWEST_CLIPS = 2
+MIN_CLIPS = 2
 """One to learn from and one to judge with, at the very least."""
 
 
@@ -53,7 +53,7 @@ class Prepared(BaseModel):
     preset: str
     job: FineTuneJob
     launch: LaunchPlan
-    judging: JudgingPlan
+    judging: EvaluationPlan
     consent: Consent
     plan: RunPlan
     """What it will take: steps, minutes, memory per worker, disk."""
@@ -182,11 +182,11 @@ def _free_name(database: Database, home: Path, voice: str, *, keeps_voice: bool)
         return name
     try:
         Voices(database, home).get(name)
-    except VoiceUnknown:
+    except VoiceNotFound:
         pass
     else:
         raise VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
-    for run in RunRows(database).list():
+    for run in RunTable(database).list():
         if run.state.is_active and name_key(run.voice) == name_key(name):
             raise VoiceNameTaken(f"Run {run.id} is making a voice {name!r} already. Choose another name, or cancel it.")
     return name
@@ -208,9 +208,9 @@ def check_clips(folder: Path, card: DatasetCard) -> None:
     rows = read_code_rows(folder / ROWS_FILE)
     if not rows:
         raise RunNotPossible(f"The dataset {card.name} has no accepted clips. Accept some, or add recordings.")
-    if len(rows) < FEWEST_CLIPS:
+    if len(rows) < MIN_CLIPS:
         raise RunNotPossible(
-            f"The dataset {card.name} has one accepted clip, and a fine-tune needs {FEWEST_CLIPS} or more. "
+            f"The dataset {card.name} has one accepted clip, and a fine-tune needs {MIN_CLIPS} or more. "
             "Add recordings, or clone the voice without fine-tuning."
         )
 

@@ -40,7 +40,7 @@ class Driver:
         os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(patience))
         workers: int | tuple[int, int] = launch.max_workers
         if launch.is_elastic:
-            workers = (launch.fewest_workers, launch.max_workers)
+            workers = (launch.smallest_world_size, launch.max_workers)
         resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
         _without_cleaner(TorchTrainer)(
             train_under_ray,

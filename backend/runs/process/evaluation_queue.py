@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from backend.errors import EncoreError
-from backend.evaluation.plan import JudgingPlan
+from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import JudgedTake, summarize
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.evaluation_task import judge_checkpoint
 from backend.runs.process.select_checkpoint import choose
 from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
 
-MOST_WAITING = 3
+MAX_WAITING = 3
 """Checkpoints that are kept on the disk only to be listened to; a full one of a large model has many gigabytes."""
 
 _logger = logging.getLogger(__name__)
 
 
-class JudgeQueue:
+class EvaluationQueue:
     """Knows what is still to be listened to, and hands it out."""
 
-    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, launch: LaunchPlan) -> None:
+    def __init__(self, rows: RunTable, run_id: str, folder: RunFolder, launch: LaunchPlan) -> None:
         """Read the plan; what an earlier attempt had begun to judge is judged anew.
 
         Raises:
@@ -35,10 +35,10 @@ class JudgeQueue:
         """
         self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
         self._current: tuple[CheckpointRecord, Any] | None = None
-        self._plan: JudgingPlan | None = None
+        self._plan: EvaluationPlan | None = None
         if not launch.judge:
             return
-        self._plan = JudgingPlan.read(folder.judging_plan)
+        self._plan = EvaluationPlan.read(folder.judging_plan)
         rows.add_checkpoint(run_id, BASE, 0)
         for record in rows.checkpoints(run_id):
             if record.state in ("judging", "failed"):
@@ -62,9 +62,9 @@ class JudgeQueue:
         waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
         base = [record for record in waiting if record.is_base]
         own = [record for record in waiting if not record.is_base]
-        for late in own[:-MOST_WAITING]:
+        for late in own[:-MAX_WAITING]:
             self._skip(late)
-        return [*base, *(record for record in own[-MOST_WAITING:] if self._hold(record))]
+        return [*base, *(record for record in own[-MAX_WAITING:] if self._hold(record))]
 
     def _skip(self, record: CheckpointRecord) -> None:
         release(self._place(record))
@@ -80,7 +80,7 @@ class JudgeQueue:
             return False
         return True
 
-    def _hand_out(self, record: CheckpointRecord, plan: JudgingPlan) -> None:
+    def _hand_out(self, record: CheckpointRecord, plan: EvaluationPlan) -> None:
         import ray  # noqa: PLC0415 - only where a supervisor has started it
 
         # No processor is set aside: training has them all on a laptop, and listening may take what it leaves.

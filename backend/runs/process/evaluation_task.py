@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from backend.evaluation.evaluate import judge, prepare_ears
-from backend.evaluation.plan import JudgingPlan
+from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.speaker_verifier import find_verifier
 from backend.evaluation.transcriber import find_transcriber
 from backend.runs.storage.run_folder import RunFolder
@@ -25,7 +25,7 @@ def judge_checkpoint(
     """Speak and measure; returns the takes.
 
     Args:
-        raw_plan: a `JudgingPlan`.
+        raw_plan: a `EvaluationPlan`.
         run_folder: of the run.
         name: of the checkpoint; names the folder of its takes.
         checkpoint: its folder; None for the base model.
@@ -36,17 +36,17 @@ def judge_checkpoint(
     logging.basicConfig(level=logging.INFO)
     # Training beside it is what the processors are for.
     torch.set_num_threads(1)
-    plan, folder = JudgingPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    ears = prepare_ears(plan, find_transcriber(plan.base_model), find_verifier())
+    plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
+    scorers = prepare_ears(plan, find_transcriber(plan.base_model), find_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
-        return [take.model_dump(mode="json") for take in judge(model, plan, ears, folder.takes / name)]
+        return [take.model_dump(mode="json") for take in judge(model, plan, scorers, folder.takes / name)]
     exported = folder.judging / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
         speaker = torch.tensor(plan.speaker, dtype=torch.float32)
         export_checkpoint(read_checkpoint(Path(checkpoint)), speaker, exported, "base")
         model = VoiceModel.load(exported)
-        return [take.model_dump(mode="json") for take in judge(model, plan, ears, folder.takes / name)]
+        return [take.model_dump(mode="json") for take in judge(model, plan, scorers, folder.takes / name)]
     finally:
         shutil.rmtree(exported, ignore_errors=True)

@@ -7,17 +7,17 @@ from typing import Any
 
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from training.checkpoint import damaged_checkpoints, list_checkpoints
 
-_LONGEST_CAUSE = 160
+_MAX_CAUSE_LENGTH = 160
 _NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")
 
 
-class Watcher:
+class RunMonitor:
     """Reads what is new since the last look; made anew for each attempt."""
 
-    def __init__(self, rows: RunRows, run_id: str, folder: RunFolder, attempt: int) -> None:
+    def __init__(self, rows: RunTable, run_id: str, folder: RunFolder, attempt: int) -> None:
         self._rows, self._run_id, self._folder, self._attempt = rows, run_id, folder, attempt
         self._metrics, self._faults = LineReader(folder.metrics), LineReader(folder.faults)
         # What earlier attempts wrote has been seen to by their supervisors, or is put down late by this one.
@@ -59,7 +59,7 @@ class Watcher:
         self._rows.add_checkpoint(self._run_id, name, step)
 
 
-def register_checkpoints(rows: RunRows, run_id: str, folder: RunFolder) -> int:
+def register_checkpoints(rows: RunTable, run_id: str, folder: RunFolder) -> int:
     """Put down the checkpoints on disk, and tell how many steps the newest one holds; 0 without any."""
     found = list_checkpoints(folder.path)
     for name in damaged_checkpoints(folder.path):
@@ -86,7 +86,7 @@ def _plain_cause(cause: str) -> str:
         return "the connection to another one broke"
     if "unavailable" in cause.lower():
         return "it does not answer any more"
-    short = cause.strip().split("\n")[0][:_LONGEST_CAUSE]
+    short = cause.strip().split("\n")[0][:_MAX_CAUSE_LENGTH]
     return short.rstrip(".") or "the log says why"
 
 

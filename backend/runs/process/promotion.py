@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from backend.errors import EncoreError
-from backend.evaluation.plan import JudgingPlan
+from backend.evaluation.plan import EvaluationPlan
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.select_checkpoint import Choice, choose
 from backend.runs.report import write_report
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.voices.consent import Consent
@@ -36,7 +36,7 @@ def conclude(database: Database, home: Path, run_id: str) -> None:
     Raises:
         EncoreError: there is no checkpoint, or it cannot be exported.
     """
-    rows, folder = RunRows(database), RunFolder.of(home, run_id)
+    rows, folder = RunTable(database), RunFolder.of(home, run_id)
     launch = LaunchPlan.read(folder.launch)
     choice = _choose(rows.checkpoints(run_id), folder)
     assert choice.best is not None
@@ -63,7 +63,7 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     shutil.rmtree(folder.export, ignore_errors=True)
     exported: dict[Variant, Path] = {}
     checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
-    speaker = torch.tensor(JudgingPlan.read(folder.judging_plan).speaker, dtype=torch.float32)
+    speaker = torch.tensor(EvaluationPlan.read(folder.judging_plan).speaker, dtype=torch.float32)
     weights = read_weights(checkpoint, speaker)
     # The dataset as the person knows it: the run learnt from a copy of its own.
     told = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
@@ -93,7 +93,7 @@ def _keep_voice(
     exported: Mapping[Variant, Path],
 ) -> str:
     """Make a voice of the export; what happened, in a sentence."""
-    plan, job = JudgingPlan.read(folder.judging_plan), FineTuneJob.read(folder.job)
+    plan, job = EvaluationPlan.read(folder.judging_plan), FineTuneJob.read(folder.job)
     scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
     try:
         voice = voices.add_fine_tuned(

@@ -24,7 +24,7 @@ TOLERATED_PACE = 1.25
 NOTABLE_GAIN = 0.01
 """Smaller differences than this are luck with the seeds."""
 
-FEWEST_TO_COMPARE = 3
+MIN_TO_COMPARE = 3
 """Sentences that tell how much of a difference is luck."""
 
 WORSE_ERROR = 0.05
@@ -107,7 +107,7 @@ def luck_with_error(base: CheckpointRecord, tuned: CheckpointRecord) -> float | 
         for take in tuned.takes
         if take.character_error is not None and (earlier := before.get(take.position)) is not None
     ]
-    if len(differences) < FEWEST_TO_COMPARE:
+    if len(differences) < MIN_TO_COMPARE:
         return None
     return statistics.stdev(differences) / math.sqrt(len(differences))
 

@@ -17,13 +17,13 @@ from typing import Any
 from backend.cluster.connect import check_size, connect, free_what_trainers_held, has_gpus, own_place
 from backend.errors import EncoreError
 from backend.runs.planning.launch import LaunchPlan
-from backend.runs.process.evaluation_queue import JudgeQueue
-from backend.runs.process.monitor import Watcher, register_checkpoints
+from backend.runs.process.evaluation_queue import EvaluationQueue
+from backend.runs.process.monitor import RunMonitor, register_checkpoints
 from backend.runs.process.processes import birth_of, is_alive
 from backend.runs.process.promotion import conclude
 from backend.runs.storage.control import Control, StopReason
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from training.job import FineTuneJob
@@ -63,7 +63,7 @@ class Supervisor:
 
     def __init__(self, database: Database, home: Path, run_id: str) -> None:
         self._home, self._database, self._run_id = home, database, run_id
-        self._rows = RunRows(database)
+        self._rows = RunTable(database)
         self._folder = RunFolder.of(home, run_id)
         self._launch = LaunchPlan.read(self._folder.launch)
         # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
@@ -91,18 +91,18 @@ class Supervisor:
             _leave_ray()
 
     def _work(self) -> None:
-        watcher = self._watch()
+        monitor = self._watch()
         self._folder.problem.unlink(missing_ok=True)
         connect(self._launch.machine)
         self._stop_if_wanted()
-        fewest = self._launch.fewest_workers
+        fewest = self._launch.smallest_world_size
         if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
             self._launch = self._launch.model_copy(update={"use_gpu": True})
         check_size(fewest, fewest if self._launch.use_gpu else 0)
-        judges = JudgeQueue(self._rows, self._run_id, self._folder, self._launch)
+        judges = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch)
         run = self._rows.get(self._run_id)
         if run.step < run.num_steps:
-            self._train_to_the_end(watcher, judges)
+            self._train_to_the_end(monitor, judges)
         else:
             self._rows.move(self._run_id, RunState.RUNNING, "All steps are done.")
         self._rows.move(self._run_id, RunState.JUDGING, "Listening to the checkpoints.")
@@ -127,18 +127,18 @@ class Supervisor:
         self._attempt = attempt
         Control.read(self._folder.control).model_copy(update={"attempt": attempt}).write(self._folder.control)
 
-    def _watch(self) -> Watcher:
+    def _watch(self) -> RunMonitor:
         """Take in what earlier attempts wrote; what they trained after the last checkpoint is trained again."""
         last_step = register_checkpoints(self._rows, self._run_id, self._folder)
-        watcher = Watcher(self._rows, self._run_id, self._folder, self._attempt)
+        monitor = RunMonitor(self._rows, self._run_id, self._folder, self._attempt)
         self._rows.forget_steps_after(self._run_id, last_step)
-        return watcher
+        return monitor
 
-    def _train_to_the_end(self, watcher: Watcher, judges: JudgeQueue) -> None:
+    def _train_to_the_end(self, monitor: RunMonitor, judges: EvaluationQueue) -> None:
         """Train; a driver that is lost is replaced, as often as workers may be lost."""
         for failures_left in range(self._launch.max_failures, -1, -1):
             try:
-                self._train(watcher, judges)
+                self._train(monitor, judges)
                 return
             except _DriverLost as lost:
                 if not failures_left:
@@ -147,9 +147,9 @@ class Supervisor:
                 self._rows.add_event(self._run_id, told)
                 self._begin_attempt(self._attempt + 1)
                 self._rows.change(self._run_id, attempt=self._attempt)
-                watcher = self._watch()
+                monitor = self._watch()
 
-    def _train(self, watcher: Watcher, judges: JudgeQueue) -> None:
+    def _train(self, monitor: RunMonitor, judges: EvaluationQueue) -> None:
         import ray  # noqa: PLC0415 - takes a second, and a run that waits does not need it
 
         from backend.runs.process.driver import Driver  # noqa: PLC0415
@@ -166,7 +166,7 @@ class Supervisor:
         stop_by = float("inf")
         try:
             while not ray.wait([fit], timeout=POLL_SECONDS)[0]:
-                if watcher.look() and not is_running:
+                if monitor.look() and not is_running:
                     self._rows.move(self._run_id, RunState.RUNNING, "Training.")
                     is_running = True
                 judges.advance()
@@ -175,7 +175,7 @@ class Supervisor:
         finally:
             # Nothing if it has ended; otherwise this is what frees the processors.
             ray.kill(driver)
-            watcher.look()
+            monitor.look()
             free_what_trainers_held()
         self._stop_if_wanted()
         if not is_running:

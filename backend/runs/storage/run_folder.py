@@ -9,7 +9,7 @@ from pathlib import Path
 from backend.runs.storage.control import Control, StopReason
 
 RUNS_FOLDER = "runs"
-_LONGEST_LOG_BYTES = 2_000_000
+_MAX_LOG_BYTES = 2_000_000
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -102,7 +102,7 @@ class RunFolder:
         """The end of the log, without colours; empty before anything was printed."""
         try:
             with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - _LONGEST_LOG_BYTES))
+                file.seek(max(0, self.log.stat().st_size - _MAX_LOG_BYTES))
                 return _COLOUR.sub("", file.read().decode("utf-8", errors="replace"))
         except FileNotFoundError:
             return ""

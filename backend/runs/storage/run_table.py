@@ -16,7 +16,7 @@ from backend.store.database import Database
 Measures = Mapping[str, float]
 
 
-class RunRows:
+class RunTable:
     """Reads and writes the rows; knows what a state may become, and nothing of Ray or files."""
 
     def __init__(self, database: Database) -> None:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.serving.api.errors import ApiError, error_response
 
-LARGEST_BODY_BYTES = 64 * 2**20
+MAX_BODY_BYTES = 64 * 2**20
 """Five minutes of 96 kHz mono at 24 bit are 86 MB and nobody's speech; the same at 48 kHz are 43 MB."""
 
 OPEN_PATHS = frozenset({"/healthz"})
@@ -66,8 +66,8 @@ class AccessControl:
 class BodyLimit:
     """Stops reading a body that is too large, whatever its header says."""
 
-    def __init__(self, app: ASGIApp, *, most_bytes: int = LARGEST_BODY_BYTES) -> None:
-        self._app, self._most_bytes = app, most_bytes
+    def __init__(self, app: ASGIApp, *, max_bytes: int = MAX_BODY_BYTES) -> None:
+        self._app, self._max_bytes = app, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 413 itself, or pass the request on with a receiver that counts."""
@@ -76,11 +76,11 @@ class BodyLimit:
             return
         too_large = ApiError(
             413,
-            f"The request has more than {self._most_bytes // 2**20} MB. Send a shorter recording.",
+            f"The request has more than {self._max_bytes // 2**20} MB. Send a shorter recording.",
             code="too_large",
         )
         claimed = Headers(scope=scope).get("content-length", "0")
-        if claimed.isdecimal() and int(claimed) > self._most_bytes:
+        if claimed.isdecimal() and int(claimed) > self._max_bytes:
             await error_response(too_large)(scope, receive, send)
             return
         num_bytes = 0
@@ -90,7 +90,7 @@ class BodyLimit:
             nonlocal num_bytes
             message = await receive()
             num_bytes += len(message.get("body", b""))
-            if num_bytes > self._most_bytes:
+            if num_bytes > self._max_bytes:
                 raise too_large
             return message
 

@@ -8,14 +8,14 @@ import secrets
 
 from fastapi import APIRouter, Request
 
-from backend.serving.api.dependencies import AtDesk, Desk
+from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import JSON, read_json
 from backend.serving.api.schemas import ComparedTake, CompareRequest, Comparison
 from backend.serving.api.speech_routes import take_whole
 from backend.serving.api.streaming import while_connected
 from backend.serving.protocol import WholeSpeech
-from backend.serving.requests import SpeechOrder
+from backend.serving.requests import SynthesisRequest
 
 router = APIRouter(tags=["speech"])
 
@@ -27,15 +27,15 @@ router = APIRouter(tags=["speech"])
     responses=error_responses(400, 401, 403, 404, 413, 415, 429, 500, 503, 504),
     openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": inlined_schema(CompareRequest)}}}},
 )
-async def compare(request: Request, desk: AtDesk) -> Comparison:
+async def compare(request: Request, context: ContextDep) -> Comparison:
     """Speak one text in each of the voices, all at once; if one of them cannot, none is heard."""
     asked = await read_json(request, CompareRequest)
-    desk.check_model(asked.model)
-    desk.check_input(asked.input)
-    voices = [await desk.find_voice(name) for name in asked.voices]
+    context.check_model(asked.model)
+    context.check_input(asked.input)
+    voices = [await context.find_voice(name) for name in asked.voices]
     seed = secrets.randbits(31) if asked.seed is None else asked.seed
     orders = [
-        SpeechOrder(
+        SynthesisRequest(
             voice=voice,
             text=asked.input,
             language=asked.language or voice.language,
@@ -47,7 +47,7 @@ async def compare(request: Request, desk: AtDesk) -> Comparison:
         )
         for voice in voices
     ]
-    speeches = await while_connected(request, _take_all(desk, orders))
+    speeches = await while_connected(request, _take_all(context, orders))
     takes = []
     for voice, speech in zip(voices, speeches, strict=True):
         takes.append(
@@ -64,11 +64,11 @@ async def compare(request: Request, desk: AtDesk) -> Comparison:
     return Comparison(input=asked.input, seed=seed, response_format=asked.response_format, takes=takes)
 
 
-async def _take_all(desk: Desk, orders: list[SpeechOrder]) -> list[WholeSpeech]:
+async def _take_all(context: ApiContext, orders: list[SynthesisRequest]) -> list[WholeSpeech]:
     """All of them at once; the first that fails ends the others."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(take_whole(desk, order)) for order in orders]
+            tasks = [group.create_task(take_whole(context, order)) for order in orders]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]

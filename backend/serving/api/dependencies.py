@@ -14,10 +14,10 @@ from fastapi import Depends, Request
 
 from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
-from backend.serving.api.take_recorder import TakeKeeper
+from backend.serving.api.take_recorder import TakeRecorder
 from backend.serving.protocol import SpeechService
-from backend.serving.requests import AudioChunk, SpeechItem, SpeechOrder, SpeechSummary
-from backend.serving.settings import MOST_CHARACTERS
+from backend.serving.requests import AudioChunk, SpeechItem, SpeechSummary, SynthesisRequest
+from backend.serving.settings import MAX_CHARACTERS
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class ApiContext:
     """Where requests are taken.
 
     Attributes:
@@ -36,7 +36,7 @@ class Desk:
         model_name: what the base model is called.
         can_instruct: whether it follows instructions.
         patience_seconds: between two chunks of sound.
-        most_characters: of one text.
+        max_characters: of one text.
         metrics: counts.
         takes: where what was spoken is kept; None keeps nothing.
         started_at: when this process began to serve.
@@ -47,7 +47,7 @@ class Desk:
     model_name: str
     can_instruct: bool = False
     patience_seconds: float = PATIENCE_SECONDS
-    most_characters: int = MOST_CHARACTERS
+    max_characters: int = MAX_CHARACTERS
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     takes: Takes | None = None
@@ -64,10 +64,10 @@ class Desk:
 
     def check_input(self, text: str) -> str:
         """Refuse a text that would keep others waiting for too long. Raises ApiError."""
-        if len(text) > self.most_characters:
+        if len(text) > self.max_characters:
             raise ApiError(
                 400,
-                f"The input has {len(text)} characters, and {self.most_characters} are the most. Send it in parts.",
+                f"The input has {len(text)} characters, and {self.max_characters} are the most. Send it in parts.",
                 param="input",
                 code="string_above_max_length",
             )
@@ -86,12 +86,12 @@ class Desk:
         return text
 
     async def find_voice(self, name: str) -> Voice:
-        """A stored voice, as it is now. Raises VoiceUnknown."""
+        """A stored voice, as it is now. Raises VoiceNotFound."""
         return await asyncio.to_thread(self.voices.get, name)
 
-    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         """Pass an order on, and keep the take; time without any sound is bounded. Raises RequestTimedOut."""
-        keeper = TakeKeeper(self.takes, order, self.model_name)
+        keeper = TakeRecorder(self.takes, order, self.model_name)
         async with aclosing(self._speak_in_time(order)) as items:
             with closing(keeper):
                 async for item in items:
@@ -102,7 +102,7 @@ class Desk:
                             await asyncio.to_thread(keeper.finish, item)
                     yield item
 
-    async def _speak_in_time(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    async def _speak_in_time(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         items = self.service.speak(order)
         try:
             while True:
@@ -128,9 +128,9 @@ class Upload:
     field: str
 
 
-def desk_of(request: Request) -> Desk:
-    """The application's desk."""
-    return cast(Desk, request.app.state.desk)
+def context_of(request: Request) -> ApiContext:
+    """The application's context."""
+    return cast(ApiContext, request.app.state.context)
 
 
-AtDesk = Annotated[Desk, Depends(desk_of)]
+ContextDep = Annotated[ApiContext, Depends(context_of)]

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from backend.audio.errors import AudioFormatError
 from backend.errors import EncoreError, PromptError, RecordingError, RecordingTooLarge
 from backend.serving.errors import EngineClosed, ServingError, TooBusy
-from backend.takes.errors import TakeUnknown
+from backend.takes.errors import TakeNotFound
 from backend.voices.errors import (
     ConsentMissing,
     ConsentRefused,
@@ -24,7 +24,7 @@ from backend.voices.errors import (
     VoiceFileRefused,
     VoiceNameRefused,
     VoiceNameTaken,
-    VoiceUnknown,
+    VoiceNotFound,
 )
 
 _logger = logging.getLogger(__name__)
@@ -71,8 +71,8 @@ class _Kind(NamedTuple):
 _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (ConsentMissing, _Kind(400, "consent_required", "consent")),
     (ConsentRefused, _Kind(403, "consent_refused", "consent")),
-    (VoiceUnknown, _Kind(404, "voice_not_found", "voice")),
-    (TakeUnknown, _Kind(404, "take_not_found")),
+    (VoiceNotFound, _Kind(404, "voice_not_found", "voice")),
+    (TakeNotFound, _Kind(404, "take_not_found")),
     (VoiceNameTaken, _Kind(409, "voice_exists", "name")),
     (VoiceNameRefused, _Kind(400, "invalid_name", "name")),
     (VoiceFileRefused, _Kind(400, "invalid_file")),

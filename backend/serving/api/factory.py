@@ -7,30 +7,30 @@ from collections.abc import Sequence
 from fastapi import FastAPI
 
 from backend.serving.api import compare_routes, speech_routes, status_routes, take_routes, voice_routes
-from backend.serving.api.access import LARGEST_BODY_BYTES, AccessControl, BodyLimit
-from backend.serving.api.dependencies import Desk
+from backend.serving.api.access import MAX_BODY_BYTES, AccessControl, BodyLimit
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.errors import install_error_handlers
 from backend.serving.api.openapi import install_openapi
 
 VERSION = "1"
 
 
-def create_api(desk: Desk, *, api_keys: Sequence[str] = (), largest_body_bytes: int = LARGEST_BODY_BYTES) -> FastAPI:
+def create_api(context: ApiContext, *, api_keys: Sequence[str] = (), max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
     """Build the application.
 
     Args:
-        desk: who speaks, and with which voices.
+        context: who speaks, and with which voices.
         api_keys: one of them has to come with each request; without any only this machine is served.
-        largest_body_bytes: of one request.
+        max_body_bytes: of one request.
     """
     # No pages for reading the document: they load scripts from the network.
     app = FastAPI(title="Encore", version=VERSION, docs_url=None, redoc_url=None)
-    app.state.desk = desk
+    app.state.context = context
     for routes in (speech_routes, voice_routes, take_routes, compare_routes, status_routes):
         app.include_router(routes.router)
     install_error_handlers(app)
-    install_openapi(app, desk.most_characters)
+    install_openapi(app, context.max_characters)
     # The last one added is asked first: nobody's body is read before it is clear who sends it.
-    app.add_middleware(BodyLimit, most_bytes=largest_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
     app.add_middleware(AccessControl, api_keys=tuple(api_keys))
     return app

@@ -41,7 +41,7 @@ def inlined_schema(message: type[BaseModel], files: Mapping[str, str] | None = N
     return inlined
 
 
-def install_openapi(app: FastAPI, most_characters: int) -> None:
+def install_openapi(app: FastAPI, max_characters: int) -> None:
     """Serve the document with the length that a text may have here, and without the 422 that is never sent."""
 
     def build() -> dict[str, Any]:
@@ -54,7 +54,7 @@ def install_openapi(app: FastAPI, most_characters: int) -> None:
                     operation["responses"].pop("422", None)
                     for content in operation.get("requestBody", {}).get("content", {}).values():
                         if "input" in content["schema"].get("properties", {}):
-                            content["schema"]["properties"]["input"]["maxLength"] = most_characters
+                            content["schema"]["properties"]["input"]["maxLength"] = max_characters
             for name in ("HTTPValidationError", "ValidationError"):
                 document["components"]["schemas"].pop(name, None)
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

@@ -19,8 +19,8 @@ from backend.voices.errors import ConsentMissing
 
 JSON, FORM = "application/json", "multipart/form-data"
 
-_LARGEST_FIELD_BYTES = 64 * 1024
-_MOST_FIELDS = 32
+_MAX_FIELD_BYTES = 64 * 1024
+_MAX_FIELDS = 32
 _CHUNK_BYTES = 2**20
 
 Message = TypeVar("Message", bound=BaseModel)
@@ -55,7 +55,7 @@ async def read_form(
     if media_type_of(request) != FORM:
         raise ApiError(415, f"Send the request as {FORM}.", code="unsupported_media_type")
     # Starlette raises HTTPException for malformed forms, which has a handler of its own.
-    async with request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=_LARGEST_FIELD_BYTES) as form:
+    async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES) as form:
         fields: dict[str, Any] = {}
         file: UploadFile | None = None
         for name, value in form.multi_items():

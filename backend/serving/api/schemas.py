@@ -8,19 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from backend.audio.formats import AudioFormat
 from backend.audio.tempo import FASTEST, SLOWEST
-from backend.serving.speech.speech import LONGEST_TEXT
+from backend.serving.speech.speech import MAX_TEXT_LENGTH
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
 from backend.voices.voice import Voice, VoiceKind
 
-LONGEST_INSTRUCTION = 4096
-MOST_VOICES = 8
-LARGEST_SEED = 2**63 - 1
+MAX_INSTRUCTION_LENGTH = 4096
+MAX_VOICES = 8
+MAX_SEED = 2**63 - 1
 
 _VoiceName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT)]
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_LENGTH)]
 _LanguageName = Annotated[str, StringConstraints(min_length=1, max_length=40)]
-_Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+_Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 class _Request(BaseModel):
@@ -47,7 +47,7 @@ class SpeechFields(_Request):
     input: _Text = Field(description="What to say.")
     instructions: str | None = Field(
         default=None,
-        max_length=LONGEST_INSTRUCTION,
+        max_length=MAX_INSTRUCTION_LENGTH,
         description="How to say it; refused by models that clone voices.",
     )
     response_format: AudioFormat = Field(
@@ -202,7 +202,7 @@ class CompareRequest(_Request):
     """POST /v1/compare: one text, spoken by several voices with the same seed."""
 
     model: str | None = Field(default=None, max_length=500)
-    voices: list[_VoiceName] = Field(min_length=2, max_length=MOST_VOICES)
+    voices: list[_VoiceName] = Field(min_length=2, max_length=MAX_VOICES)
     input: _Text
     response_format: AudioFormat = "wav"
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
-from backend.serving.api.dependencies import AtDesk, Desk
+from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.errors import ApiError, status_of
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, JSON, consent_of, media_type_of, read_form, read_json
@@ -20,7 +20,7 @@ from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, Speec
 from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, while_connected
 from backend.serving.errors import TooBusy
 from backend.serving.protocol import WholeSpeech, collect
-from backend.serving.requests import OneOffVoice, SpeechOrder
+from backend.serving.requests import OneOffVoice, SynthesisRequest
 from backend.voices.reference import write_reference
 from backend.voices.voice import Voice
 
@@ -50,41 +50,41 @@ _SOUND: dict[str, Any] = {
         }
     },
 )
-async def create_speech(request: Request, desk: AtDesk) -> Response:
+async def create_speech(request: Request, context: ContextDep) -> Response:
     """Speak a text in the voice asked for; sound comes while it is made."""
     if media_type_of(request) == FORM:
         async with read_form(request, OneOffSpeechRequest, "ref_audio") as (form, recording):
-            order = await _order(desk, form, await _voice_of_form(desk, form, recording))
+            order = await _order(context, form, await _voice_of_form(context, form, recording))
     else:
         spoken = await read_json(request, SpeechRequest)
         name = spoken.voice.id if isinstance(spoken.voice, VoiceReference) else spoken.voice
-        order = await _order(desk, spoken, await desk.find_voice(name))
+        order = await _order(context, spoken, await context.find_voice(name))
         form = None
     fields: SpeechFields = form or spoken
     if fields.stream or fields.stream_format == "sse":
         return StreamedSpeech(
-            desk.speak(order),
+            context.speak(order),
             audio_format=order.audio_format,
             is_sse=fields.stream_format == "sse",
-            metrics=desk.metrics,
+            metrics=context.metrics,
         )
-    return whole_response(await while_connected(request, take_whole(desk, order)), order.audio_format)
+    return whole_response(await while_connected(request, take_whole(context, order)), order.audio_format)
 
 
-async def take_whole(desk: Desk, order: SpeechOrder) -> WholeSpeech:
+async def take_whole(context: ApiContext, order: SynthesisRequest) -> WholeSpeech:
     """Wait for a whole speech, counting it. Raises EncoreError."""
-    desk.metrics.begin()
+    context.metrics.begin()
     outcome, speech = "cancelled", None
     try:
-        speech = await collect(desk.speak(order))
+        speech = await collect(context.speak(order))
         outcome = "done"
         return speech
     except EncoreError as error:
         outcome = "refused" if isinstance(error, TooBusy) else "failed"
-        desk.metrics.refuse(status_of(error))
+        context.metrics.refuse(status_of(error))
         raise
     finally:
-        desk.metrics.end(outcome, speech.summary if speech else None)
+        context.metrics.end(outcome, speech.summary if speech else None)
 
 
 def whole_response(speech: WholeSpeech, audio_format: AudioFormat) -> Response:
@@ -100,15 +100,15 @@ def whole_response(speech: WholeSpeech, audio_format: AudioFormat) -> Response:
     return Response(speech.content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
 
 
-async def _order(desk: Desk, fields: SpeechFields, voice: Voice | OneOffVoice) -> SpeechOrder:
-    desk.check_model(fields.model)
+async def _order(context: ApiContext, fields: SpeechFields, voice: Voice | OneOffVoice) -> SynthesisRequest:
+    context.check_model(fields.model)
     own_language = voice.language if isinstance(voice, Voice) else "auto"
-    return SpeechOrder(
+    return SynthesisRequest(
         voice=voice,
-        text=desk.check_input(fields.input),
+        text=context.check_input(fields.input),
         language=fields.language or own_language,
         seed=fields.seed,
-        instruction=desk.check_instructions(fields.instructions),
+        instruction=context.check_instructions(fields.instructions),
         audio_format=fields.response_format,
         speed=fields.speed,
         is_streamed=fields.stream or fields.stream_format == "sse",
@@ -116,11 +116,11 @@ async def _order(desk: Desk, fields: SpeechFields, voice: Voice | OneOffVoice) -
     )
 
 
-async def _voice_of_form(desk: Desk, form: OneOffSpeechRequest, recording: Path | None) -> Voice | OneOffVoice:
+async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recording: Path | None) -> Voice | OneOffVoice:
     if recording is None:
         if form.voice is None:
             raise ApiError(400, "Name a voice, or send a recording as ref_audio.", param="voice", code="missing_voice")
-        return await desk.find_voice(form.voice)
+        return await context.find_voice(form.voice)
     if form.voice is not None:
         raise ApiError(400, "Send either voice or ref_audio, not both.", param="voice", code="invalid_value")
     consent = consent_of(form.consent, form.consent_by)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from backend.serving.api.dependencies import AtDesk
+from backend.serving.api.dependencies import ContextDep
 from backend.serving.api.errors import ApiError
 from backend.serving.api.metrics import MEDIA_TYPE
 from backend.serving.api.openapi import error_responses
@@ -15,9 +15,9 @@ router = APIRouter(tags=["status"])
 
 
 @router.get("/v1/models", summary="List the models", response_model=ModelList, responses=error_responses(401, 403, 500))
-async def list_models(desk: AtDesk) -> ModelList:
+async def list_models(context: ContextDep) -> ModelList:
     """The model that speaks."""
-    return ModelList(data=[ModelView(id=desk.model_name, created=int(desk.started_at.timestamp()))])
+    return ModelList(data=[ModelView(id=context.model_name, created=int(context.started_at.timestamp()))])
 
 
 @router.get(
@@ -26,12 +26,12 @@ async def list_models(desk: AtDesk) -> ModelList:
     response_model=Health,
     responses=error_responses(403, 500, 503),
 )
-async def health(desk: AtDesk) -> Health:
+async def health(context: ContextDep) -> Health:
     """200 while somebody can speak."""
-    state = await desk.service.state()
+    state = await context.service.state()
     if not state.is_healthy:
         raise ApiError(503, "Nobody can speak now. Try again later.", code="unavailable")
-    return Health(model=desk.model_name, num_replicas=state.num_replicas)
+    return Health(model=context.model_name, num_replicas=state.num_replicas)
 
 
 @router.get(
@@ -43,6 +43,6 @@ async def health(desk: AtDesk) -> Health:
         **error_responses(401, 403, 500),
     },
 )
-async def metrics(desk: AtDesk) -> Response:
+async def metrics(context: ContextDep) -> Response:
     """What was spoken so far, how fast, and what was refused."""
-    return Response(desk.metrics.render(await desk.service.state(with_engines=True)), media_type=MEDIA_TYPE)
+    return Response(context.metrics.render(await context.service.state(with_engines=True)), media_type=MEDIA_TYPE)

@@ -11,7 +11,7 @@ from typing import IO
 from backend.audio.encoding import wav_header
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
-from backend.serving.requests import OneOffVoice, SpeechOrder, SpeechSummary
+from backend.serving.requests import OneOffVoice, SpeechSummary, SynthesisRequest
 from backend.takes.take import TakeFacts
 from backend.takes.takes import Takes
 from training.model.decoding.frame_loop import FinishReason
@@ -21,10 +21,10 @@ RECORDING_SENT_ALONG = "A recording that was sent along"
 _logger = logging.getLogger(__name__)
 
 
-class TakeKeeper:
+class TakeRecorder:
     """Writes one speech into a file, and adds it to the takes once it is whole; without takes it does nothing."""
 
-    def __init__(self, takes: Takes | None, order: SpeechOrder, model_name: str) -> None:
+    def __init__(self, takes: Takes | None, order: SynthesisRequest, model_name: str) -> None:
         self._takes, self._order, self._model_name = takes, order, model_name
         # Raw samples cannot be played; with a header before them they can.
         self._format: AudioFormat = "wav" if order.audio_format == "pcm" else order.audio_format

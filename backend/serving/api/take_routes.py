@@ -11,10 +11,10 @@ from fastapi import APIRouter
 from starlette.responses import FileResponse, Response
 
 from backend.audio.formats import FORMAT_TABLE
-from backend.serving.api.dependencies import AtDesk, Desk
+from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.openapi import error_responses
 from backend.serving.api.schemas import Deleted, TakeList, TakeView
-from backend.takes.errors import TakeUnknown
+from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take
 
 router = APIRouter(prefix="/v1/audio/takes", tags=["takes"])
@@ -32,18 +32,18 @@ _SOUND = {
 
 
 @router.get("", summary="List the takes", response_model=TakeList, responses=error_responses(401, 403, 500))
-async def list_takes(desk: AtDesk) -> TakeList:
+async def list_takes(context: ContextDep) -> TakeList:
     """What is kept of what was spoken here, the newest first."""
-    takes = await asyncio.to_thread(desk.takes.list, API_LIST) if desk.takes is not None else ()
+    takes = await asyncio.to_thread(context.takes.list, API_LIST) if context.takes is not None else ()
     return TakeList(data=[TakeView.of(take) for take in takes])
 
 
 @router.get(
     "/{take_id}", summary="Look at a take", response_model=TakeView, responses=error_responses(401, 403, 404, 500)
 )
-async def get_take(take_id: str, desk: AtDesk) -> TakeView:
+async def get_take(take_id: str, context: ContextDep) -> TakeView:
     """How one was made."""
-    return TakeView.of(await _find(desk, take_id))
+    return TakeView.of(await _find(context, take_id))
 
 
 @router.get(
@@ -52,27 +52,27 @@ async def get_take(take_id: str, desk: AtDesk) -> TakeView:
     response_class=Response,
     responses={200: _SOUND, **error_responses(401, 403, 404, 500)},
 )
-async def get_content(take_id: str, desk: AtDesk) -> Response:
+async def get_content(take_id: str, context: ContextDep) -> Response:
     """Its file."""
-    take = await _find(desk, take_id)
+    take = await _find(context, take_id)
     return FileResponse(take.path, media_type=FORMAT_TABLE[take.audio_format].media_type)
 
 
 @router.delete(
     "/{take_id}", summary="Delete a take", response_model=Deleted, responses=error_responses(401, 403, 404, 500)
 )
-async def delete_take(take_id: str, desk: AtDesk) -> Deleted:
+async def delete_take(take_id: str, context: ContextDep) -> Deleted:
     """Remove one and its file."""
-    take = await _find(desk, take_id)
-    assert desk.takes is not None
-    await asyncio.to_thread(desk.takes.delete, take.id)
+    take = await _find(context, take_id)
+    assert context.takes is not None
+    await asyncio.to_thread(context.takes.delete, take.id)
     return Deleted(id=take.id, object="take")
 
 
-async def _find(desk: Desk, take_id: str) -> Take:
-    if desk.takes is None:
-        raise TakeUnknown("No takes are kept here. Start without ENCORE_MOST_TAKES=0 to keep them.")
-    take = await asyncio.to_thread(desk.takes.get, take_id)
+async def _find(context: ApiContext, take_id: str) -> Take:
+    if context.takes is None:
+        raise TakeNotFound("No takes are kept here. Start without ENCORE_MAX_TAKES=0 to keep them.")
+    take = await asyncio.to_thread(context.takes.get, take_id)
     if take.owner != API_LIST:
-        raise TakeUnknown(f"There is no take {take_id[:40]!r} of the API. List those there are.")
+        raise TakeNotFound(f"There is no take {take_id[:40]!r} of the API. List those there are.")
     return take

@@ -6,7 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request
 
-from backend.serving.api.dependencies import AtDesk
+from backend.serving.api.dependencies import ContextDep
 from backend.serving.api.errors import ApiError
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, consent_of, read_form
@@ -16,9 +16,9 @@ router = APIRouter(prefix="/v1/audio/voices", tags=["voices"])
 
 
 @router.get("", summary="List the voices", response_model=VoiceList, responses=error_responses(401, 403, 500))
-async def list_voices(desk: AtDesk) -> VoiceList:
+async def list_voices(context: ContextDep) -> VoiceList:
     """All stored voices, the oldest first."""
-    voices = await asyncio.to_thread(desk.voices.list)
+    voices = await asyncio.to_thread(context.voices.list)
     return VoiceList(data=[VoiceView.of(voice) for voice in voices], voices=[voice.name for voice in voices])
 
 
@@ -37,18 +37,18 @@ async def list_voices(desk: AtDesk) -> VoiceList:
         }
     },
 )
-async def create_voice(request: Request, desk: AtDesk) -> VoiceView:
+async def create_voice(request: Request, context: ContextDep) -> VoiceView:
     """Make a voice of a recording; it can be spoken with at once."""
     async with read_form(request, VoiceRequest, "audio_sample") as (fields, recording):
         consent = consent_of(fields.consent, fields.consent_by)
         if recording is None:
             raise ApiError(400, "Send the recording as audio_sample.", param="audio_sample", code="missing_audio")
         voice = await asyncio.to_thread(
-            desk.voices.create_zero_shot,
+            context.voices.create_zero_shot,
             fields.name,
             recording,
             consent=consent,
-            model=desk.model_name,
+            model=context.model_name,
             transcript=fields.ref_text,
             language=fields.language,
             provenance={"made_by": "api"},
@@ -62,9 +62,9 @@ async def create_voice(request: Request, desk: AtDesk) -> VoiceView:
     response_model=VoiceView,
     responses=error_responses(401, 403, 404, 500),
 )
-async def get_voice(voice_id: str, desk: AtDesk) -> VoiceView:
+async def get_voice(voice_id: str, context: ContextDep) -> VoiceView:
     """One voice, by name or id."""
-    return VoiceView.of(await desk.find_voice(voice_id))
+    return VoiceView.of(await context.find_voice(voice_id))
 
 
 @router.delete(
@@ -73,9 +73,9 @@ async def get_voice(voice_id: str, desk: AtDesk) -> VoiceView:
     response_model=Deleted,
     responses=error_responses(401, 403, 404, 500),
 )
-async def delete_voice(voice_id: str, desk: AtDesk) -> Deleted:
+async def delete_voice(voice_id: str, context: ContextDep) -> Deleted:
     """Remove a voice, its recording and its consent, by name or id."""
-    voice = await desk.find_voice(voice_id)
-    await asyncio.to_thread(desk.voices.delete, voice.id)
-    await desk.service.forget_deleted()
+    voice = await context.find_voice(voice_id)
+    await asyncio.to_thread(context.voices.delete, voice.id)
+    await context.service.forget_deleted()
     return Deleted(id=voice.id)

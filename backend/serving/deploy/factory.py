@@ -6,11 +6,11 @@ import functools
 
 from fastapi import FastAPI
 
-from backend.serving.api.dependencies import Desk
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.serving.deploy.local_service import LocalSpeech
 from backend.serving.engine.engine import Engine
-from backend.serving.pool.engine_pool import Engines
+from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.protocol import SpeechService
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.synthesizer import VoiceSpeaker
@@ -35,17 +35,17 @@ def build_speaker(settings: EngineSettings) -> VoiceSpeaker:
         device=settings.device,
         num_slots=settings.num_slots,
         cache_length=settings.cache_length,
-        most_waiting=settings.most_waiting,
+        max_waiting=settings.max_waiting,
     )
-    speaker = VoiceSpeaker(resolve_model(settings.model), Engines(load, most_engines=settings.most_engines))
+    speaker = VoiceSpeaker(resolve_model(settings.model), EnginePool(load, max_engines=settings.max_engines))
     for voice in settings.preload:
         speaker.prepare(voice)
     return speaker
 
 
 def build_local_service(settings: ServeSettings) -> LocalSpeech:
-    """Engines of this process. Raises EncoreError when the model cannot be loaded."""
-    return LocalSpeech(build_speaker(settings.engine), settings.engine.most_requests)
+    """EnginePool of this process. Raises EncoreError when the model cannot be loaded."""
+    return LocalSpeech(build_speaker(settings.engine), settings.engine.max_requests)
 
 
 def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
@@ -56,21 +56,21 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     """
     config = read_config(resolve_model(settings.engine.model))
     database = Database(settings.home)
-    desk = Desk(
+    context = ApiContext(
         service=service,
         voices=Voices(database, settings.home),
         takes=_open_takes(database, settings),
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         patience_seconds=settings.patience_seconds,
-        most_characters=settings.most_characters,
+        max_characters=settings.max_characters,
     )
-    return create_api(desk, api_keys=settings.keys)
+    return create_api(context, api_keys=settings.keys)
 
 
 def _open_takes(database: Database, settings: ServeSettings) -> Takes | None:
-    if not settings.most_takes:
+    if not settings.max_takes:
         return None
-    takes = Takes(database, settings.home, TakeBounds(most_takes=settings.most_takes))
+    takes = Takes(database, settings.home, TakeBounds(max_takes=settings.max_takes))
     takes.sweep()
     return takes

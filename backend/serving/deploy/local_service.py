@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.errors import TooBusy
 from backend.serving.protocol import ServiceState
-from backend.serving.requests import SpeechFailure, SpeechItem, SpeechOrder
+from backend.serving.requests import SpeechFailure, SpeechItem, SynthesisRequest
 from backend.serving.synthesizer import VoiceSpeaker
 
-MOST_REQUESTS = 40
+MAX_REQUESTS = 40
 """Eight that speak and thirty-two that wait; each holds a thread, which sleeps."""
 
 _RETRY_AFTER_SECONDS = 2.0
@@ -21,15 +21,15 @@ _RETRY_AFTER_SECONDS = 2.0
 class LocalSpeech:
     """Speaks orders with engines of this process."""
 
-    def __init__(self, speaker: VoiceSpeaker, most_requests: int = MOST_REQUESTS) -> None:
-        self._speaker, self._most_requests = speaker, most_requests
-        self._executor = ThreadPoolExecutor(most_requests, thread_name_prefix="speech")
+    def __init__(self, speaker: VoiceSpeaker, max_requests: int = MAX_REQUESTS) -> None:
+        self._speaker, self._max_requests = speaker, max_requests
+        self._executor = ThreadPoolExecutor(max_requests, thread_name_prefix="speech")
         self.num_requests = 0
 
-    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         """Sound as it is made, then a summary, or a failure in the place of either."""
-        if self.num_requests >= self._most_requests:
-            busy = f"{self.num_requests} requests are being served, and {self._most_requests} are the most."
+        if self.num_requests >= self._max_requests:
+            busy = f"{self.num_requests} requests are being served, and {self._max_requests} are the most."
             yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=_RETRY_AFTER_SECONDS))
             return
         self.num_requests += 1

@@ -19,9 +19,9 @@ HEALTH_CHECK_SECONDS, HEALTH_TIMEOUT_SECONDS = 5.0, 60.0
 DRAIN_SECONDS = 20.0
 """How long a replica that is told to go may finish what it speaks."""
 
-_MOST_START_ATTEMPTS = 3
-_MOST_API_REQUESTS = 256
-_MOST_API_QUEUED = 64
+_MAX_START_ATTEMPTS = 3
+_MAX_API_REQUESTS = 256
+_MAX_API_QUEUED = 64
 
 
 def build_application(settings: ServeSettings) -> serve.Application:
@@ -30,26 +30,26 @@ def build_application(settings: ServeSettings) -> serve.Application:
     deploy: Any = serve.deployment
     engine = deploy(SpeechEngine).options(
         name=ENGINE_DEPLOYMENT,
-        max_ongoing_requests=settings.engine.most_requests,
-        max_queued_requests=settings.most_queued,
+        max_ongoing_requests=settings.engine.max_requests,
+        max_queued_requests=settings.max_queued,
         ray_actor_options={"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus},
         health_check_period_s=HEALTH_CHECK_SECONDS,
         health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
         graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        max_constructor_retry_count=_MOST_START_ATTEMPTS,
+        max_constructor_retry_count=_MAX_START_ATTEMPTS,
         **_replica_options(settings),
     )
     api = deploy(serve.ingress()(ApiIngress)).options(
         name=API_DEPLOYMENT,
         num_replicas=1,
-        max_ongoing_requests=_MOST_API_REQUESTS,
-        max_queued_requests=_MOST_API_QUEUED,
+        max_ongoing_requests=_MAX_API_REQUESTS,
+        max_queued_requests=_MAX_API_QUEUED,
         backpressure_config=BackpressureConfig(status_code=429, retry_after_s=settings.retry_after_seconds),
         ray_actor_options={"num_cpus": 0, "resources": {_this_node(): 0.001}},
         health_check_period_s=HEALTH_CHECK_SECONDS,
         health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
         graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        max_constructor_retry_count=_MOST_START_ATTEMPTS,
+        max_constructor_retry_count=_MAX_START_ATTEMPTS,
     )
     application: serve.Application = api.bind(settings, engine.bind(settings.engine))
     return application

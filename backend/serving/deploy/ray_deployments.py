@@ -20,13 +20,13 @@ from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
 from backend.serving.protocol import ServiceState
-from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SpeechOrder
+from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.voices.voice import Voice
 
 ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """A replica that died is noticed by the request that is sent to it; the next goes to another."""
 
 _logger = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ class SpeechEngine:
     def __init__(self, settings: EngineSettings) -> None:
         """Load the model. Serve tries again a few times, and reports the error if that does not help."""
         self._speaker = build_speaker(settings)
-        self._executor = ThreadPoolExecutor(settings.most_requests, thread_name_prefix="speech")
+        self._executor = ThreadPoolExecutor(settings.max_requests, thread_name_prefix="speech")
 
-    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         """Sound as it is made; a caller who stops listening frees the slot before the next frame."""
         if isinstance(order.voice, Voice) and order.voice.kind == "fine-tuned":
             await self._announce(order.voice.id)
@@ -55,7 +55,7 @@ class SpeechEngine:
     async def _announce(self, voice_id: str) -> str:
         """Tell Serve that this replica holds a voice, so that the voice's next requests come here too.
 
-        Loading and unloading is left to `Engines`, which never unloads a voice that is speaking.
+        Loading and unloading is left to `EnginePool`, which never unloads a voice that is speaking.
         """
         return voice_id
 
@@ -82,15 +82,15 @@ class ReplicatedSpeech:
     def __init__(self, handle: DeploymentHandle[Any], settings: ServeSettings) -> None:
         self._handle, self._settings = handle, settings
 
-    async def speak(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         """Sound as it is made. Until there is any, a replica that dies is replaced by another."""
-        for attempt in range(1, MOST_ATTEMPTS + 1):
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             was_heard = False
             items = self._ask(order)
             async with contextlib.aclosing(items):
                 async for item in items:
                     is_lost = isinstance(item, SpeechFailure) and isinstance(item.error, ReplicaLost)
-                    if is_lost and not was_heard and attempt < MOST_ATTEMPTS:
+                    if is_lost and not was_heard and attempt < MAX_ATTEMPTS:
                         break
                     was_heard = was_heard or isinstance(item, AudioChunk)
                     yield item
@@ -110,7 +110,7 @@ class ReplicatedSpeech:
                     engines = await self._handle.statistics.remote()
         return ServiceState(is_healthy=num_replicas > 0, num_replicas=num_replicas, engines=engines)
 
-    async def _ask(self, order: SpeechOrder) -> AsyncGenerator[SpeechItem]:
+    async def _ask(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
         voice = order.voice
         voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
         # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.

@@ -52,7 +52,7 @@ class Chunks:
             take.put_back(codes)
 
 
-class SoundMaker:
+class AudioDecodeWorker:
     """Decodes chunks one call after the other; used by one thread."""
 
     def __init__(self, batch: TakeBatch, tally: Tally, *, in_thread: bool) -> None:

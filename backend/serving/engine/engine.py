@@ -15,7 +15,7 @@ import torch
 
 from backend.serving.engine.counters import Tally
 from backend.serving.engine.handle import TakeHandle
-from backend.serving.engine.request_queue import WaitingLine, WaitingTake
+from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import Delivery
@@ -28,7 +28,7 @@ NUM_SLOTS = 8
 CACHE_LENGTH = 2048
 """Steps per slot, prompt and frames together: over two minutes of speech behind an ordinary prompt."""
 
-MOST_WAITING = 32
+MAX_WAITING = 32
 
 PATIENCE_SECONDS = 1.0
 """How long somebody who listens is assumed to wait without complaint."""
@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 1.0
 UNHEARD_PATIENCE_SECONDS = 10.0
 """The same for a take nobody listens to while it is made."""
 
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """Rounds that may fail in a row before the engine counts as broken."""
 
 _logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Engine:
         *,
         num_slots: int = NUM_SLOTS,
         cache_length: int = CACHE_LENGTH,
-        most_waiting: int = MOST_WAITING,
+        max_waiting: int = MAX_WAITING,
         consume: bool = True,
     ) -> None:
         """Pack a model and start the thread.
@@ -64,12 +64,12 @@ class Engine:
             model: the checkpoint; with `consume` its talker can then only embed prompts.
             num_slots: takes spoken at once.
             cache_length: steps per slot, prompt and frames together.
-            most_waiting: takes that may wait for a slot; more are refused with TooBusy.
+            max_waiting: takes that may wait for a slot; more are refused with TooBusy.
             consume: empty the talker's layers as they are packed, to hold the weights only once.
         """
         self.model, self.num_slots = model, num_slots
-        self._most_waiting = most_waiting
-        self._line, self._tally = WaitingLine(), Tally()
+        self._max_waiting = max_waiting
+        self._line, self._tally = RequestQueue(), Tally()
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
         self._scheduler = Scheduler(self._batch, self._line, self._tally)
         self._numbers = itertools.count()
@@ -90,7 +90,7 @@ class Engine:
         device: str = "auto",
         num_slots: int = NUM_SLOTS,
         cache_length: int = CACHE_LENGTH,
-        most_waiting: int = MOST_WAITING,
+        max_waiting: int = MAX_WAITING,
     ) -> Self:
         """An engine of a checkpoint folder.
 
@@ -98,7 +98,7 @@ class Engine:
             EncoreError: the folder is no checkpoint, or it cannot run here.
         """
         model = VoiceModel.load(folder, precision=precision, device=device)
-        return cls(model, num_slots=num_slots, cache_length=cache_length, most_waiting=most_waiting)
+        return cls(model, num_slots=num_slots, cache_length=cache_length, max_waiting=max_waiting)
 
     @property
     def sample_rate(self) -> int:
@@ -107,13 +107,13 @@ class Engine:
 
     @property
     def pieces_ahead(self) -> int:
-        """Pieces of a long text worth asking for before they are needed, see `speak`."""
+        """SegmentQueue of a long text worth asking for before they are needed, see `speak`."""
         return max(1, self.num_slots // 2 - 1) if self.num_slots > 1 else 0
 
     @property
     def is_healthy(self) -> bool:
         """Whether it can be expected to speak; false once closed or broken."""
-        return not self._is_closed and self._thread.is_alive() and self._num_failures < MOST_FAILURES
+        return not self._is_closed and self._thread.is_alive() and self._num_failures < MAX_FAILURES
 
     def check(self, request: TakeRequest) -> None:
         """Find out whether a request can be spoken, without speaking it. Raises PromptError if not."""
@@ -175,7 +175,7 @@ class Engine:
             num_slots=self.num_slots,
             num_active=len(self._scheduler.running),
             num_waiting=len(self._line),
-            most_waiting=self._most_waiting,
+            max_waiting=self._max_waiting,
             num_frames_total=tally.frames,
             num_steps_total=tally.steps,
             num_takes_total=tally.takes,
@@ -207,10 +207,10 @@ class Engine:
         """Raises TooBusy when all slots are taken and the line is full."""
         # By what is not over, and not by who stands in the line: with slots free that is only on its way to one.
         num_unfinished = self._tally.unfinished
-        if num_unfinished >= self.num_slots + self._most_waiting:
+        if num_unfinished >= self.num_slots + self._max_waiting:
             self._tally.refused += 1
             raise TooBusy(
-                f"{num_unfinished} takes are being spoken or waiting, and {self.num_slots + self._most_waiting} are "
+                f"{num_unfinished} takes are being spoken or waiting, and {self.num_slots + self._max_waiting} are "
                 "the most.",
                 retry_after_seconds=self._seconds_until_free(),
             )

@@ -76,9 +76,9 @@ class TakeHandle(Iterator[NDArray[np.float32]]):
         return self._delivery.clock.num_underruns
 
     @property
-    def longest_pause_seconds(self) -> float:
+    def max_pause_seconds(self) -> float:
         """The longest of these waits."""
-        return self._delivery.clock.longest_pause_seconds
+        return self._delivery.clock.max_pause_seconds
 
     @property
     def seconds_to_first_audio(self) -> float:

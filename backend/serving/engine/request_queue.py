@@ -24,7 +24,7 @@ class WaitingTake:
     delivery: Delivery = field(compare=False)
 
 
-class WaitingLine:
+class RequestQueue:
     """Where takes wait; thread-safe."""
 
     def __init__(self) -> None:

@@ -8,21 +8,21 @@ import time
 import torch
 
 from backend.errors import EncoreError
-from backend.serving.engine.audio_decoding import Chunks, SoundMaker, has_processor_for_sound
+from backend.serving.engine.audio_decoding import AudioDecodeWorker, Chunks, has_processor_for_sound
 from backend.serving.engine.counters import Tally
-from backend.serving.engine.request_queue import WaitingLine, WaitingTake
+from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.slot import NEVER, RunningTake
 from backend.serving.errors import TakeFailed
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_batch import TakeBatch
 
-MOST_PREFILL_ROWS = 512
+MAX_PREFILL_ROWS = 512
 """Prompt rows per round beyond the first newcomer's, so that those who speak are not held up by a crowd."""
 
-LONGEST_HESITATION_SECONDS = 1.0
+MAX_DEFERRAL_SECONDS = 1.0
 """A newcomer stands back for listeners who would run dry, but not longer than this beyond its own turn."""
 
-MOST_FRAMES_PER_CALL = 128
+MAX_FRAMES_PER_CALL = 128
 """Frames of all takes in one call of the decoder: bounds its memory."""
 
 _logger = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ _logger = logging.getLogger(__name__)
 class Scheduler:
     """Everything one engine's thread does with its batch; not thread-safe."""
 
-    def __init__(self, batch: TakeBatch, line: WaitingLine, tally: Tally) -> None:
+    def __init__(self, batch: TakeBatch, line: RequestQueue, tally: Tally) -> None:
         self.batch, self.line, self.tally = batch, line, tally
-        self._sound = SoundMaker(batch, tally, in_thread=has_processor_for_sound(batch.model))
+        self._sound = AudioDecodeWorker(batch, tally, in_thread=has_processor_for_sound(batch.model))
         self.running: list[RunningTake] = []
         self._num_steps = 0
         self._prefill_seconds_per_row = 0.0
@@ -98,7 +98,7 @@ class Scheduler:
         rows = 0
         while self._free_slots and (entry := self.line.first()) is not None:
             new_rows = len(entry.request.prompt.rows)
-            if (rows and rows + new_rows > MOST_PREFILL_ROWS) or self._should_stand_back(entry):
+            if (rows and rows + new_rows > MAX_PREFILL_ROWS) or self._should_stand_back(entry):
                 return
             self.line.remove(entry)
             self._join(entry)
@@ -113,7 +113,7 @@ class Scheduler:
     def _should_stand_back(self, entry: WaitingTake) -> bool:
         """Whether a listener has so little in hand that it would be gone while this one's prompt is read."""
         now = time.monotonic()
-        if now > entry.needed_at + LONGEST_HESITATION_SECONDS:
+        if now > entry.needed_at + MAX_DEFERRAL_SECONDS:
             return False
         seconds = self._prefill_seconds_per_row * len(entry.request.prompt.rows)
         in_hand = [take.needed_at - now for take in self.running if take.num_chunks and take.needed_at < NEVER]
@@ -174,7 +174,7 @@ class Scheduler:
             # An ended take's slot is wanted by others.
             first = next((take for take in due if take.reason is not None), due[0])
             frames = first.next_frames()
-            most = max(1, MOST_FRAMES_PER_CALL // frames)
+            most = max(1, MAX_FRAMES_PER_CALL // frames)
             group = [first, *(take for take in due if take is not first and take.next_frames() == frames)][:most]
             group.sort(key=lambda take: take.slot)
             chosen.append(Chunks(group, torch.stack([take.take_codes(frames) for take in group])))

@@ -13,7 +13,7 @@ class EngineStatistics:
         num_slots: takes that can be spoken at once.
         num_active: takes being spoken.
         num_waiting: takes without a slot.
-        most_waiting: beyond which new ones are refused.
+        max_waiting: beyond which new ones are refused.
         num_frames_total: frames made.
         num_steps_total: steps of the batch; frames per step is how full it was.
         num_takes_total: takes asked for and accepted.
@@ -28,7 +28,7 @@ class EngineStatistics:
     num_slots: int = 0
     num_active: int = 0
     num_waiting: int = 0
-    most_waiting: int = 0
+    max_waiting: int = 0
     num_frames_total: int = 0
     num_steps_total: int = 0
     num_takes_total: int = 0

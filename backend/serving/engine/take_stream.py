@@ -26,13 +26,13 @@ class PlaybackClock:
         began: when the first chunk arrived, later by every pause since; None before it.
         seconds: of sound delivered.
         num_underruns: how often the next chunk came too late.
-        longest_pause_seconds: by how much, at worst.
+        max_pause_seconds: by how much, at worst.
     """
 
     began: float | None = None
     seconds: float = 0.0
     num_underruns: int = 0
-    longest_pause_seconds: float = 0.0
+    max_pause_seconds: float = 0.0
 
     @property
     def runs_dry_at(self) -> float:
@@ -50,7 +50,7 @@ class PlaybackClock:
             return False
         self.began += pause
         self.num_underruns += 1
-        self.longest_pause_seconds = max(self.longest_pause_seconds, pause)
+        self.max_pause_seconds = max(self.max_pause_seconds, pause)
         return True
 
 

@@ -1,4 +1,4 @@
-"""Engines by checkpoint folder: a base model and a few fine-tuned voices, loaded when somebody needs them."""
+"""EnginePool by checkpoint folder: a base model and a few fine-tuned voices, loaded when somebody needs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.errors import EngineClosed, TooBusy
 
-MOST_ENGINES = 3
+MAX_ENGINES = 3
 """Checkpoints held at once: a base model and two voices to compare it with."""
 
 LOADING_SECONDS = 30.0
@@ -26,7 +26,7 @@ class _Held:
     num_users: int = 0
 
 
-class Engines:
+class EnginePool:
     """Hands out engines, loading one at a time and unloading the one used longest ago; thread-safe.
 
     with engines.use(folder) as engine:
@@ -37,9 +37,9 @@ class Engines:
     by a fresh one.
     """
 
-    def __init__(self, load: Callable[[Path], Engine] = Engine.load, *, most_engines: int = MOST_ENGINES) -> None:
+    def __init__(self, load: Callable[[Path], Engine] = Engine.load, *, max_engines: int = MAX_ENGINES) -> None:
         """Nothing is loaded yet; `load` makes an engine of a checkpoint folder."""
-        self._load, self._most_engines = load, most_engines
+        self._load, self._max_engines = load, max_engines
         self._held: OrderedDict[Path, _Held] = OrderedDict()
         self._lock = threading.Lock()
         self._loading = threading.Lock()
@@ -144,13 +144,13 @@ class Engines:
         with self._lock:
             unloaded = []
             for folder in [folder for folder, held in self._held.items() if not held.num_users]:
-                if len(self._held) < self._most_engines:
+                if len(self._held) < self._max_engines:
                     break
                 unloaded.append(self._held.pop(folder))
             num_held = len(self._held)
         for held in unloaded:
             held.engine.close()
-        if num_held >= self._most_engines:
+        if num_held >= self._max_engines:
             raise TooBusy(
                 f"{num_held} voices with weights of their own are speaking, and no more fit into memory.",
                 retry_after_seconds=LOADING_SECONDS,

@@ -13,7 +13,7 @@ from backend.serving.engine.engine import Engine
 from backend.voices.prompts import VoicePrompts
 from training.model.voice_model import PrecisionChoice, VoiceModel
 
-MOST_ON_SHELF = 2
+MAX_ON_SHELF = 2
 """Beside the base model: as many as a comparison of three can need."""
 
 NUM_SLOTS = 1
@@ -61,8 +61,8 @@ class LoadedModel:
 class ModelShelf:
     """Keeps the checkpoints of the voices that spoke last; thread-safe."""
 
-    def __init__(self, most_models: int = MOST_ON_SHELF) -> None:
-        self._most_models = most_models
+    def __init__(self, max_models: int = MAX_ON_SHELF) -> None:
+        self._max_models = max_models
         self._models: OrderedDict[Path, LoadedModel] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -72,7 +72,7 @@ class ModelShelf:
         with self._lock:
             loaded = self._models.pop(key, None)
             # Makes room before loading: two may fit into memory where three do not.
-            while len(self._models) >= self._most_models:
+            while len(self._models) >= self._max_models:
                 self._models.popitem(last=False)
             loaded = loaded or LoadedModel.load(name, folder, precision=precision, device=device)
             self._models[key] = loaded

@@ -1,4 +1,4 @@
-"""Pieces of a text joined to one sound, without clicks where they meet."""
+"""SegmentQueue of a text joined to one sound, without clicks where they meet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EDGE_SECONDS = 0.005
 """Fade at the very beginning and end."""
 
 
-class Joiner:
+class Crossfader:
     """Passes chunks on as they come, keeping back a piece's last hundredth of a second until its follower is there."""
 
     def __init__(self, sample_rate: int) -> None:

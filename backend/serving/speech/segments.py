@@ -33,7 +33,7 @@ class Piece:
         return self.request.seed is None and self.request.max_frames is None
 
 
-class Pieces:
+class SegmentQueue:
     """Yields pieces in order, the next few asked for before they are needed. Close it when nobody wants the rest."""
 
     def __init__(
@@ -47,14 +47,14 @@ class Pieces:
         """Ask for the first piece. Raises what `Engine.submit` raises."""
         self._engine, self._streaming, self._cancelled = engine, streaming, cancelled
         # A listener needs one more in time; who waits for the whole wants as many as can be spoken at once.
-        self._most_asked = 1 + (min(engine.pieces_ahead, 1) if streaming else engine.pieces_ahead)
+        self._max_asked = 1 + (min(engine.pieces_ahead, 1) if streaming else engine.pieces_ahead)
         self._left = deque(requests[1:])
         self._asked = deque([self._ask(requests[0], is_heard=streaming)])
 
     def __iter__(self) -> Iterator[Piece]:
         """Each piece in order."""
         while self._asked or self._left:
-            while self._left and len(self._asked) < self._most_asked:
+            while self._left and len(self._asked) < self._max_asked:
                 letters = sum(measure(piece.request.text) for piece in self._asked)
                 self._asked.append(
                     self._ask(

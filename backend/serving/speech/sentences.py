@@ -1,6 +1,6 @@
 """Cut a long text into pieces a model can speak in one breath, at sentence ends where there are any.
 
-Long takes drift: pace rises and timbre wanders after half a minute. Pieces of a few sentences do not, and
+Long takes drift: pace rises and timbre wanders after half a minute. SegmentQueue of a few sentences do not, and
 they bound the memory and the damage of a take that goes wrong.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-LONGEST_PIECE = 240
+MAX_PIECE_LENGTH = 240
 """Length of a piece, about 15 s of speech; sentences are packed up to this."""
 
 WIDE_CHARACTER = 3
@@ -46,8 +46,8 @@ def split_sentences(text: str) -> list[str]:
     return [stripped for sentence in sentences if (stripped := sentence.strip())]
 
 
-def split_text(text: str, longest: int = LONGEST_PIECE) -> list[str]:
-    """Pieces to speak one after another, each of whole sentences where they fit.
+def split_text(text: str, longest: int = MAX_PIECE_LENGTH) -> list[str]:
+    """SegmentQueue to speak one after another, each of whole sentences where they fit.
 
     Length counts letters, wide characters more (`measure`). Sentences longer than `longest` are cut at clauses,
     then between words, then anywhere. Nothing but white space is lost.
@@ -102,14 +102,14 @@ def _is_inside_sentence(text: str, start: int, match: re.Match[str]) -> bool:
 def _fit(sentence: str, longest: int) -> list[str]:
     """Cut one sentence into parts of at most `longest`, at the gentlest place there is."""
     parts = []
-    while (most := _most_characters(sentence, longest)) < len(sentence):
+    while (most := _max_characters(sentence, longest)) < len(sentence):
         cut = _last_cut(sentence, most)
         parts.append(sentence[:cut].strip())
         sentence = sentence[cut:].strip()
     return [*parts, sentence] if sentence else parts
 
 
-def _most_characters(sentence: str, longest: int) -> int:
+def _max_characters(sentence: str, longest: int) -> int:
     """How many characters fit, at least one; looks no further than they go."""
     length = 0
     for index, character in enumerate(sentence):

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from backend.errors import PromptError
 from backend.serving.engine.engine import Engine
-from backend.serving.speech.crossfade import Joiner
-from backend.serving.speech.segments import Pieces
+from backend.serving.speech.crossfade import Crossfader
+from backend.serving.speech.segments import SegmentQueue
 from backend.serving.speech.sentences import split_text
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_request import TakeRequest
 
-LONGEST_TEXT = 100_000
+MAX_TEXT_LENGTH = 100_000
 """Characters; about two hours of speech."""
 
 
@@ -100,8 +100,8 @@ class Speech:
 
 def check_text(text: str) -> None:
     """Refuse what no model can speak. Raises PromptError."""
-    if len(text) > LONGEST_TEXT:
-        raise PromptError(f"The text has {len(text)} characters; {LONGEST_TEXT} are the most. Split it.")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise PromptError(f"The text has {len(text)} characters; {MAX_TEXT_LENGTH} are the most. Split it.")
     if not text.strip():
         raise PromptError("There is no text to speak. Write at least one word.")
 
@@ -133,7 +133,7 @@ def speak(
     for piece in requests:
         engine.check(piece)
     speech = Speech(pieces=[piece.text for piece in requests], sample_rate=engine.sample_rate, chunks=iter(()))
-    pieces = Pieces(engine, requests, streaming=streaming, cancelled=cancelled)
+    pieces = SegmentQueue(engine, requests, streaming=streaming, cancelled=cancelled)
     speech.chunks = _run(pieces, speech, cancelled or _never)
     return speech
 
@@ -142,9 +142,9 @@ def _never() -> bool:
     return False
 
 
-def _run(pieces: Pieces, speech: Speech, cancelled: Callable[[], bool]) -> Iterator[NDArray[np.float32]]:
+def _run(pieces: SegmentQueue, speech: Speech, cancelled: Callable[[], bool]) -> Iterator[NDArray[np.float32]]:
     started = time.perf_counter()
-    joiner = Joiner(speech.sample_rate)
+    joiner = Crossfader(speech.sample_rate)
 
     def heard(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
         """Count samples on their way to the listener."""

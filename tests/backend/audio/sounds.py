@@ -109,10 +109,10 @@ def write_silent_flac(path: Path, *, minutes: int, rate: int = 24_000) -> Path:
     return path
 
 
-def alignment(decoded: Samples, original: Samples, *, most_shift: int) -> float:
-    """The best correlation of the two over all shifts up to `most_shift` samples."""
+def alignment(decoded: Samples, original: Samples, *, max_shift: int) -> float:
+    """The best correlation of the two over all shifts up to `max_shift` samples."""
     length = len(original) + len(decoded)
     spectrum = np.fft.rfft(decoded, length) * np.conj(np.fft.rfft(original, length))
     by_shift = np.fft.irfft(spectrum, length)
-    within = np.concatenate([by_shift[: most_shift + 1], by_shift[-most_shift:]])
+    within = np.concatenate([by_shift[: max_shift + 1], by_shift[-max_shift:]])
     return float(within.max() / (np.linalg.norm(decoded) * np.linalg.norm(original)))

@@ -38,7 +38,7 @@ def test_every_container_becomes_the_same_kind_of_file(tmp_path: Path, suffix: s
     assert stored.seconds == wav_seconds(stored.path) == pytest.approx(1.5, abs=0.15)
     assert (stored.container, stored.source_sample_rate) == (form.container, form.rate)
     samples, _ = read_part(stored.path)
-    assert alignment(samples, sing(1.5, CANONICAL_HZ), most_shift=CANONICAL_HZ // 8) > form.correlation
+    assert alignment(samples, sing(1.5, CANONICAL_HZ), max_shift=CANONICAL_HZ // 8) > form.correlation
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([source.name, "stored.wav"])
 
 

@@ -66,13 +66,13 @@ def once_decoder_runs(act: Callable[[Path], bool]) -> Iterator[None]:
                 return
             time.sleep(0.01)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    monitor = threading.Thread(target=watch)
+    monitor.start()
     try:
         yield
     finally:
         done.set()
-        watcher.join()
+        monitor.join()
 
 
 def send(number: signal.Signals) -> Callable[[Path], bool]:

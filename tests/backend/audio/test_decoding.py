@@ -29,7 +29,7 @@ from tests.backend.audio.sounds import FORMATS, Format, alignment, encode, sing,
 
 RATE = 24_000
 # A codec's frame of padding at the end, and a delay at the start that no header tells (raw AAC).
-LARGEST_PADDING_SECONDS = 0.05
+MAX_PADDING_SECONDS = 0.05
 WAV = Format(suffix="wav", codec="pcm_s16le", container="wav")
 FLAC = Format(suffix="flac", codec="flac", container="flac")
 M4A = Format(suffix="m4a", codec="aac", container="mp4")
@@ -76,8 +76,8 @@ def test_every_container_comes_back_as_the_sound_that_went_in(tmp_path: Path, fo
     expected = soxr.resample(original, form.rate, RATE, quality="HQ")
     assert recording.samples.dtype == np.float32
     assert recording.samples.ndim == 1
-    assert abs(recording.seconds - 2.0) <= LARGEST_PADDING_SECONDS
-    assert alignment(recording.samples, expected, most_shift=int(LARGEST_PADDING_SECONDS * RATE)) > form.correlation
+    assert abs(recording.seconds - 2.0) <= MAX_PADDING_SECONDS
+    assert alignment(recording.samples, expected, max_shift=int(MAX_PADDING_SECONDS * RATE)) > form.correlation
     assert (recording.sample_rate, recording.source_sample_rate) == (RATE, form.rate)
     assert recording.container == form.container
     assert recording.source_channels == {"mono": 1, "stereo": 2}[form.layout]
@@ -97,7 +97,7 @@ def test_every_rate_keeps_length_and_sound(tmp_path: Path, rate: int) -> None:
     recording = decode(write_raw_wav(tmp_path / "take.wav", sing(1.5, rate), rate=rate))
     expected = sing(1.5, RATE)
     assert abs(len(recording.samples) - len(expected)) <= 1
-    assert alignment(recording.samples, expected, most_shift=1) > 0.98
+    assert alignment(recording.samples, expected, max_shift=1) > 0.98
     assert recording.source_seconds == pytest.approx(1.5, abs=1 / rate)
 
 

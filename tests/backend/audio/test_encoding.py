@@ -15,7 +15,7 @@ SECONDS = 1.5
 PITCH_HZ = 440.0
 CONTAINED = [name for name in AUDIO_FORMATS if name != "pcm"]
 
-LONGEST_PADDING_SECONDS = {"wav": 0.0, "flac": 0.0, "opus": 0.03, "mp3": 0.15, "aac": 0.15}
+MAX_PADDING_SECONDS = {"wav": 0.0, "flac": 0.0, "opus": 0.03, "mp3": 0.15, "aac": 0.15}
 """MP3 and AAC come in frames of a fixed length, and begin with one of silence."""
 
 
@@ -53,7 +53,7 @@ def test_what_is_encoded_decodes_to_the_same_sound(name, sample_rate, whole):
     samples = tone(sample_rate)
     content = encode(samples, sample_rate, name) if whole else b"".join(streamed(samples, sample_rate, name))
     decoded, rate = decode(content)
-    assert 0 <= len(decoded) / rate - SECONDS <= LONGEST_PADDING_SECONDS[name] + 1e-9
+    assert 0 <= len(decoded) / rate - SECONDS <= MAX_PADDING_SECONDS[name] + 1e-9
     assert pitch(decoded, rate) == pytest.approx(PITCH_HZ, abs=2)
     assert np.abs(decoded).max() == pytest.approx(0.5, abs=0.1)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.audio.quality import COMFORTABLE_SECONDS, LOWEST_DBFS, Concern, frame_levels_dbfs, peak_envelope, report_on
+from backend.audio.quality import COMFORTABLE_SECONDS, MIN_DBFS, Concern, frame_levels_dbfs, peak_envelope, report_on
 from backend.audio.recording import Recording
 from tests.ui.recordings import speak_like
 
@@ -58,7 +58,7 @@ def test_levels_are_those_of_the_signal():
     full_scale_square = np.ones(RATE, np.float32)
     assert frame_levels_dbfs(full_scale_square, RATE) == pytest.approx(0.0)
     assert frame_levels_dbfs(full_scale_square / 10, RATE) == pytest.approx(-20.0, abs=1e-4)
-    assert (frame_levels_dbfs(np.zeros(RATE, np.float32), RATE) == LOWEST_DBFS).all()
+    assert (frame_levels_dbfs(np.zeros(RATE, np.float32), RATE) == MIN_DBFS).all()
 
 
 @given(num_samples=st.integers(1, 2000), num_bars=st.integers(1, 300), seed=st.integers(0, 99))

@@ -19,4 +19,4 @@ def test_a_cluster_that_does_not_answer_is_told_at_once():
 
 def test_something_else_that_answers_is_no_cluster():
     with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(ClusterError, match="did not answer within"):
-        ask_cluster(f"127.0.0.1:{stranger.getsockname()[1]}", longest_seconds=0.5)
+        ask_cluster(f"127.0.0.1:{stranger.getsockname()[1]}", max_seconds=0.5)

@@ -11,7 +11,7 @@ from app import main
 from backend.commands.finetune import add_training_options, training_options
 from backend.commands.pipeline import dataset_name
 from backend.commands.run_progress import describe_progress, describe_seconds
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
@@ -104,7 +104,7 @@ def test_a_pipeline_refuses_before_it_builds(capsys: pytest.CaptureFixture[str],
 def test_runs_are_listed_shown_and_reported(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     assert main(["runs", "list"]) == 0
     assert "no runs yet" in capsys.readouterr().err
-    rows = RunRows(Database(home))
+    rows = RunTable(Database(home))
     rows.add(record(state=RunState.FAILED, message="The disk was full."))
     rows.add_metrics("one", 1, {1: {"talker_loss": 3.25}})
     assert main(["runs", "list"]) == 0

@@ -13,7 +13,7 @@ from backend.commands import say, serve, voices
 from backend.errors import EncoreError, OutputRefused, SettingsError
 from backend.serving.errors import ServingError
 from backend.settings import Settings
-from backend.voices.errors import VoiceFileRefused, VoiceUnknown
+from backend.voices.errors import VoiceFileRefused, VoiceNotFound
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 
@@ -84,15 +84,15 @@ def test_a_stored_voice_speaks(command, anna, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["say", "--voice", "Nobody", "--text", "Hi."], VoiceUnknown),
+        (["say", "--voice", "Nobody", "--text", "Hi."], VoiceNotFound),
         (["say", "--voice", "Anna", "--text", " "], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--speed", "nan"], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--output", "take.txt"], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--output", "no/take.wav"], OutputRefused),
-        (["voices", "export", "Nobody"], VoiceUnknown),
-        (["voices", "delete", "Nobody"], VoiceUnknown),
+        (["voices", "export", "Nobody"], VoiceNotFound),
+        (["voices", "delete", "Nobody"], VoiceNotFound),
         (["voices", "import", "anna.wav"], VoiceFileRefused),
-        (["serve", "--local", "--voice", "Nobody"], VoiceUnknown),
+        (["serve", "--local", "--voice", "Nobody"], VoiceNotFound),
         (["serve", "--local", "--host", "0.0.0.0"], SettingsError),
         (["serve", "--local", "--num-slots", "0"], SettingsError),
         (["serve", "--local", "--port", "70000"], SettingsError),

@@ -6,15 +6,15 @@ import uuid
 from datetime import UTC, datetime
 
 from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison, TakeScores
-from backend.comparisons.contenders import Side
+from backend.comparisons.contenders import Contender
 from training.model.decoding.frame_loop import FinishReason
 
 
-def side(name: str, way: str = "x-vector") -> Side:
-    return Side(source="voice", id=name, way=way, label=f"{name}: {way}")
+def side(name: str, way: str = "x-vector") -> Contender:
+    return Contender(source="voice", id=name, way=way, label=f"{name}: {way}")
 
 
-def comparison(*sides: Side, is_blind: bool = True) -> Comparison:
+def comparison(*sides: Contender, is_blind: bool = True) -> Comparison:
     takes = tuple(
         ComparedTake(
             letter=letter,

@@ -98,12 +98,12 @@ def test_letters_are_given_out_by_chance_only_where_it_is_blind(studio, sides, t
 
 
 def test_a_voice_of_the_library_speaks_in_every_way_it_can(studio, tmp_path):
-    reference = studio.comparing.casting.sample_reference("owen")
+    reference = studio.comparing.resolver.sample_reference("owen")
     consent = None
     with pytest.raises(EncoreError, match="consent"):
         studio.save_voice("Owen", reference, consent=consent)
     from_sample = next(side for side in studio.comparing.list_sides() if side.id == "owen")
-    voice = studio.comparing.casting.keep(from_sample, "Owen", studio.loaded, {})
+    voice = studio.comparing.resolver.keep(from_sample, "Owen", studio.loaded, {})
     ways = [side.way for side in studio.comparing.list_sides() if side.id == voice.id]
     assert ways == ["in-context", "x-vector"]
     in_context = studio.cast_voice(studio.loaded, voice.id, "in-context")[1]
@@ -162,24 +162,24 @@ def test_a_fine_tuned_voice_speaks_with_its_own_checkpoint_and_with_the_base_mod
         {"custom_voice": fine_tuned_checkpoint(tmp_path / "export", scale=0.5)},
         consent=Consent.give("Anna Example", "own-voice"),
         model="mini",
-        reference=studio.comparing.casting.sample_reference("rufus"),
+        reference=studio.comparing.resolver.sample_reference("rufus"),
         transcript="I repair clocks.",
     )
     sides = {side.way: side for side in studio.comparing.list_sides() if side.id == voice.id}
     assert list(sides) == ["fine-tuned", "in-context", "x-vector"]
-    casting = studio.comparing.casting
-    tuned = casting.cast(sides["fine-tuned"], studio.loaded)
+    resolver = studio.comparing.resolver
+    tuned = resolver.resolve(sides["fine-tuned"], studio.loaded)
     assert tuned.loaded is not studio.loaded
     assert tuned.prompt.speaker_name == SPEAKER
-    assert casting.cast(sides["in-context"], studio.loaded).loaded is studio.loaded
+    assert resolver.resolve(sides["in-context"], studio.loaded).loaded is studio.loaded
     order = ComparisonOrder(sides=(sides["fine-tuned"], sides["x-vector"]), text="Hm.", seed=1)
     finished = list(studio.comparing.compare(studio.loaded, order, lambda name: tmp_path / name))[-1]
     assert {take.side.way for take in finished.comparison.takes} == {"fine-tuned", "x-vector"}
     # The way meant for it: nothing new is made.
-    assert casting.keep(sides["fine-tuned"], "Another", studio.loaded, {}).id == voice.id
+    assert resolver.keep(sides["fine-tuned"], "Another", studio.loaded, {}).id == voice.id
     # Its zero-shot side won: that becomes a voice of its own.
-    by_sound = casting.keep(sides["x-vector"], "Anna by sound", studio.loaded, {})
+    by_sound = resolver.keep(sides["x-vector"], "Anna by sound", studio.loaded, {})
     assert (by_sound.kind, by_sound.transcript, by_sound.consent) == ("zero-shot", None, voice.consent)
     studio.delete_voice("Anna tuned")
     with pytest.raises(EncoreError, match="no voice"):
-        casting.cast(sides["fine-tuned"], studio.loaded)
+        resolver.resolve(sides["fine-tuned"], studio.loaded)

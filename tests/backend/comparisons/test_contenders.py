@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from backend.comparisons.contenders import Side, list_sides
-from backend.evaluation.plan import JudgedSentence, JudgingPlan
+from backend.comparisons.contenders import Contender, list_sides
+from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
 from backend.runs.storage.records import BASE, RunRecord
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.studio import Studio
@@ -28,7 +28,7 @@ def studio(tmp_path_factory):
     """A studio with a run that has one checkpoint's row, and the plan that says what it was trained to sound like."""
     studio = Studio(Settings(home=tmp_path_factory.mktemp("home")))
     studio.load_model(str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu")
-    rows = RunRows(studio.database)
+    rows = RunTable(studio.database)
     rows.add(
         RunRecord(
             id="run-1",
@@ -51,12 +51,12 @@ def studio(tmp_path_factory):
     folder = RunFolder.of(studio.settings.home_folder, "run-1")
     folder.path.mkdir(parents=True)
     clip = folder.path / "clip.wav"
-    shutil.copy(studio.comparing.casting.sample_reference("iris"), clip)
+    shutil.copy(studio.comparing.resolver.sample_reference("iris"), clip)
     width = studio.loaded.model.config.talker.hidden_size
-    plan = JudgingPlan(
+    plan = EvaluationPlan(
         base_model=GOLDEN_CHECKPOINT,
         language="auto",
-        sentences=(JudgedSentence(text="Hm.", held_out=False, seed=1, expected_seconds=1.0),),
+        sentences=(EvaluatedSentence(text="Hm.", held_out=False, seed=1, expected_seconds=1.0),),
         speaker=(0.0,) * width,
         target=(0.0,) * width,
         clips=(clip,),
@@ -81,22 +81,22 @@ def test_a_run_offers_its_checkpoints_and_the_same_voice_zero_shot(studio):
 
 
 def test_the_zero_shot_side_of_a_run_speaks_with_the_model_it_began_with(studio):
-    casting = studio.comparing.casting
-    cast = casting.cast(of_the_run(studio)["run:run-1:in-context:"], studio.loaded)
+    resolver = studio.comparing.resolver
+    cast = resolver.resolve(of_the_run(studio)["run:run-1:in-context:"], studio.loaded)
     assert cast.loaded is studio.loaded
     assert cast.prompt.reference_text == "Every morning."
-    assert not casting.cast(of_the_run(studio)["run:run-1:x-vector:"], studio.loaded).prompt.is_in_context
+    assert not resolver.resolve(of_the_run(studio)["run:run-1:x-vector:"], studio.loaded).prompt.is_in_context
 
 
 def test_where_zero_shot_beats_a_run_it_is_kept_with_the_consent_of_the_run(studio):
     side = of_the_run(studio)["run:run-1:x-vector:"]
-    voice = studio.comparing.casting.keep(side, "Ann as she is", studio.loaded, {"chosen_in_comparison": "c"})
+    voice = studio.comparing.resolver.keep(side, "Ann as she is", studio.loaded, {"chosen_in_comparison": "c"})
     assert (voice.kind, voice.transcript, voice.consent) == ("zero-shot", None, CONSENT)
     assert voice.provenance["dataset"] == "ann"
 
 
 def test_keys_are_the_same_whatever_a_voice_is_called():
-    one = Side(source="voice", id="1", way="x-vector", label="Ann")
+    one = Contender(source="voice", id="1", way="x-vector", label="Ann")
     assert one.key == one.model_copy(update={"label": "Ben"}).key
 
 

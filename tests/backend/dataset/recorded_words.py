@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from backend.audio.voice_activity import SpeechSpan
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.stages.decode import DecodeStage
-from backend.dataset.storage.workspace import Workplace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.transcription.recordings import cut_into_pieces
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 
@@ -43,7 +43,7 @@ class RecordedTranscriber:
     def follow(self, home: Path, job: BuildJob, recording: Path) -> list[SpeechSpan]:
         """Find out which pieces of a recording a build will ask about; tells where there is speech."""
         recording_id = hashlib.sha256(recording.read_bytes()).hexdigest()[:32]
-        decoded = DecodeStage(Workplace(home), job).run(recording_id, recording, recording.name)
+        decoded = DecodeStage(DatasetWorkspace(home), job).run(recording_id, recording, recording.name)
         speech = [SpeechSpan(start_seconds=span.start_seconds, end_seconds=span.end_seconds) for span in decoded.speech]
         self.starts = [start for start, _ in cut_into_pieces(speech, self.piece_seconds)]
         return speech

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from backend.dataset.build.build import encoder_facts
-from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.workers import source_row
 from backend.dataset.clips.job import BuildJob
@@ -105,7 +105,7 @@ def test_no_stage_waits_for_what_the_actors_hold(
     from backend.dataset.build.ray_pipeline import listen_pass, share_of, tokenize_pass  # noqa: PLC0415
 
     encoder = encoder_facts(str(GOLDEN_CHECKPOINT), "cpu")
-    order = WorkOrder(
+    order = BuildContext(
         home=tmp_path,
         job=job(tmp_path),
         model_folder=Path(encoder.folder),

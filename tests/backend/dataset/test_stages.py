@@ -15,7 +15,7 @@ from backend.audio.decoding import decode_recording
 from backend.audio.loudness import measure_loudness
 from backend.audio.writing import write_wav
 from backend.dataset.build.build import encoder_facts
-from backend.dataset.build.context import SourceRecording, WorkOrder
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.sequential import run_in_one_process
 from backend.dataset.build.workers import SOURCE_SCHEMA, decode, source_row
@@ -62,9 +62,9 @@ def encoder() -> tuple[str, str]:
 
 
 @pytest.fixture
-def order(tmp_path: Path, job: Callable[..., BuildJob], encoder: tuple[str, str]) -> WorkOrder:
+def order(tmp_path: Path, job: Callable[..., BuildJob], encoder: tuple[str, str]) -> BuildContext:
     """Nobody listens."""
-    return WorkOrder(
+    return BuildContext(
         home=tmp_path / "home",
         job=job(tmp_path),
         model_folder=Path(encoder[0]),
@@ -79,7 +79,7 @@ def source(path: Path, given_text: str | None = None) -> SourceRecording:
     return SourceRecording(recording_id="0" * 32, path=str(path), name=path.name, given_text=given_text)
 
 
-def listening(order: WorkOrder, spoken: Spoken) -> tuple[WorkOrder, RecordedTranscriber]:
+def listening(order: BuildContext, spoken: Spoken) -> tuple[BuildContext, RecordedTranscriber]:
     """The same order with the recorded transcriber, which has to know the pieces it will be asked about."""
     transcriber = RecordedTranscriber(spoken.words)
     order = replace(order, transcriber=transcriber)
@@ -89,7 +89,7 @@ def listening(order: WorkOrder, spoken: Spoken) -> tuple[WorkOrder, RecordedTran
 
 
 @needs_flite
-def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: WorkOrder, spoken: Spoken):
+def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: BuildContext, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     assert run_in_one_process([source(spoken.path)], order) == {}
     cut = order.cut(source(spoken.path))
@@ -103,7 +103,7 @@ def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: 
         for sentence, (begin, end) in zip(SENTENCES, spoken.spans, strict=True):
             inside = clip.span.start_seconds <= begin + 0.15 and end - 0.15 <= clip.span.end_seconds
             assert (sentence in (clip.text or "")) == inside
-        samples, rate = read_part(order.workplace.wav(clip.clip_id))
+        samples, rate = read_part(order.workspace.wav(clip.clip_id))
         assert measure_loudness(samples, rate) == pytest.approx(-23.0, abs=1.0)
         assert np.abs(samples).max() <= 10 ** (-1 / 20) + 1e-3
         assert clip.text_source == "whisper"
@@ -112,7 +112,7 @@ def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: 
 
 
 @needs_flite
-def test_a_given_text_is_laid_over_what_was_heard(order: WorkOrder, spoken: Spoken):
+def test_a_given_text_is_laid_over_what_was_heard(order: BuildContext, spoken: Spoken):
     """The transcriber mishears a word; the text that came along has it right."""
     misheard = tuple(replace(word, text="blew") if word.text == "blue" else word for word in spoken.words)
     order, _ = listening(order, replace(spoken, words=misheard))
@@ -127,7 +127,7 @@ def test_a_given_text_is_laid_over_what_was_heard(order: WorkOrder, spoken: Spok
 
 
 @needs_flite
-def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: WorkOrder, spoken: Spoken):
+def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: BuildContext, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     transcriber.guessed = len(transcriber.starts) - 1
     run_in_one_process([source(spoken.path)], order)
@@ -139,7 +139,7 @@ def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: Wor
 
 
 @needs_flite
-def test_nothing_is_heard_or_cut_twice(order: WorkOrder, spoken: Spoken):
+def test_nothing_is_heard_or_cut_twice(order: BuildContext, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     run_in_one_process([source(spoken.path)], order)
     num_asked = len(transcriber.asked)
@@ -150,7 +150,7 @@ def test_nothing_is_heard_or_cut_twice(order: WorkOrder, spoken: Spoken):
 
 
 @needs_flite
-def test_a_long_recording_with_a_text_needs_somebody_who_listens(order: WorkOrder, spoken: Spoken):
+def test_a_long_recording_with_a_text_needs_somebody_who_listens(order: BuildContext, spoken: Spoken):
     given = source(spoken.path, " ".join(SENTENCES))
     run_in_one_process([given], order)
     cut = order.cut(given)
@@ -158,7 +158,7 @@ def test_a_long_recording_with_a_text_needs_somebody_who_listens(order: WorkOrde
     assert (cut.clips, "--whisper" in cut.problem) == ((), True)
 
 
-def test_silence_is_a_recording_without_clips(order: WorkOrder, tmp_path: Path):
+def test_silence_is_a_recording_without_clips(order: BuildContext, tmp_path: Path):
     write_wav(tmp_path / "silence.wav", np.zeros(20 * CANONICAL_HZ, np.float32), CANONICAL_HZ)
     run_in_one_process([source(tmp_path / "silence.wav")], order)
     cut = order.cut(source(tmp_path / "silence.wav"))
@@ -166,13 +166,13 @@ def test_silence_is_a_recording_without_clips(order: WorkOrder, tmp_path: Path):
     assert (cut.clips, "No speech" in cut.problem) == ((), True)
 
 
-def test_a_vanished_file_is_a_reason_that_is_not_remembered(order: WorkOrder, tmp_path: Path):
+def test_a_vanished_file_is_a_reason_that_is_not_remembered(order: BuildContext, tmp_path: Path):
     problems = run_in_one_process([source(tmp_path / "gone.wav")], order)
     assert "gone.wav" in problems["0" * 32]
     assert order.decode_stage.find("0" * 32, "gone.wav") is None
 
 
-def test_a_reason_names_the_file_as_it_is_called_now(order: WorkOrder, tmp_path: Path):
+def test_a_reason_names_the_file_as_it_is_called_now(order: BuildContext, tmp_path: Path):
     (tmp_path / "any.wav").write_text("This is a letter. " * 40)
     for name in ("first.wav", "second.wav"):
         assert order.decode_stage.find("0" * 32, name) is None
@@ -182,14 +182,14 @@ def test_a_reason_names_the_file_as_it_is_called_now(order: WorkOrder, tmp_path:
         assert found.problem.startswith(f"{name} is not a kind of audio file")
 
 
-def test_a_cancelled_stage_leaves_its_rows_alone(order: WorkOrder, tmp_path: Path):
+def test_a_cancelled_stage_leaves_its_rows_alone(order: BuildContext, tmp_path: Path):
     order.counts.cancel()
     table = pa.Table.from_pylist([source_row(source(tmp_path / "any.wav"))], schema=SOURCE_SCHEMA)
     assert [len(out) for out in decode(table, order)] == [0]
     assert all(count.num_done == 0 for count in order.counts.all())
 
 
-def test_a_damaged_result_is_made_again(order: WorkOrder, tmp_path: Path):
+def test_a_damaged_result_is_made_again(order: BuildContext, tmp_path: Path):
     sound = resample(np.random.default_rng(0).normal(size=16_000).astype(np.float32) * 0.1, 16_000, CANONICAL_HZ)
     write_wav(tmp_path / "noise.wav", sound, CANONICAL_HZ)
     stage = order.decode_stage
@@ -198,7 +198,7 @@ def test_a_damaged_result_is_made_again(order: WorkOrder, tmp_path: Path):
         file.write_text('{"problem": ')
     assert stage.find("0" * 32, "noise.wav") is None
     assert stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav") == first
-    order.workplace.wav(first.audio_id).unlink()
+    order.workspace.wav(first.audio_id).unlink()
     assert stage.find("0" * 32, "noise.wav") is None
     assert isinstance(first, DecodedRecording)
 

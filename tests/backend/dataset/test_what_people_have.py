@@ -101,7 +101,7 @@ def write_bad_files(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory, job: Callable[..., BuildJob]) -> DatasetView:
-    """The dataset made of it, by the embedded model's ears, which know voices."""
+    """The dataset made of it, by the embedded model's scorers, which know voices."""
     root = tmp_path_factory.mktemp("people")
     folder = root / "everything"
     folder.mkdir()
@@ -114,7 +114,7 @@ def view(tmp_path_factory: pytest.TempPathFactory, job: Callable[..., BuildJob])
     with zipfile.ZipFile(root / "evil.zip", "w") as archive:
         archive.writestr("../../out.wav", (root / "odd.wav").read_bytes())
     paths = [folder, root / "nothing", root / "evil.zip"]
-    return Datasets(Database(root / "home"), root / "home").build(job(paths, model="mini", longest_hours=0.2))
+    return Datasets(Database(root / "home"), root / "home").build(job(paths, model="mini", max_hours=0.2))
 
 
 def clip_of(view: DatasetView, name: str) -> ClipView:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.evaluation.evaluate import Ears, judge, prepare_ears
-from backend.evaluation.plan import JudgingPlan, plan_judging
+from backend.evaluation.evaluate import Scorers, judge, prepare_ears
+from backend.evaluation.plan import EvaluationPlan, plan_judging
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, find_verifier
 from backend.transcription.transcript import Transcript
 from tests.backend.runs.small_dataset import write_small_dataset
@@ -29,7 +29,7 @@ def load_model() -> VoiceModel:
     return VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
 
 
-def plan(dataset: Path, num_held_out: int = 1, num_standard: int = 1, seed: int = 0) -> JudgingPlan:
+def plan(dataset: Path, num_held_out: int = 1, num_standard: int = 1, seed: int = 0) -> EvaluationPlan:
     return plan_judging(dataset, GOLDEN_CHECKPOINT, num_held_out=num_held_out, num_standard=num_standard, seed=seed)
 
 
@@ -86,10 +86,10 @@ def test_english_sentences_are_for_english(
 
 def test_a_model_is_judged_twice_alike(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
-    ears = prepare_ears(chosen, None, None)
-    assert ears.verifier is None
+    scorers = prepare_ears(chosen, None, None)
+    assert scorers.verifier is None
     folder = tmp_path / "takes" / "base"
-    takes, again = (judge(load_model(), chosen, ears, folder) for _ in range(2))
+    takes, again = (judge(load_model(), chosen, scorers, folder) for _ in range(2))
     # Where memory happens to lie changes the last bit of a matrix product: this number is equal to rounding.
     first, second = ([take.speaker_similarity for take in each] for each in (takes, again))
     assert first == pytest.approx(second, abs=1e-5)
@@ -108,11 +108,11 @@ def test_a_model_is_judged_twice_alike(dataset: Path, tmp_path: Path) -> None:
 def test_what_is_heard_is_compared_with_what_was_to_be_said(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
     first, second = chosen.sentences
-    ears = Ears(
+    scorers = Scorers(
         own=load_model(),
         transcriber=Parrot([first.text.upper(), "something else"]),
     )
-    right, wrong = judge(load_model(), chosen, ears, tmp_path / "takes" / "base")
+    right, wrong = judge(load_model(), chosen, scorers, tmp_path / "takes" / "base")
     assert right.word_error == 0
     assert wrong.word_error == 1
     assert wrong.transcript == "something else"
@@ -121,8 +121,8 @@ def test_what_is_heard_is_compared_with_what_was_to_be_said(dataset: Path, tmp_p
 
 def test_judging_can_be_stopped(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
-    ears = Ears(own=load_model())
-    assert judge(load_model(), chosen, ears, tmp_path / "a" / "b", cancelled=lambda: True) == []
+    scorers = Scorers(own=load_model())
+    assert judge(load_model(), chosen, scorers, tmp_path / "a" / "b", cancelled=lambda: True) == []
 
 
 def buzz(pitch_hz: float, formant_hz: float, seconds: float = 3.0) -> NDArray[np.float32]:

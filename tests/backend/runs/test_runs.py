@@ -10,7 +10,7 @@ from backend.runs.errors import RunError, RunNotFound, RunStateError
 from backend.runs.runs import Runs
 from backend.runs.storage.control import Control
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
@@ -19,19 +19,19 @@ LONG_GONE = {"process_id": 2**22 + 1, "process_started_at": 1.0}
 
 
 @pytest.fixture
-def rows(home: Path) -> RunRows:
-    return RunRows(Database(home))
+def rows(home: Path) -> RunTable:
+    return RunTable(Database(home))
 
 
 @pytest.fixture
-def runs(home: Path, rows: RunRows) -> Runs:
+def runs(home: Path, rows: RunTable) -> Runs:
     folder = RunFolder.of(home, "one")
     folder.path.mkdir(parents=True)
     Control(attempt=1).write(folder.control)
     return Runs(Database(home), home)
 
 
-def test_a_run_whose_process_is_gone_is_interrupted(runs: Runs, rows: RunRows) -> None:
+def test_a_run_whose_process_is_gone_is_interrupted(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.RUNNING, **LONG_GONE))
     assert runs.reconcile(resume=False) == []
     run = runs.get("one")
@@ -39,7 +39,7 @@ def test_a_run_whose_process_is_gone_is_interrupted(runs: Runs, rows: RunRows) -
     assert "process was gone" in runs.events("one")[0].sentence
 
 
-def test_what_ended_by_itself_is_left_alone(runs: Runs, rows: RunRows) -> None:
+def test_what_ended_by_itself_is_left_alone(runs: Runs, rows: RunTable) -> None:
     for number, state in enumerate(sorted(set(RunState) - {s for s in RunState if s.is_active or s == "interrupted"})):
         rows.add(record(f"run-{number}", state=state))
     before = runs.list()
@@ -47,7 +47,7 @@ def test_what_ended_by_itself_is_left_alone(runs: Runs, rows: RunRows) -> None:
     assert runs.list() == before
 
 
-def test_a_run_without_files_is_not_resumed_and_says_why(runs: Runs, rows: RunRows) -> None:
+def test_a_run_without_files_is_not_resumed_and_says_why(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.RUNNING, **LONG_GONE))
     assert runs.reconcile() == []
     assert "files of run one are gone" in runs.events("one")[-1].sentence
@@ -55,13 +55,13 @@ def test_a_run_without_files_is_not_resumed_and_says_why(runs: Runs, rows: RunRo
         runs.resume("one")
 
 
-def test_cancelling_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows: RunRows) -> None:
+def test_cancelling_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.RUNNING, **LONG_GONE))
     runs.cancel("one")
     assert runs.get("one").state is RunState.CANCELLED
 
 
-def test_pausing_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows: RunRows) -> None:
+def test_pausing_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.RUNNING, **LONG_GONE))
     runs.pause("one")
     assert runs.get("one").state is RunState.PAUSED
@@ -69,7 +69,7 @@ def test_pausing_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows:
     assert runs.get("one").state is RunState.CANCELLED
 
 
-def test_what_is_over_cannot_be_steered(runs: Runs, rows: RunRows) -> None:
+def test_what_is_over_cannot_be_steered(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.DONE))
     for verb in (runs.cancel, runs.pause, runs.resume):
         with pytest.raises(RunStateError, match="Run one is done"):
@@ -82,14 +82,14 @@ def test_unknown_runs_are_named(runs: Runs) -> None:
             verb("seven")
 
 
-def test_deleting_removes_row_and_files(runs: Runs, rows: RunRows) -> None:
+def test_deleting_removes_row_and_files(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.FAILED))
     runs.delete("one")
     assert runs.list() == []
     assert not runs.folder("one").exists()
 
 
-def test_time_left_is_told_once_there_is_a_pace(runs: Runs, rows: RunRows) -> None:
+def test_time_left_is_told_once_there_is_a_pace(runs: Runs, rows: RunTable) -> None:
     rows.add(record(num_steps=10))
     assert runs.seconds_left("one") is None
     rows.add_metrics("one", 1, {step: {"seconds_per_step": 2.0} for step in (1, 2)})

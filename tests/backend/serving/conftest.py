@@ -34,7 +34,7 @@ def new_engine(tiny_model: VoiceModel) -> Callable[..., Engine]:
 
 @pytest.fixture(scope="module")
 def engine(new_engine: Callable[..., Engine]) -> Iterator[Engine]:
-    with new_engine(most_waiting=100) as made:
+    with new_engine(max_waiting=100) as made:
         yield made
 
 

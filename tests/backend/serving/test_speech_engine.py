@@ -44,7 +44,7 @@ def test_leaving_a_speech_frees_everything_asked_for(engine, request_of):
 
 
 def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of, gate):
-    with new_engine(num_slots=1, most_waiting=1) as engine:
+    with new_engine(num_slots=1, max_waiting=1) as engine:
         # Kept, or their places would be free again at once.
         kept: list[object] = [engine.submit(request_of, cancelled=gate)]
         gate.wait_until_reached()

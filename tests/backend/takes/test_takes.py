@@ -9,7 +9,7 @@ import pytest
 
 from backend.store.database import Database
 from backend.store.errors import StoreError
-from backend.takes.errors import TakeUnknown
+from backend.takes.errors import TakeNotFound
 from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.consent import Consent
@@ -64,11 +64,11 @@ def test_each_list_counts_for_itself_and_shows_the_newest_first(tmp_path):
 def test_only_whose_it_is_deletes_a_take_and_then_it_is_gone(tmp_path):
     takes = open_takes(tmp_path)
     take = add(takes, "one")
-    with pytest.raises(TakeUnknown):
+    with pytest.raises(TakeNotFound):
         takes.delete(take.id, "two")
     assert takes.delete(take.id, "one") == take
     assert not take.path.exists()
-    with pytest.raises(TakeUnknown):
+    with pytest.raises(TakeNotFound):
         takes.get(take.id)
     add(takes, "one")
     add(takes, "two")
@@ -78,12 +78,12 @@ def test_only_whose_it_is_deletes_a_take_and_then_it_is_gone(tmp_path):
 
 
 def test_the_oldest_go_first_and_the_newest_stays_whatever_its_size(tmp_path):
-    takes = open_takes(tmp_path, most_takes=2)
+    takes = open_takes(tmp_path, max_takes=2)
     for text in "abc":
         add(takes, text=text)
     assert [take.text for take in takes.list()] == ["c", "b"]
     assert len(list(takes.folder.glob("*.wav"))) == 2
-    small = open_takes(tmp_path, most_bytes=10)
+    small = open_takes(tmp_path, max_bytes=10)
     add(small, content=bytes(100), text="large")
     assert [take.text for take in small.list()] == ["large"]
     small.sweep()

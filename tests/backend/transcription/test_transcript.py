@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.transcription.hallucination import Doubt, doubts_about
+from backend.transcription.hallucination import HallucinationSign, doubts_about
 from backend.transcription.transcript import Passage, Word, assemble_transcript, join_words
 
 
@@ -36,7 +36,11 @@ def test_the_worst_passage_speaks_for_all() -> None:
     )
     assert whole.text == "a b"
     assert whole.confidence == 0.75
-    assert doubts_about(whole) == (Doubt.NO_SPEECH, Doubt.RUNS_IN_CIRCLES, Doubt.GUESSED)
+    assert doubts_about(whole) == (
+        HallucinationSign.NO_SPEECH,
+        HallucinationSign.RUNS_IN_CIRCLES,
+        HallucinationSign.GUESSED,
+    )
 
 
 def test_an_excerpt_has_its_own_words_times_and_numbers() -> None:
@@ -54,7 +58,7 @@ def test_an_excerpt_has_its_own_words_times_and_numbers() -> None:
 def test_nothing_heard_is_no_speech() -> None:
     nothing = assemble_transcript([], [], "")
     assert (nothing.text, nothing.confidence) == ("", 0.0)
-    assert Doubt.NO_SPEECH in doubts_about(nothing)
+    assert HallucinationSign.NO_SPEECH in doubts_about(nothing)
 
 
 def test_thresholds_are_the_callers() -> None:

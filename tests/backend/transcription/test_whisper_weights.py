@@ -63,10 +63,10 @@ def test_a_download_tells_how_far_it_is(tmp_path: Path, server: WeightsServer) -
 
 
 def test_a_download_goes_on_where_it_broke_off(tmp_path: Path, server: WeightsServer, absent: Path) -> None:
-    server.most_bytes = 3_000_000
+    server.max_bytes = 3_000_000
     with pytest.raises(WhisperUnavailable, match="continues"):
         find_whisper("base", cache_folder=tmp_path, addresses=server.address(), embedded_path=absent)
-    server.most_bytes = len(CONTENT)
+    server.max_bytes = len(CONTENT)
     find_whisper("base", cache_folder=tmp_path, addresses=server.address())
     assert server.ranges == [None, "bytes=3000000-"]
     assert hash_file(tmp_path / "base.pt") == DIGEST

@@ -13,7 +13,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 class WeightsServer(ThreadingHTTPServer):
-    """Serves CONTENT below any path; `most_bytes` breaks connections off, `content` replaces what is served.
+    """Serves CONTENT below any path; `max_bytes` breaks connections off, `content` replaces what is served.
 
     What comes after `pause_after` bytes waits until `may_go_on` is set.
     """
@@ -21,7 +21,7 @@ class WeightsServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = CONTENT
-        self.most_bytes = len(CONTENT)
+        self.max_bytes = len(CONTENT)
         self.pause_after = len(CONTENT)
         self.may_go_on = threading.Event()
         self.ranges: list[str | None] = []
@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(206 if wanted else 200)
         self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
-        sent = rest[: self.server.most_bytes]
+        sent = rest[: self.server.max_bytes]
         # Whoever has cancelled is gone.
         with suppress(ConnectionError):
             self.wfile.write(sent[: self.server.pause_after])

@@ -46,7 +46,7 @@ def test_another_recording_or_transcript_is_another_voice(model, recording, tmp_
 
 
 def test_the_voices_not_used_for_longest_are_forgotten(model, recording):
-    cache = VoiceCache(most_voices=2)
+    cache = VoiceCache(max_voices=2)
     first, second = (cache.clone(model, recording, text) for text in ("One.", "Two."))
     assert cache.clone(model, recording, "One.") is first
     cache.clone(model, recording, "Three.")

@@ -75,12 +75,12 @@ def test_another_voice_is_no_proof(model, reference, tmp_path):
     phrase = draw_phrase()
     # Random weights know no voices; what is tested is that the likeness found is compared with the limit.
     like = check_phrase(
-        phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(least_similarity=-1.0)
+        phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(min_similarity=-1.0)
     ).similarity
     assert like < 0.9999
     with pytest.raises(ConsentRefused, match="another voice"):
         check_phrase(
-            phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(least_similarity=0.9999)
+            phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(min_similarity=0.9999)
         )
 
 

@@ -84,7 +84,7 @@ def test_a_damaged_prompt_is_made_anew(model, voice):
 
 def test_the_least_used_prompt_is_forgotten(model, voice, voices, tmp_path):
     other = voices.create_zero_shot("Ben", write_voice(tmp_path / "b.wav", 1.2), consent=CONSENT, model="mini")
-    prompts = VoicePrompts(model, most_prompts=1)
+    prompts = VoicePrompts(model, max_prompts=1)
     first = prompts.get(voice)
     assert not prompts.get(other).is_in_context
     assert prompts.get(voice) is not first

@@ -13,7 +13,7 @@ import pytest
 from backend.errors import CheckpointError, RecordingError
 from backend.store.database import Database
 from backend.voices.consent import Consent
-from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameRefused, VoiceNameTaken, VoiceUnknown
+from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameRefused, VoiceNameTaken, VoiceNotFound
 from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
@@ -121,7 +121,7 @@ def test_rename_sampling_and_delete(voices, recording):
     assert voices.rename("anna", "ANNA").name == "ANNA"
     assert voices.rename("Anna", "Ben").id == anna.id
     assert voices.get("Ben").reference == anna.reference
-    with pytest.raises(VoiceUnknown, match="'Anna'"):
+    with pytest.raises(VoiceNotFound, match="'Anna'"):
         voices.get("Anna")
     assert voices.set_sampling("Ben", Sampling(top_k=5)).sampling == Sampling(top_k=5)
     assert voices.get("Ben").consent == CONSENT
@@ -131,7 +131,7 @@ def test_rename_sampling_and_delete(voices, recording):
     with voices._database.reading() as connection:
         assert connection.execute("SELECT count(*) FROM consents").fetchone()[0] == 0
     for verb in (voices.get, voices.delete, lambda name: voices.rename(name, "C")):
-        with pytest.raises(VoiceUnknown):
+        with pytest.raises(VoiceNotFound):
             verb("Ben")
 
 

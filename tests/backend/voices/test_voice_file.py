@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save, save_file
 
-from backend.background_tasks import ErrandCancelled
+from backend.background_tasks import TaskCancelled
 from backend.errors import EncoreError
 from backend.store.database import Database
 from backend.voices import voice_archive, voice_file
@@ -204,7 +204,7 @@ def test_members_beyond_their_size(exported, tmp_path):
 def test_a_file_larger_than_allowed_is_not_opened(exported, tmp_path):
     target = registry(tmp_path / "other")
     with pytest.raises(VoiceFileRefused, match="more than"):
-        voice_file.import_voice(exported, add=target.add, voices_folder=target.folder, most_bytes=1000)
+        voice_file.import_voice(exported, add=target.add, voices_folder=target.folder, max_bytes=1000)
 
 
 def test_a_full_disk_is_noticed_before(exported, tmp_path, monkeypatch):
@@ -371,7 +371,7 @@ def test_pickled_weights_are_refused(tuned, tmp_path):
 
 
 def test_the_limits_hold_what_a_large_voice_needs():
-    assert voice_archive.MOST_BYTES > 2 * 4_540_000_000
+    assert voice_archive.MAX_BYTES > 2 * 4_540_000_000
 
 
 def test_export_and_import_tell_how_far_they_are_and_leave_nothing_when_stopped(originals, tuned, tmp_path):
@@ -382,12 +382,12 @@ def test_export_and_import_tell_how_far_they_are_and_leave_nothing_when_stopped(
     assert again.read_bytes() == tuned.read_bytes()
 
     def stop(*_):
-        raise ErrandCancelled("Stopped.")
+        raise TaskCancelled("Stopped.")
 
-    with pytest.raises(ErrandCancelled):
+    with pytest.raises(TaskCancelled):
         originals.export("Anna C", tmp_path / "stopped.encore-voice", report=stop)
     other = registry(tmp_path / "other")
-    with pytest.raises(ErrandCancelled):
+    with pytest.raises(TaskCancelled):
         other.import_(tuned, report=stop)
     assert other.list() == ()
     assert list(other.folder.iterdir()) == []

@@ -17,7 +17,7 @@ COUNTS = (9, 16, 23, 30)
 
 
 def read(folder, model, **options):
-    options = {"longest_rows": 1024, **options}
+    options = {"max_rows": 1024, **options}
     return read_training_set(folder, model.config, model.text_tokenizer, **options)[1]
 
 
@@ -57,14 +57,14 @@ def test_the_embedding_is_the_references_or_the_mean(tmp_path, golden_model):
 
 
 def test_clips_beyond_the_context_are_left_out_and_counted(tmp_path, golden_model):
-    found = read(write_dataset(tmp_path / "d", make_rows((9, 200, 16))), golden_model, longest_rows=100)
+    found = read(write_dataset(tmp_path / "d", make_rows((9, 200, 16))), golden_model, max_rows=100)
     assert [clip.clip_id for clip in found.clips] == ["clip-000", "clip-002"]
     assert found.num_too_long == 1
 
 
 def test_only_clips_beyond_the_context_are_refused(tmp_path, golden_model):
     with pytest.raises(DatasetError, match=r"None of the 2 clips .* fits into 50 rows"):
-        read(write_dataset(tmp_path / "d", make_rows((100, 200))), golden_model, longest_rows=50)
+        read(write_dataset(tmp_path / "d", make_rows((100, 200))), golden_model, max_rows=50)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(not EMBEDDED_FOLDER.is_dir(), reason="assets/min
 VOICES = PROJECT_FOLDER / "assets" / "voices"
 SENTENCES = ("My brother found the key under the chair.", "We will meet at the station on Monday.")
 # Far above what the benchmark measures: this is to notice a broken checkpoint, not a slightly worse one.
-MOST_SPOKEN_ERROR = 0.5
-LEAST_MARGIN = 0.02
+MAX_SPOKEN_ERROR = 0.5
+MIN_MARGIN = 0.02
 # A talker of fewer steps speaks in the right voice, and says what it likes.
 STEPS_TO_BE_UNDERSTOOD = 2_500
 
@@ -83,14 +83,14 @@ def test_it_is_whole_and_small_enough():
 def test_it_says_what_it_was_asked_to(takes: dict[str, list[Take]]):
     recogniser = Recogniser()
     spoken = [recogniser.transcribe(take.waveform) for one in takes.values() for take in one]
-    assert character_error([*SENTENCES, *SENTENCES], spoken) <= MOST_SPOKEN_ERROR, spoken
+    assert character_error([*SENTENCES, *SENTENCES], spoken) <= MAX_SPOKEN_ERROR, spoken
 
 
 def test_clones_of_two_people_sound_like_them(takes: dict[str, list[Take]], verifier: SpeakerVerifier):
     people = {name: verifier.embed(sample(name)) for name in takes}
     for name, others in (("iris", "owen"), ("owen", "iris")):
         heard = verifier.embed(np.concatenate([take.waveform for take in takes[name]]))
-        assert float(heard @ people[name]) > float(heard @ people[others]) + LEAST_MARGIN
+        assert float(heard @ people[name]) > float(heard @ people[others]) + MIN_MARGIN
 
 
 def test_the_same_seed_is_the_same_take(synthesizer: Synthesizer, takes: dict[str, list[Take]], tmp_path: Path):

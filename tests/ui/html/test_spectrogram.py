@@ -8,7 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from ui.html.spectrogram import HEIGHT, HIGHEST_HZ, WIDTH, spectrogram_html, spectrogram_png, write_png
+from ui.html.spectrogram import HEIGHT, MAX_HZ, WIDTH, spectrogram_html, spectrogram_png, write_png
 
 RATE = 24_000
 
@@ -41,7 +41,7 @@ def test_a_tone_is_a_line_at_its_frequency(frequency_hz):
     time = np.arange(RATE) / RATE
     pixels = read_png(spectrogram_png(np.sin(2 * np.pi * frequency_hz * time).astype(np.float32), RATE))
     brightness = pixels.sum(axis=2).mean(axis=1)
-    expected = (HEIGHT - 1) * (1 - frequency_hz / HIGHEST_HZ)
+    expected = (HEIGHT - 1) * (1 - frequency_hz / MAX_HZ)
     assert abs(int(brightness.argmax()) - expected) <= 1.5
     assert brightness.max() > 2 * np.median(brightness)
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.html.waveform import BAR_STEP, HEIGHT, LEAST_BAR, waveform_svg
+from ui.html.waveform import BAR_STEP, HEIGHT, MIN_BAR, waveform_svg
 
 PEAKS = st.lists(st.floats(-1.0, 2.0), max_size=50)
 
@@ -27,6 +27,6 @@ def test_each_peak_is_a_bar_inside_the_frame(envelope):
     bars = re.findall(r"M([\d.]+) ([\d.]+)h[\d.]+v([\d.]+)h-[\d.]+z", path.get("d", ""))
     assert [float(left) for left, _, _ in bars] == [index * BAR_STEP for index in range(len(envelope))]
     for (_, top, height), peak in zip(bars, envelope, strict=True):
-        assert LEAST_BAR <= float(height) <= HEIGHT
+        assert MIN_BAR <= float(height) <= HEIGHT
         assert 0 <= float(top) <= HEIGHT - float(height) + 0.1
-        assert float(height) == max(LEAST_BAR, round(min(max(peak, 0), 1) * HEIGHT, 1))
+        assert float(height) == max(MIN_BAR, round(min(max(peak, 0), 1) * HEIGHT, 1))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from backend.background_tasks import ErrandCancelled, Errands
+from backend.background_tasks import BackgroundTasks, TaskCancelled
 from backend.errors import RecordingSilent
 from tests.backend.serving.conftest import wait_until
 from ui.live.follow import follow
@@ -25,8 +25,8 @@ def run(steps):
 def test_steps_are_shown_until_there_is_a_result():
     may_end = threading.Event()
 
-    def work(errand):
-        errand.report(1, 2)
+    def work(task):
+        task.report(1, 2)
         may_end.wait()
         return "done"
 
@@ -35,7 +35,7 @@ def test_steps_are_shown_until_there_is_a_result():
             may_end.set()
         return state.num_done, state.num_total
 
-    shown, result = run(follow(Errands(), "key", "Working", work, show))
+    shown, result = run(follow(BackgroundTasks(), "key", "Working", work, show))
     assert result == "done"
     assert (1, 2) in shown
 
@@ -45,29 +45,29 @@ def test_what_went_wrong_comes_back_as_it_was():
         raise RecordingSilent("a.wav", measure="level", level_dbfs=-90, minimum_dbfs=-50)
 
     with pytest.raises(RecordingSilent, match=r"a\.wav is silent"):
-        run(follow(Errands(), "key", "Listening", work, lambda state: state))
+        run(follow(BackgroundTasks(), "key", "Listening", work, lambda state: state))
 
 
 def test_who_cancels_does_not_wait_for_what_cannot_be_interrupted():
-    errands, may_end = Errands(), threading.Event()
+    background_tasks, may_end = BackgroundTasks(), threading.Event()
 
     def show(_):
-        errands.cancel("key")
+        background_tasks.cancel("key")
 
-    with pytest.raises(ErrandCancelled):
-        run(follow(errands, "key", "Listening", lambda _: may_end.wait(), show))
-    assert errands.state("key").is_running
+    with pytest.raises(TaskCancelled):
+        run(follow(background_tasks, "key", "Listening", lambda _: may_end.wait(), show))
+    assert background_tasks.state("key").is_running
     may_end.set()
 
 
 def test_a_page_that_is_closed_ends_its_work():
-    errands, ended = Errands(), threading.Event()
+    background_tasks, ended = BackgroundTasks(), threading.Event()
 
-    def work(errand):
-        wait_until(errand.is_cancelled)
+    def work(task):
+        wait_until(task.is_cancelled)
         ended.set()
 
-    steps = follow(errands, "key", "Working", work, lambda state: state)
+    steps = follow(background_tasks, "key", "Working", work, lambda state: state)
     next(steps)
     steps.close()
     assert ended.wait(60)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.live.live_audio import KEPT_SECONDS, LONGEST_WINDOW_SECONDS, LiveAudio
+from ui.live.live_audio import KEPT_SECONDS, MAX_WINDOW_SECONDS, LiveAudio
 
 RATE = 1_000
 
@@ -52,11 +52,11 @@ def test_a_window_stays_small_and_mostly_grows_at_its_end(lengths):
     for chunk in chunks_of(lengths):
         window = live.add(chunk)
         num_samples = sum(len(base64.b64decode(part)) // 2 for part in window["chunks"].split(","))
-        assert num_samples <= LONGEST_WINDOW_SECONDS * RATE
+        assert num_samples <= MAX_WINDOW_SECONDS * RATE
         num_restarts += before is not None and not window["chunks"].startswith(before["chunks"])
         before = window
     # Gradio sends only what was appended, unless the window was cut.
-    assert num_restarts <= sum(lengths) / RATE / (LONGEST_WINDOW_SECONDS - KEPT_SECONDS - 2)
+    assert num_restarts <= sum(lengths) / RATE / (MAX_WINDOW_SECONDS - KEPT_SECONDS - 2)
 
 
 def test_loud_samples_are_clipped_and_quiet_ones_left_alone():

@@ -20,7 +20,7 @@ from training.model.decoding.sampling import Sampling, draw, first_code_mask, pe
 from training.model.decoding.slot_state import SlotState
 from training.model.decoding.step_transformer import StepTransformer
 from training.model.errors import PromptError
-from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, pack, treats_rows_alone
+from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
 from training.model.network.talker import Talker
 from training.model.prompt.prompt import Prompt
 
@@ -141,9 +141,9 @@ class FrameLoop:
         linears = [*self._heads, self._codec_head, *([self._project] if isinstance(projection, nn.Linear) else [])]
         self._skips_empty_slots = (
             self.device.type == "cpu"
-            and treats_rows_alone(linears)
-            and self._main.treats_rows_alone
-            and self._depth.treats_rows_alone
+            and is_batch_invariant(linears)
+            and self._main.is_batch_invariant
+            and self._depth.is_batch_invariant
         )
         self._graphs = GraphedCalls(self.device)
         self._takes: list[_Take | None] = [None] * num_slots

@@ -17,7 +17,7 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 REFERENCE_CHUNK_FRAMES = 64
 """Frames per call while the decoder is taken through a reference; bounds memory, and how long a call takes."""
 
-MOST_REFERENCES = 8
+MAX_REFERENCES = 8
 """States that are kept. One is a few megabytes at the public sizes."""
 
 
@@ -27,8 +27,8 @@ class ReferenceDecoders:
     The reference's own audio is dropped frame for frame: nothing is cut by proportion.
     """
 
-    def __init__(self, codec: SpeechTokenizer, most_references: int = MOST_REFERENCES) -> None:
-        self._codec, self._most = codec, most_references
+    def __init__(self, codec: SpeechTokenizer, max_references: int = MAX_REFERENCES) -> None:
+        self._codec, self._most = codec, max_references
         self._finished: OrderedDict[bytes, DecoderState] = OrderedDict()
 
     def begin(self, voice: VoicePrompt) -> ReferenceDecoder:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from training.model.config import TransformerConfig
 from training.model.network.layers import DecoderLayer, Transformer, rotary_angles
-from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, pack, treats_rows_alone
+from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
 
 _SERIAL_ELEMENTS = 32_768
 """PyTorch divides element-wise work beyond this among its threads, wherever that is in a row."""
@@ -177,7 +177,7 @@ class StepTransformer:
         widest = max(
             config.intermediate_size, (config.num_attention_heads + config.num_key_value_heads) * config.head_dim
         )
-        self.treats_rows_alone = treats_rows_alone(linears) and num_slots * widest <= _SERIAL_ELEMENTS
+        self.is_batch_invariant = is_batch_invariant(linears) and num_slots * widest <= _SERIAL_ELEMENTS
         """Whether a call for the first slots only brings each of them what a call for all would, to the last bit."""
 
     def prefill(self, x_TD: Tensor, slot: int) -> Tensor:

@@ -22,7 +22,7 @@ def lay_out(model: VoiceModel, request: TakeRequest, cache_length: int) -> Frame
     """
     check_voice(model, request.voice)
     prompt = build_prompt(model, request)
-    cap = request.max_frames or frame_cap(request.text, request.language, longest=model.longest_take_frames)
+    cap = request.max_frames or frame_cap(request.text, request.language, longest=model.max_take_frames)
     room = cache_length - len(prompt.rows)
     # A cap of our own is three times the ordinary pace, so a third of it is what speech really needs.
     if room < (cap if request.max_frames else cap // 3):

@@ -66,7 +66,7 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
     return lambda x: F.linear(x, weight_OI, bias_O)
 
 
-def treats_rows_alone(layers: Iterable[RowLinear]) -> bool:
+def is_batch_invariant(layers: Iterable[RowLinear]) -> bool:
     """Whether a row's products are the same to the last bit however many rows share the call.
 
     True of the kernels written for weights of 16 and 8 bits, which add up every element in one order. Products of

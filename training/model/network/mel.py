@@ -12,7 +12,7 @@ from torch import Tensor
 
 FFT_SIZE = 1024
 HOP_SAMPLES = 256
-LOWEST_MAGNITUDE = 1e-5
+MIN_MAGNITUDE = 1e-5
 """Floor before the logarithm."""
 
 
@@ -40,7 +40,7 @@ def log_mel(waveform_BS: Tensor, sample_rate: int = 24000, num_bands: int = 128)
     # The reference adds this inside the root; it is what a silent bin's magnitude becomes.
     magnitude_BKF = torch.sqrt(spectrum_BKF.abs().square() + 1e-9)
     bank_MK = mel_filterbank(sample_rate, FFT_SIZE, num_bands).to(waveform_BS.device)
-    return torch.log((bank_MK @ magnitude_BKF).clamp(min=LOWEST_MAGNITUDE)).transpose(1, 2)
+    return torch.log((bank_MK @ magnitude_BKF).clamp(min=MIN_MAGNITUDE)).transpose(1, 2)
 
 
 @lru_cache(maxsize=8)

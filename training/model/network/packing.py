@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 # Of the CUDA devices that flash attention is written for; older ones take the clips one by one.
-_LEAST_CAPABILITY = (8, 0)
+_MIN_CAPABILITY = (8, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,5 +75,5 @@ def _has_kernel(tensor: Tensor) -> bool:
     return (
         tensor.is_cuda
         and tensor.dtype in (torch.bfloat16, torch.float16)
-        and torch.cuda.get_device_capability(tensor.device) >= _LEAST_CAPABILITY
+        and torch.cuda.get_device_capability(tensor.device) >= _MIN_CAPABILITY
     )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from training.model.config import SpeakerEncoderConfig
 from training.model.errors import ConfigError
 
-SMALLEST_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 
 
 class TimeDelayBlock(nn.Module):
@@ -101,7 +101,7 @@ class AttentiveStatisticsPooling(nn.Module):
 def _weighted_statistics(x_BCF: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     mean = (weights * x_BCF).sum(dim=2, keepdim=True)
     variance = (weights * (x_BCF - mean).square()).sum(dim=2, keepdim=True)
-    return mean, variance.clamp(min=SMALLEST_VARIANCE).sqrt()
+    return mean, variance.clamp(min=MIN_VARIANCE).sqrt()
 
 
 class SpeakerEncoder(nn.Module):

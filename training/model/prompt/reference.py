@@ -40,7 +40,7 @@ _PARTIAL_SYLLABLE_FRAMES = 15
 _PAUSE_FRAMES = 19
 # A cut-off sound that leaves less than a second is perhaps not the end of the speech but most of it. Two frames
 # more than a second, because the first and the last may hold only a little speech each.
-_LEAST_SPEECH_FRAMES = 102
+_MIN_SPEECH_FRAMES = 102
 
 
 def prepare_reference(samples: NDArray[np.floating[Any]], sample_rate: int) -> NDArray[np.float32]:
@@ -91,7 +91,7 @@ def _last_frame(speech_frames: NDArray[np.intp], *, is_cut_off: bool) -> int:
         return last
     before_pause, after_pause = int(speech_frames[pauses[-1]]), int(speech_frames[pauses[-1] + 1])
     is_partial_syllable = last - after_pause < _PARTIAL_SYLLABLE_FRAMES
-    is_enough_left = before_pause - int(speech_frames[0]) + 1 >= _LEAST_SPEECH_FRAMES
+    is_enough_left = before_pause - int(speech_frames[0]) + 1 >= _MIN_SPEECH_FRAMES
     return before_pause if is_partial_syllable and is_enough_left else last
 
 

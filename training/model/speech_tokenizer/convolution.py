@@ -12,7 +12,7 @@ from training.model.speech_tokenizer.streaming import CarryingLayer, StreamState
 # Up to this many steps of a stream a convolution is written as one matrix product: with so few steps oneDNN spends more
 # on reordering the weights than on using them. Measured at the public sizes, four frames per chunk, one core:
 # 6.5 instead of 17.6 ms for the widest convolution, 15 instead of 54 ms for the widest transposed one.
-_MOST_PRODUCT_STEPS = 64
+_MAX_PRODUCT_STEPS = 64
 
 
 class CausalConvolution(CarryingLayer):
@@ -65,7 +65,7 @@ class CausalConvolution(CarryingLayer):
 
     def _convolve_chunk(self, extended_BDT: Tensor) -> Tensor:
         num_steps = (extended_BDT.shape[-1] - self.span) // self.stride + 1
-        if self.conv.groups > 1 or num_steps > _MOST_PRODUCT_STEPS:
+        if self.conv.groups > 1 or num_steps > _MAX_PRODUCT_STEPS:
             filtered_BDT: Tensor = self.conv(extended_BDT)
             return filtered_BDT
         dilation = self.conv.dilation[0]
@@ -108,7 +108,7 @@ class CausalTransposedConvolution(CarryingLayer):
     def _spread(self, signal_BDT: Tensor) -> Tensor:
         """What the inputs make together, without bias: T * stride steps, one stride more with overlap."""
         weight = self.conv.weight
-        if signal_BDT.shape[-1] > _MOST_PRODUCT_STEPS:
+        if signal_BDT.shape[-1] > _MAX_PRODUCT_STEPS:
             return F.conv_transpose1d(signal_BDT, weight, stride=self.stride)
         made_BTX = signal_BDT.transpose(1, 2) @ weight.flatten(1)
         made_BDTK: Tensor = made_BTX.unflatten(-1, weight.shape[1:]).transpose(1, 2)

@@ -15,12 +15,12 @@ from torch.nn import functional as F
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig
 
 # Entries that were never used have usage 0; the public codebooks were trained with this floor.
-_SMALLEST_USAGE = 1e-5
+_MIN_USAGE = 1e-5
 
 
 def _look_up(codes: Tensor, sums_VD: Tensor, usage_V: Tensor) -> Tensor:
     """The entries at `codes`. Divides after the look-up, because a chunk needs few of a table's rows."""
-    usage = F.embedding(codes, usage_V.clamp(min=_SMALLEST_USAGE).unsqueeze(-1))
+    usage = F.embedding(codes, usage_V.clamp(min=_MIN_USAGE).unsqueeze(-1))
     return F.embedding(codes, sums_VD) / usage
 
 
@@ -47,7 +47,7 @@ class EncoderCodebook(nn.Module):
 
     def encode(self, vectors_ND: Tensor) -> Tensor:
         """Index of the nearest entry of each vector, int64 (N,); distances are taken in float32."""
-        table_VD = self.embed_sum.float() / self.cluster_usage.float().clamp(min=_SMALLEST_USAGE).unsqueeze(-1)
+        table_VD = self.embed_sum.float() / self.cluster_usage.float().clamp(min=_MIN_USAGE).unsqueeze(-1)
         # |x - e|^2 without |x|^2, which is the same for every entry and only costs precision.
         half_norms_V = table_VD.square().sum(dim=-1) / 2
         return torch.addmm(half_norms_V, vectors_ND.float(), table_VD.t(), alpha=-1).argmin(dim=-1)

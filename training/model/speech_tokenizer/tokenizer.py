@@ -17,7 +17,7 @@ from training.model.speech_tokenizer.streaming import DecoderState
 
 # Up to this many frames are decoded in one go; longer takes through the stream in pieces: memory stays bounded, and
 # the activations of a piece stay in the processor's cache.
-_MOST_FRAMES_AT_ONCE = 64
+_MAX_FRAMES_AT_ONCE = 64
 _DECODE_PIECE_FRAMES = 16
 
 
@@ -80,7 +80,7 @@ class SpeechTokenizer(nn.Module):
         codebook_size = self.config.decoder.codebook_size
         if codes_BFQ.numel() > 0 and not 0 <= int(codes_BFQ.min()) <= int(codes_BFQ.max()) < codebook_size:
             raise ValueError(f"Codes must be from 0 to {codebook_size - 1}.")
-        if 0 < codes_BFQ.shape[1] <= _MOST_FRAMES_AT_ONCE:
+        if 0 < codes_BFQ.shape[1] <= _MAX_FRAMES_AT_ONCE:
             codes_BFQ = codes_BFQ.to(next(self.decoder.parameters()).device, torch.long)
             waveform_BS: Tensor = self.decoder(self.decoder.quantizer.decode(codes_BFQ))
             return waveform_BS.float().clamp_(-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""An opponent that learns to tell decoded speech from recorded speech."""
+"""An discriminator that learns to tell decoded speech from recorded speech."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _DILATIONS = (1, 2, 4)
 
 
 class Verdict(NamedTuple):
-    """One opponent's opinion of a batch, and what it saw on the way."""
+    """One discriminator's opinion of a batch, and what it saw on the way."""
 
     score: Tensor
     features: list[Tensor]
 
 
-class SpectrogramOpponent(nn.Module):
+class SpectrogramDiscriminator(nn.Module):
     """Judges patches of one complex spectrogram."""
 
     def __init__(self, fft_size: int, width: int) -> None:
@@ -59,11 +59,11 @@ class Adversary(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.opponents = nn.ModuleList(SpectrogramOpponent(size, width) for size in _FFT_SIZES)
+        self.opponents = nn.ModuleList(SpectrogramDiscriminator(size, width) for size in _FFT_SIZES)
 
     def forward(self, waveform: Tensor) -> list[Verdict]:
-        """Every opponent's verdict of waveforms (rows, samples)."""
-        return [opponent(waveform) for opponent in self.opponents]
+        """Every discriminator's verdict of waveforms (rows, samples)."""
+        return [discriminator(waveform) for discriminator in self.opponents]
 
 
 def opponent_loss(decoded: Sequence[Verdict], recorded: Sequence[Verdict]) -> Tensor:

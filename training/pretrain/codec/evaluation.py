@@ -19,7 +19,7 @@ from training.pretrain.corpus.corpus import FULL_SCALE, HELD_OUT_PARAMETERS, HEL
 PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
 
 # Whole utterances, but not the few very long ones: the encoder's memory grows with the longest.
-_LONGEST_SAMPLES = 6 * 16_000
+_MAX_SAMPLES = 6 * 16_000
 
 
 class Resynthesis(NamedTuple):
@@ -46,7 +46,7 @@ def held_out_speech(corpus: Path, num_utterances: int) -> dict[str, list[Tensor]
         utterances = open_corpus(corpus, part)
         chosen = [utterances.utterance(number).audio for number in range(min(num_utterances, len(utterances)))]
         speech[part] = [
-            torch.from_numpy(audio[:_LONGEST_SAMPLES].astype(np.float32) / np.float32(FULL_SCALE)) for audio in chosen
+            torch.from_numpy(audio[:_MAX_SAMPLES].astype(np.float32) / np.float32(FULL_SCALE)) for audio in chosen
         ]
     return speech
 

@@ -17,7 +17,7 @@ from training.pretrain.codec.crops import Crops
 from training.pretrain.codec.job import TokenizerJob
 
 # Acoustic codebooks a crop keeps at least when it is to do with fewer.
-_FEWEST_CODEBOOKS = 3
+_MIN_CODEBOOKS = 3
 # Of the squared distances, in units of the variance of one direction: entries are some ten such apart.
 _TEMPERATURE = 8.0
 
@@ -119,7 +119,7 @@ class TokenizerNetwork(nn.Module):
         """Which codebooks each crop is decoded from, float (acoustic codebooks, rows)."""
         num_acoustic = self.tokenizer.config.decoder.num_quantizers - 1
         is_short = torch.rand(num_rows, generator=random) < self.job.dropout_share
-        few = torch.randint(_FEWEST_CODEBOOKS, num_acoustic, (num_rows,), generator=random)
+        few = torch.randint(_MIN_CODEBOOKS, num_acoustic, (num_rows,), generator=random)
         num_kept = torch.where(is_short, few, num_acoustic)
         return (torch.arange(num_acoustic).unsqueeze(1) < num_kept).float()
 

@@ -19,8 +19,8 @@ from training.pretrain.codec.spectral_loss import SpectralLoss
 
 # A rounded encoder names other entries where two are nearly as near. That is of no matter as long as what is heard
 # stays as close to the source; a broken one would name others everywhere.
-LEAST_CODES_KEPT = 0.9
-MOST_DISTANCE_GAINED = 0.01
+MIN_CODES_KEPT = 0.9
+MAX_DISTANCE_GAINED = 0.01
 
 
 class Agreement(NamedTuple):
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
     @property
     def is_close(self) -> bool:
         """Whether nobody would notice."""
-        return self.codes_kept >= LEAST_CODES_KEPT and self.distance_gained <= MOST_DISTANCE_GAINED
+        return self.codes_kept >= MIN_CODES_KEPT and self.distance_gained <= MAX_DISTANCE_GAINED
 
 
 def rounded(name: str, tensor: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ class TokenizerTraining(TrainingRun):
         """Let the opponents learn from this batch, and return what the network loses against them."""
         with self._arithmetic():
             judged = opponents.opponent_loss(adversary(decoded.detach()), adversary(recorded))
-        losses["opponent"] = judged
+        losses["discriminator"] = judged
         self._descend("adversary", judged)
         adversary.requires_grad_(False)
         with self._arithmetic():

@@ -29,7 +29,7 @@ _PLAIN = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "`": "'", "\u2013": "-", "\u2014": "--", "\u2026": "...", '"': " "}
 )
 _NUMBER = re.compile(r"(\$?)(\d{1,3}(?:,\d{3})+|\d+)(st|nd|rd|th|%)?(?![\d.]\d)")
-_LARGEST_YEAR = 2099
+_MAX_YEAR = 2099
 
 
 def normalise(text: str) -> str | None:
@@ -75,7 +75,7 @@ def _say_number(found: re.Match[str]) -> str:
         return found[0]
     if suffix in ("st", "nd", "rd", "th"):
         return number_words.ordinal(number)
-    is_year = len(digits) == 4 and 1100 <= number <= _LARGEST_YEAR and not dollar and not suffix
+    is_year = len(digits) == 4 and 1100 <= number <= _MAX_YEAR and not dollar and not suffix
     words = number_words.year(number) if is_year else number_words.cardinal(number)
     unit = " dollars" if dollar else " percent" if suffix else ""
     return words + unit

@@ -91,7 +91,7 @@ class BatchSource:
     def batch(self, step: int) -> TalkerBatch:
         """The batch of step `step`."""
         random = np.random.default_rng((self._job.seed, step))
-        is_paired = random.random() < self._job.in_context_share
+        is_paired = random.random() < self._job.in_context_ratio
         batches = self._paired if is_paired else self._single
         # Each pass visits every batch once, in an order of its own.
         epoch, place = divmod(step, len(batches))

@@ -19,7 +19,7 @@ from training.model.network.layers import Attention, rotate
 from training.model.network.talker import Talker
 
 # To either side, as wide as speech is uneven: a share of the text, but never less than a few letters.
-_REACH_SHARE, _SMALLEST_REACH = 0.1, 4.0
+_REACH_SHARE, _MIN_REACH = 0.1, 4.0
 
 
 class Span(NamedTuple):
@@ -90,7 +90,7 @@ def neighbourhoods(spans: list[list[Span]], num_steps: int) -> Tensor:
         for span in of_example:
             places = (torch.arange(span.num_frames) + 0.5) / span.num_frames * span.num_letters
             letters = torch.arange(span.num_letters) + 0.5
-            reach = max(_SMALLEST_REACH, _REACH_SHARE * span.num_letters)
+            reach = max(_MIN_REACH, _REACH_SHARE * span.num_letters)
             queries = slice(span.first_query, span.first_query + span.num_frames)
             keys = slice(span.first_text, span.first_text + span.num_letters)
             allowed[row, queries, keys] = (letters - places.unsqueeze(1)).abs() <= reach

@@ -102,7 +102,7 @@ class TalkerJob(_Frozen):
 
     max_positions: PositiveInt = 4000
     """Of a batch, padding included."""
-    in_context_share: NonNegativeFloat = 0.3
+    in_context_ratio: NonNegativeFloat = 0.3
     """Of the batches: an utterance continues a reference by the same speaker."""
     references_per_speaker: PositiveInt = 8
     explicit_language_share: NonNegativeFloat = 0.5

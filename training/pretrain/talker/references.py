@@ -28,10 +28,10 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_state import has_state, read_job, read_networks
 
 _FILE = "references.npz"
-_MOST_MEMBERS = 3
+_MAX_MEMBERS = 3
 _PAUSE_SECONDS = (0.1, 0.6)
 # Longer ones would leave no room for others in a batch; datasets give references of 5 to 10 s.
-_LONGEST_SECONDS = 10.0
+_MAX_SECONDS = 10.0
 _REPORT_EVERY = 500
 
 
@@ -116,7 +116,7 @@ def read_tokenizer(run: Path) -> SpeechTokenizer:
 
 
 def _make(corpus: Corpus, numbers: list[int], tokenizer: SpeechTokenizer, random: np.random.Generator) -> Reference:
-    wanted = min(int(random.integers(1, _MOST_MEMBERS + 1)), len(numbers))
+    wanted = min(int(random.integers(1, _MAX_MEMBERS + 1)), len(numbers))
     members: list[int] = []
     sounds: list[NDArray[np.float32]] = []
     num_samples = 0
@@ -124,7 +124,7 @@ def _make(corpus: Corpus, numbers: list[int], tokenizer: SpeechTokenizer, random
         audio = corpus.utterance(number).audio.astype(np.float32) / np.float32(FULL_SCALE)
         pause = np.zeros(int(random.uniform(*_PAUSE_SECONDS) * SAMPLE_RATE_HZ), np.float32)
         num_samples += len(pause) + len(audio)
-        if members and num_samples > _LONGEST_SECONDS * SAMPLE_RATE_HZ:
+        if members and num_samples > _MAX_SECONDS * SAMPLE_RATE_HZ:
             break
         sounds += [pause, audio] if members else [audio]
         members.append(number)
@@ -137,7 +137,7 @@ def _text_of(corpus: Corpus, members: Iterable[int]) -> str:
 
 
 def _write(path: Path, references: list[Reference]) -> None:
-    members = np.full((len(references), _MOST_MEMBERS), -1, np.int64)
+    members = np.full((len(references), _MAX_MEMBERS), -1, np.int64)
     for row, reference in zip(members, references, strict=True):
         row[: len(reference.members)] = reference.members
     temporary = path.with_suffix(".new")

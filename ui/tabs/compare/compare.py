@@ -8,12 +8,12 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import Errand
+from backend.background_tasks import BackgroundTask
 from backend.comparisons.comparison import Comparison, Letter
-from backend.comparisons.contenders import Side, find_side
+from backend.comparisons.contenders import Contender, find_side
 from backend.comparisons.making import ComparisonOrder, FinishedComparison
 from backend.evaluation.take_scores import read_own_wav
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.html import base as render
 from ui.live.follow import follow
 from ui.tabs.compare import render as render_compare
@@ -26,12 +26,12 @@ Shown = dict[Letter, Path]
 
 
 def read_order(
-    bench: Workbench, chosen: list[str], text: str, language: str | None, seed: str, blind: bool
+    context: PageContext, chosen: list[str], text: str, language: str | None, seed: str, blind: bool
 ) -> ComparisonOrder:
     """What is to be compared, as filled in. Raises EncoreError."""
     if len(chosen) < 2:
         raise NotReady("Choose two voices to compare.")
-    sides = bench.studio.comparing.list_sides()
+    sides = context.studio.comparing.list_sides()
     order = ComparisonOrder(
         sides=tuple(find_side(sides, key) for key in chosen),
         text=text,
@@ -44,22 +44,22 @@ def read_order(
 
 
 def speak_order(
-    bench: Workbench, order: ComparisonOrder, cancelled: Callable[[], bool], before: Shown, visit: str
+    context: PageContext, order: ComparisonOrder, cancelled: Callable[[], bool], before: Shown, visit: str
 ) -> Iterator[list[Any]]:
     """Yield status, takes, voting, third vote, id and paths while the sides speak. Raises EncoreError."""
-    loaded = bench.studio.loaded
+    loaded = context.studio.loaded
     if loaded is None:
         raise NotReady("No model is loaded yet. Load one at the top of the page.")
     now = ""
 
-    def work(errand: Errand) -> FinishedComparison | None:
+    def work(task: BackgroundTask) -> FinishedComparison | None:
         """Speak with all voices, and tell how far it is."""
         nonlocal now
-        steps = bench.studio.comparing.compare(
+        steps = context.studio.comparing.compare(
             loaded,
             order,
-            lambda name: unguessable_path(bench.folder, name),
-            cancelled=lambda: cancelled() or errand.is_cancelled(),
+            lambda name: unguessable_path(context.folder, name),
+            cancelled=lambda: cancelled() or task.is_cancelled(),
         )
         for step in steps:
             if isinstance(step, FinishedComparison):
@@ -69,7 +69,7 @@ def speak_order(
 
     nothing_else = [gr.skip()] * 5
     done = yield from follow(
-        bench.errands, f"compare {visit}", "Comparing", work, lambda _: [now or gr.skip(), *nothing_else]
+        context.background_tasks, f"compare {visit}", "Comparing", work, lambda _: [now or gr.skip(), *nothing_else]
     )
     if done is None:
         yield [render.says("", "Stopped."), *nothing_else]
@@ -82,10 +82,10 @@ def speak_order(
     yield [ready, takes, gr.update(visible=True), has_third, comparison.id, done.paths]
 
 
-def vote_html(bench: Workbench, comparison: Comparison) -> str:
+def vote_html(context: PageContext, comparison: Comparison) -> str:
     """What the vote was, and what all votes on the same sides say together."""
-    sides: dict[str, Side] = {take.side.key: take.side for take in comparison.takes}
-    tallies = bench.studio.comparing.rows.tallies(sorted(sides))
+    sides: dict[str, Contender] = {take.side.key: take.side for take in comparison.takes}
+    tallies = context.studio.comparing.rows.tallies(sorted(sides))
     parts = [
         render_compare.vote_line(comparison),
         render_compare.tally_html(tallies, sides),
@@ -104,7 +104,7 @@ def hear(paths: Shown) -> dict[Letter, HeardTake]:
     return heard
 
 
-def choose_sides(sides: Sequence[Side], chosen: Sequence[str | None]) -> list[str | None]:
+def choose_sides(sides: Sequence[Contender], chosen: Sequence[str | None]) -> list[str | None]:
     """What stays chosen; where nothing is, the newest voice, and against a fine-tune the same voice without it."""
     keys = [side.key for side in sides]
     values = [key if key in keys else None for key in chosen]
@@ -112,7 +112,7 @@ def choose_sides(sides: Sequence[Side], chosen: Sequence[str | None]) -> list[st
     return [value or (free.pop(0) if free and index < 2 else None) for index, value in enumerate(values)]
 
 
-def _proposals(sides: Sequence[Side]) -> list[str]:
+def _proposals(sides: Sequence[Contender]) -> list[str]:
     """Keys, the ones to begin with first."""
     if not sides:
         return []

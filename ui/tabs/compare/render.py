@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from backend.audio.quality import peak_envelope
 from backend.comparisons.comparison import ComparedTake, Comparison, Letter, TakeScores, Verdict
-from backend.comparisons.contenders import Side
+from backend.comparisons.contenders import Contender
 from backend.comparisons.making import ComparisonProgress
 from backend.comparisons.preference import Tally
 from ui.html.base import ENDINGS, NOTHING, file_url, says
@@ -83,13 +83,13 @@ def vote_line(comparison: Comparison) -> str:
     return says("good", f"<strong>Your vote: {winner.letter}, {escape(winner.side.label)}.</strong>")
 
 
-def tally_html(tallies: Sequence[Tally], sides: Mapping[str, Side]) -> str:
+def tally_html(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> str:
     """All votes so far, pair by pair, with what they allow to say."""
     blocks = [_tally_block(tally, sides) for tally in tallies if tally.num_votes]
     return "".join(blocks) or NOTHING
 
 
-def advice_html(tallies: Sequence[Tally], sides: Mapping[str, Side]) -> str:
+def advice_html(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> str:
     """What would help where zero-shot wins over a fine-tune; nothing elsewhere."""
     for tally in tallies:
         leader = sides.get(tally.leader or "")
@@ -143,7 +143,7 @@ def _score_rows(scores: TakeScores) -> list[tuple[str, str]]:
     return rows
 
 
-def _tally_block(tally: Tally, sides: Mapping[str, Side]) -> str:
+def _tally_block(tally: Tally, sides: Mapping[str, Contender]) -> str:
     first, second = (
         escape(sides[key].label) if key in sides else "a voice that is gone" for key in (tally.first, tally.second)
     )

@@ -9,10 +9,10 @@ from typing import Any
 import gradio as gr
 
 from backend.comparisons.comparison import Verdict
-from backend.comparisons.making import LONGEST_TEXT
+from backend.comparisons.making import MAX_TEXT_LENGTH
 from backend.errors import EncoreError
 from backend.evaluation.plan import STANDARD_SENTENCES
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors, stream_shows_errors
 from ui.html import base as render
 from ui.live.follow import follow
@@ -68,14 +68,14 @@ class ComparePart:
     kept: gr.HTML
 
 
-def build_compare_tab(bench: Workbench, tab: gr.Tab) -> None:
+def build_compare_tab(context: PageContext, tab: gr.Tab) -> None:
     """Lay the tab out and connect its events."""
     gr.HTML("<h2>Compare</h2>", elem_classes=["step"])
     gr.HTML(ABOUT)
     part = _build()
-    _connect_choices(bench, part, tab)
-    _connect_comparing(bench, part)
-    _connect_voting(bench, part)
+    _connect_choices(context, part, tab)
+    _connect_comparing(context, part)
+    _connect_voting(context, part)
 
 
 def _build() -> ComparePart:
@@ -92,7 +92,7 @@ def _build() -> ComparePart:
         label="Text for all of them",
         value=sentences[0] if sentences else "",
         lines=2,
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_LENGTH,
         elem_id="compare-text",
     )
     with gr.Row():
@@ -133,17 +133,17 @@ def _build() -> ComparePart:
     )
 
 
-def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
+def _connect_choices(context: PageContext, part: ComparePart, tab: gr.Tab) -> None:
     is_chosen = gr.State(False)
 
     def refresh(first: str | None, second: str | None, third: str | None, by_person: bool) -> list[Any]:
         """Who can be compared now."""
-        sides = bench.studio.comparing.list_sides()
+        sides = context.studio.comparing.list_sides()
         # Until somebody chooses, the newest voice is proposed: mostly the one that has just been made.
         chosen = (first, second, third) if by_person else (None, None, third)
         values = choose_sides(sides, chosen)
         choices = [(side.label, side.key) for side in sides]
-        loaded = bench.studio.loaded
+        loaded = context.studio.loaded
         names = loaded.model.config.languages if loaded is not None else ()
         languages = gr.update(choices=[("Automatic", "auto"), *((name.title(), name) for name in names)])
         optional = [("Nobody", ""), *choices]
@@ -153,7 +153,7 @@ def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
             languages,
         ]
 
-    for event in (bench.page.load, tab.select):
+    for event in (context.page.load, tab.select):
         event(
             shows_errors(refresh),
             [*part.sides, is_chosen],
@@ -168,10 +168,10 @@ def _connect_choices(bench: Workbench, part: ComparePart, tab: gr.Tab) -> None:
     part.given.input(lambda sentence: sentence, part.given, part.text, queue=False, api_visibility="private")
 
 
-def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
+def _connect_comparing(context: PageContext, part: ComparePart) -> None:
     def begin(request: gr.Request) -> list[Any]:
         """Take away the comparison before."""
-        bench.flags.begin(_flag(request))
+        context.flags.begin(_flag(request))
         nothing = [render.NOTHING] * 3
         return [render.says("", "Waiting for its turn …"), *nothing, gr.update(visible=False), gr.update(visible=False)]
 
@@ -188,15 +188,15 @@ def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
     ) -> Iterator[list[Any]]:
         """Let all of them speak, and show each as it is ready."""
         chosen = [key for key in (first, second, third) if key]
-        flag = bench.flags.current(_flag(request))
+        flag = context.flags.current(_flag(request))
         try:
-            order = read_order(bench, chosen, text, language, seed, blind)
-            yield from speak_order(bench, order, flag.is_set, before, str(request.session_hash))
+            order = read_order(context, chosen, text, language, seed, blind)
+            yield from speak_order(context, order, flag.is_set, before, str(request.session_hash))
         finally:
-            bench.flags.end(_flag(request), flag)
+            context.flags.end(_flag(request), flag)
 
     def stop(request: gr.Request) -> None:
-        bench.flags.stop(_flag(request))
+        context.flags.stop(_flag(request))
 
     begun = part.compare.click(
         begin,
@@ -220,7 +220,7 @@ def _connect_comparing(bench: Workbench, part: ComparePart) -> None:
     part.stop.click(stop, None, None, queue=False, api_visibility="private")
 
 
-def _connect_voting(bench: Workbench, part: ComparePart) -> None:
+def _connect_voting(context: PageContext, part: ComparePart) -> None:
     def vote_for(verdict: Verdict) -> Callable[[str, Shown], list[Any]]:
         """A handler for one button."""
 
@@ -228,10 +228,10 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
             """Count the vote and show who was who."""
             if not comparison_id:
                 raise NotReady("There is nothing to vote on yet. Compare two voices first.")
-            comparison = bench.studio.comparing.rows.vote(comparison_id, verdict)
+            comparison = context.studio.comparing.rows.vote(comparison_id, verdict)
             return [
                 render_compare.comparison_html(comparison, hear(paths)),
-                vote_html(bench, comparison),
+                vote_html(context, comparison),
                 gr.update(visible=False),
                 gr.update(visible=comparison.winner is not None),
                 proposed_name(comparison),
@@ -242,17 +242,17 @@ def _connect_voting(bench: Workbench, part: ComparePart) -> None:
 
     def keep(comparison_id: str, name: str, request: gr.Request) -> Iterator[str]:
         """Put the winner into the library."""
-        loaded = bench.studio.loaded
+        loaded = context.studio.loaded
         if loaded is None:
             raise NotReady("No model is loaded yet. Load one at the top of the page.")
         yield render.says("", "Keeping it …")
         try:
             voice = yield from follow(
-                bench.errands,
+                context.background_tasks,
                 f"keep {request.session_hash}",
                 "Keeping it",
-                lambda _: bench.studio.comparing.keep(loaded, comparison_id, name),
-                render_dataset.errand_line,
+                lambda _: context.studio.comparing.keep(loaded, comparison_id, name),
+                render_dataset.task_line,
             )
         except EncoreError as error:
             yield render.says("bad", render.escaped(str(error)), role="alert")

@@ -134,7 +134,7 @@ def _connect_listening(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) 
     editor.listen.click(
         shows_errors(lambda name, key: shelf.listen(name, [key] if key else [])),
         [chosen, editor.key],
-        part.errands,
+        part.background_tasks,
         show_progress="hidden",
         api_visibility="private",
         # What is heard stands above the table, out of sight.
@@ -166,33 +166,33 @@ class _Edits:
 
     def edit_text(self, name: str, key: str, text: str) -> None:
         """The person's own text."""
-        self.shelf.bench.studio.datasets.edit_text(name, key, text)
+        self.shelf.context.studio.datasets.edit_text(name, key, text)
 
     def restore_text(self, name: str, key: str) -> None:
         """The text that was there before the person's."""
-        self.shelf.bench.studio.datasets.edit_text(name, key, None)
+        self.shelf.context.studio.datasets.edit_text(name, key, None)
 
     def overrule(self, name: str, key: str, verdict: str) -> None:
         """The person's own verdict, or none any more."""
-        datasets = self.shelf.bench.studio.datasets
+        datasets = self.shelf.context.studio.datasets
         datasets.overrule(name, key, None if verdict == AS_JUDGED else Verdict(verdict))
 
     def choose_reference(self, name: str, key: str) -> None:
         """Let this clip stand for the voice."""
-        self.shelf.bench.studio.datasets.choose_reference(name, key)
+        self.shelf.context.studio.datasets.choose_reference(name, key)
 
     def move_cut(self, name: str, key: str, start: float | None, end: float | None, padding: float) -> None:
         """Another stretch of the recording, with a little more at both ends."""
         if start is None or end is None:
             raise NotReady("Say where the clip starts and ends.")
-        self.shelf.bench.studio.datasets.move_cut(name, key, max(0.0, start - padding), end + padding)
+        self.shelf.context.studio.datasets.move_cut(name, key, max(0.0, start - padding), end + padding)
 
     def unmove_cut(self, name: str, key: str) -> None:
         """The stretch that was chosen at first."""
         clip = find_clip(self.shelf.view(name), key)
         if clip is not None:
             span = clip.details.original.span
-            self.shelf.bench.studio.datasets.move_cut(name, key, span.start_seconds, span.end_seconds)
+            self.shelf.context.studio.datasets.move_cut(name, key, span.start_seconds, span.end_seconds)
 
 
 def _connect_edits(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
@@ -236,11 +236,11 @@ def _changing(shelf: ClipsShelf, part: ClipsPart, edit: Callable[..., None]) -> 
                 raise NotReady("Choose a clip first.")
             # Beside the event: where a set is large, an edit that moves its centre takes a moment.
             yield from follow(
-                shelf.bench.errands,
+                shelf.context.background_tasks,
                 f"edit {request.session_hash}",
                 "Judging what this changes",
                 lambda _: edit(dataset, key, *values),
-                lambda state: [*unchanged, render_dataset.errand_line(state)],
+                lambda state: [*unchanged, render_dataset.task_line(state)],
             )
         except EncoreError as error:
             problem = str(error)
@@ -277,10 +277,10 @@ def _show(shelf: ClipsShelf, view: DatasetView | None, key: str | None, problem:
 
 def _take_over(shelf: ClipsShelf, name: str, key: str) -> None:
     """Make what was heard the text of a clip, and drop the clip from the list."""
-    state = shelf.errands.state(name)
+    state = shelf.background_tasks.state(name)
     changes = state.result if state is not None and isinstance(state.result, list) else []
     change = next((one for one in changes if isinstance(one, TranscriptChange) and one.key == key), None)
     if change is None:
         raise NotReady("This was taken over already.")
-    shelf.bench.studio.datasets.edit_text(name, key, change.after)
+    shelf.context.studio.datasets.edit_text(name, key, change.after)
     changes.remove(change)

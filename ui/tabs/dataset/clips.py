@@ -12,11 +12,11 @@ from typing import Any
 import gradio as gr
 
 from backend.audio.quality import peak_envelope
-from backend.background_tasks import Errand, Errands
+from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.views import ClipView, DatasetView
 from backend.errors import EncoreError
 from backend.evaluation.take_scores import read_own_wav
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 from ui.tabs.dataset import render as render_dataset
@@ -33,8 +33,8 @@ NUM_BARS = 60
 class ClipsShelf:
     """What the handlers of this part do."""
 
-    bench: Workbench
-    errands: Errands
+    context: PageContext
+    background_tasks: BackgroundTasks
 
     def open(self, name: str | None) -> Values:
         """Values for `ClipsPart.everything`: another dataset, or the same one made anew."""
@@ -81,18 +81,18 @@ class ClipsShelf:
         if not name:
             return None
         try:
-            return self.bench.studio.datasets.show(name)
+            return self.context.studio.datasets.show(name)
         except EncoreError:
             return None
 
     def hear(self, clip: ClipView) -> HeardClip | None:
         """Where the page plays a clip from, and its peaks; None where its sound is gone."""
-        place = self.bench.files.place(clip.audio)
+        place = self.context.files.place(clip.audio)
         return HeardClip(path=place, envelope=_envelope(clip.audio)) if place is not None else None
 
     def follow(self, name: str | None) -> Values:
-        """Values for `ClipsPart.errands`."""
-        state = self.errands.state(str(name))
+        """Values for `ClipsPart.background_tasks`."""
+        state = self.background_tasks.state(str(name))
         is_running = state is not None and state.is_running
         changes, exported = render.NOTHING, render.NOTHING
         if state is not None and not is_running and not state.problem:
@@ -103,7 +103,7 @@ class ClipsShelf:
                 view = self.view(name)
                 changes = render_clips.changes_html(state.result, numbers_of(view) if view is not None else {}, "en")
         return [
-            render_dataset.errand_line(state),
+            render_dataset.task_line(state),
             gr.update(visible=is_running),
             changes,
             exported,
@@ -113,24 +113,24 @@ class ClipsShelf:
     def listen(self, name: str | None, keys: Sequence[str] | None) -> Values:
         """Begin to transcribe some clips again, or all."""
 
-        def work(errand: Errand) -> object:
-            return self.bench.studio.datasets.retranscribe(str(name), keys, progress=errand.report)
+        def work(task: BackgroundTask) -> object:
+            return self.context.studio.datasets.retranscribe(str(name), keys, progress=task.report)
 
         return self._begin(name, "Listening again", work)
 
     def apply(self, name: str | None) -> Values:
         """Begin to bring the files up to date."""
         return self._begin(
-            name, "Applying the changes", lambda _: self.bench.studio.datasets.rebuild_rows(str(name)).digest
+            name, "Applying the changes", lambda _: self.context.studio.datasets.rebuild_rows(str(name)).digest
         )
 
     def export(self, name: str | None) -> Values:
         """Begin to pack the clips for other tools."""
 
-        def work(_: Errand) -> object:
+        def work(_: BackgroundTask) -> object:
             """Write the clips and pack them, beside the page."""
-            place = unguessable_path(self.bench.folder, f"{name}-dataset")
-            num_clips = self.bench.studio.datasets.export(str(name), place)
+            place = unguessable_path(self.context.folder, f"{name}-dataset")
+            num_clips = self.context.studio.datasets.export(str(name), place)
             packed = Path(shutil.make_archive(str(place), "zip", place))
             shutil.rmtree(place)
             return packed, num_clips
@@ -139,7 +139,7 @@ class ClipsShelf:
 
     def _begin(self, name: str | None, what: str, work: Any) -> Values:
         if name:
-            self.errands.start(name, what, work)
+            self.background_tasks.start(name, what, work)
         return self.follow(name)
 
 
@@ -163,16 +163,18 @@ def connect_clips_part(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) 
         button.click(
             shows_errors(begin),
             chosen,
-            part.errands,
+            part.background_tasks,
             show_progress="hidden",
             api_name=name,
             api_visibility="undocumented",
         )
-    part.stop.click(lambda name: shelf.errands.cancel(str(name)), chosen, None, queue=False, api_visibility="private")
+    part.stop.click(
+        lambda name: shelf.background_tasks.cancel(str(name)), chosen, None, queue=False, api_visibility="private"
+    )
     ticked = part.timer.tick(
         shows_errors(shelf.follow),
         chosen,
-        part.errands,
+        part.background_tasks,
         queue=False,
         show_progress="hidden",
         api_name="follow_errand",
@@ -193,7 +195,7 @@ def _stale(shelf: ClipsShelf) -> Any:
     def look(name: str | None) -> Values:
         """Whether the files are behind the edits by now."""
         try:
-            are_current = shelf.bench.studio.datasets.rows_are_current(str(name))
+            are_current = shelf.context.studio.datasets.rows_are_current(str(name))
         except EncoreError:
             return [gr.skip(), gr.skip()]
         return [render_dataset.stale_line(are_current=are_current), gr.update(visible=not are_current)]

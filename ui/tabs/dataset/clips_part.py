@@ -37,7 +37,7 @@ class ClipsPart:
     listen: gr.Button
     export: gr.Button
     stop: gr.Button
-    errand: gr.HTML
+    task: gr.HTML
     changes: gr.HTML
     exported: gr.HTML
     timer: gr.Timer
@@ -64,9 +64,9 @@ class ClipsPart:
         return [gr.skip()] * len(self.everything)
 
     @property
-    def errands(self) -> Values:
+    def background_tasks(self) -> Values:
         """What `ClipsShelf.follow` gives values for."""
-        return [self.errand, self.stop, self.changes, self.exported, self.timer]
+        return [self.task, self.stop, self.changes, self.exported, self.timer]
 
 
 def build_clips_part() -> ClipsPart:
@@ -81,7 +81,7 @@ def build_clips_part() -> ClipsPart:
             listen = gr.Button("Listen again to all clips", min_width=160, elem_id="listen-all")
             export = gr.Button("Export for other tools", min_width=160, elem_id="export-dataset")
             stop = gr.Button("Stop", visible=False, min_width=120, elem_id="stop-errand")
-        errand = gr.HTML(render.NOTHING, elem_id="dataset-errand")
+        task = gr.HTML(render.NOTHING, elem_id="dataset-errand")
         changes = gr.HTML(render.NOTHING, elem_id="changes", js_on_load=script)
         exported = gr.HTML(render.NOTHING, elem_id="exported")
         plots = gr.HTML(render.NOTHING, elem_id="plots")
@@ -112,7 +112,7 @@ def build_clips_part() -> ClipsPart:
         listen=listen,
         export=export,
         stop=stop,
-        errand=errand,
+        task=task,
         changes=changes,
         exported=exported,
         timer=gr.Timer(POLL_SECONDS, active=False),

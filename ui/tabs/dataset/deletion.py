@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 from ui.tabs.dataset.prepare import delete_dataset
@@ -46,14 +46,14 @@ def build_deletion() -> DeletionPart:
 
 
 def connect_deletion(
-    bench: Workbench, part: DeletionPart, chosen: gr.Dropdown, opened: list[Any], show: Callable[[str], list[Any]]
+    context: PageContext, part: DeletionPart, chosen: gr.Dropdown, opened: list[Any], show: Callable[[str], list[Any]]
 ) -> None:
     """Make it work; `show` gives values for `opened`, which are what a chosen dataset changes."""
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
     def delete(name: str | None) -> list[Any]:
         """Delete it and say what stays."""
-        delete_dataset(bench, name)
+        delete_dataset(context, name)
         gone = f"<strong>{render.escaped(name or '')}</strong> was deleted. Voices that were made of it stay."
         return [render.says("", gone), gr.update(visible=False), *show("")]
 

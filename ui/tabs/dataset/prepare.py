@@ -16,11 +16,11 @@ from backend.dataset.storage.uploads import uploads_folder
 from backend.errors import EncoreError, SettingsError
 from backend.voices.cloning import read_reference
 from backend.voices.samples import SampleVoice, get_sample
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.source import Reference, Source
 
 MARGIN_SECONDS = 0.1
-MOST_ACTORS = 256
+MAX_ACTORS = 256
 
 WHISPERS = (
     ("Automatic (base, or the embedded one)", ""),
@@ -88,7 +88,7 @@ class Preparation:
     """Empty leaves it to the machine."""
 
 
-def plan_build(bench: Workbench, material: Material, wanted: Preparation) -> BuildJob:
+def plan_build(context: PageContext, material: Material, wanted: Preparation) -> BuildJob:
     """Describe the build; its recordings are put where they outlive the page.
 
     Raises:
@@ -100,17 +100,17 @@ def plan_build(bench: Workbench, material: Material, wanted: Preparation) -> Bui
     if not material.is_given:
         raise NothingGiven("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
     name = check_name(wanted.name.strip())
-    recordings, texts = _keep(uploads_folder(bench.settings.home_folder, name), material)
-    loaded = bench.studio.loaded
+    recordings, texts = _keep(uploads_folder(context.settings.home_folder, name), material)
+    loaded = context.studio.loaded
     return new_job(
         name,
         recordings,
-        model=loaded.name if loaded is not None else bench.settings.model,
+        model=loaded.name if loaded is not None else context.settings.model,
         whisper=wanted.whisper.strip() or None,
         language=wanted.language,
         transcripts=texts,
         num_actors=parse_actors(wanted.num_actors),
-        device=bench.settings.device,
+        device=context.settings.device,
     )
 
 
@@ -119,15 +119,15 @@ def parse_actors(written: str) -> int | None:
     digits = written.strip()
     if not digits:
         return None
-    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MOST_ACTORS:
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_ACTORS:
         raise SettingsError(
-            f"{digits[:20]!r} copies of the model cannot be at work. Write a whole number from 0 to {MOST_ACTORS}, "
+            f"{digits[:20]!r} copies of the model cannot be at work. Write a whole number from 0 to {MAX_ACTORS}, "
             "or leave it empty."
         )
     return int(digits)
 
 
-def delete_dataset(bench: Workbench, name: str | None) -> None:
+def delete_dataset(context: PageContext, name: str | None) -> None:
     """Remove a dataset with what was uploaded for it.
 
     Raises:
@@ -135,10 +135,10 @@ def delete_dataset(bench: Workbench, name: str | None) -> None:
     """
     if not name:
         raise NothingGiven("Choose a dataset first.")
-    for run in bench.studio.runs.list():
+    for run in context.studio.runs.list():
         if run.dataset == name and run.state.is_active:
             raise DatasetInUse(f"{run.voice} learns from {name}. Cancel that run first, or wait for its end.")
-    bench.studio.datasets.delete(name)
+    context.studio.datasets.delete(name)
 
 
 def proposed_name(source: Source | None, taken: Sequence[str]) -> str:

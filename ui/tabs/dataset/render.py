@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView, StageProgress
@@ -33,7 +33,7 @@ ENDINGS = {
     BuildState.INTERRUPTED: ("mixed", "<strong>Interrupted.</strong>"),
 }
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
 def sources_line(names: Sequence[str], num_more: int) -> str:
@@ -95,7 +95,7 @@ def progress_bar(label: str, percent: int) -> str:
     )
 
 
-def errand_line(state: ErrandState | None, count: Callable[[int], str] = str) -> str:
+def task_line(state: TaskState | None, count: Callable[[int], str] = str) -> str:
     """How work in the background stands, what it counts as `count` writes it; nothing once it has succeeded."""
     if state is None or not (state.is_running or state.problem):
         return NOTHING
@@ -132,7 +132,7 @@ def totals_html(view: DatasetView) -> str:
         ]
     more = ""
     if left_out:
-        items = "".join(f"<li>{line}</li>" for line in left_out[:_MOST_LISTED])
+        items = "".join(f"<li>{line}</li>" for line in left_out[:_MAX_LISTED])
         more = f"<details><summary>Left out: {len(left_out)}</summary><ul>{items}</ul></details>"
     text = f"<strong>{usable:.1f} min accepted of {view.minutes():.1f}.</strong> {counts}.{apart}"
     return says("good" if usable else "bad", text, more=more)
@@ -161,7 +161,7 @@ def plots_html(view: DatasetView) -> str:
             title="Voice above noise",
             unit="dB",
             values=[clip.sound.speech_over_noise_db for clip in current],
-            limits=(limits.least_speech_over_noise_db, limits.speech_over_noise_db),
+            limits=(limits.min_speech_over_noise_db, limits.speech_over_noise_db),
         ),
         Distribution(title="Distance to the speaker", unit="", values=distances, limits=(limits.odd_distance,)),
     ]

@@ -35,7 +35,7 @@ FILTERS = {
 }
 
 PAGE_CLIPS = 10
-MOST_CHANGES = 30
+MAX_CHANGES = 30
 """Shown at a time: comparing two texts word by word takes some milliseconds, and nobody reads thousands."""
 
 
@@ -141,7 +141,7 @@ def changes_html(changes: Sequence[TranscriptChange], numbers: Mapping[str, int]
     """Where something else was heard than the texts say; equal clips are not shown."""
     if not changes:
         return says("good", "Heard again: every text says what was heard.")
-    shown = changes[:MOST_CHANGES]
+    shown = changes[:MAX_CHANGES]
     items = "".join(_change_item(change, numbers.get(change.key, 0), language) for change in shown)
     more = f" These are the first {len(shown)}; others follow." if len(shown) < len(changes) else ""
     return (

@@ -8,10 +8,10 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import Errands
+from backend.background_tasks import BackgroundTasks
 from backend.dataset.storage.lock import is_locked
 from backend.errors import EncoreError
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 from ui.source import Reference, Source
@@ -57,21 +57,21 @@ class PreparePart:
         return [self.seen, self.progress, self.prepare, self.cancel, self.timer]
 
 
-def build_dataset_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
+def build_dataset_tab(context: PageContext, tab: gr.Tab, voice: VoicePart) -> None:
     """Lay the tab out; `voice` holds the recordings and the consent given on the voice tab."""
     gr.HTML("<h2>Dataset</h2>", elem_classes=["step"])
     gr.HTML(ABOUT)
-    part = _build(bench)
+    part = _build(context)
     clips = build_clips_part()
-    shelf = ClipsShelf(bench, Errands())
+    shelf = ClipsShelf(context, BackgroundTasks())
     connect_clips_part(shelf, clips, part.chosen)
-    _connect_choosing(bench, tab, voice, part, clips, shelf)
-    _connect_preparing(bench, voice, part, clips, shelf)
+    _connect_choosing(context, tab, voice, part, clips, shelf)
+    _connect_preparing(context, voice, part, clips, shelf)
     # Ray takes seconds to load: best while the person is still busy on the first tab.
-    bench.page.load(lambda: _warm_up(bench), None, None, queue=False, api_visibility="private")
+    context.page.load(lambda: _warm_up(context), None, None, queue=False, api_visibility="private")
 
 
-def _build(bench: Workbench) -> PreparePart:
+def _build(context: PageContext) -> PreparePart:
     chosen = gr.Dropdown([("A new one", NEW)], value=NEW, label="Dataset", elem_id="dataset")
     deletion = build_deletion()
     files = gr.File(
@@ -123,22 +123,22 @@ def _build(bench: Workbench) -> PreparePart:
 
 
 def _connect_choosing(
-    bench: Workbench, tab: gr.Tab, voice: VoicePart, part: PreparePart, clips: ClipsPart, shelf: ClipsShelf
+    context: PageContext, tab: gr.Tab, voice: VoicePart, part: PreparePart, clips: ClipsPart, shelf: ClipsShelf
 ) -> None:
     def refresh(
         chosen: str | None, references: list[Reference], source: Source | None, files: list[str] | None, name: str
     ) -> list[Any]:
         """The datasets there are now, and what is to be prepared."""
-        names = bench.studio.datasets.list()
+        names = context.studio.datasets.list()
         value = chosen if chosen in names else NEW
-        loaded = bench.studio.loaded
+        loaded = context.studio.loaded
         languages = loaded.model.config.languages if loaded is not None else ()
         return [
             gr.update(choices=[("A new one", NEW), *((one, one) for one in names)], value=value),
             _sources(references, source, files),
             gr.skip() if name else proposed_name(source, names),
             gr.update(choices=[("Automatic", "auto"), *((one.title(), one) for one in languages)]),
-            *_follow(bench, value, None)[0],
+            *_follow(context, value, None)[0],
             *shelf.open(value),
         ]
 
@@ -156,17 +156,17 @@ def _connect_choosing(
 
     def choose(chosen: str | None) -> list[Any]:
         """Show another dataset."""
-        names = bench.studio.datasets.list()
+        names = context.studio.datasets.list()
         name = chosen or proposed_name(None, names)
-        return [name, *_follow(bench, chosen or NEW, None)[0], *shelf.open(chosen or NEW)]
+        return [name, *_follow(context, chosen or NEW, None)[0], *shelf.open(chosen or NEW)]
 
     def without(chosen: str) -> list[Any]:
         """What is shown once the dataset on the page was deleted."""
-        names = bench.studio.datasets.list()
+        names = context.studio.datasets.list()
         return [gr.update(choices=[("A new one", NEW), *((one, one) for one in names)], value=NEW), *choose(chosen)]
 
     opened = [part.name, *part.following, *clips.everything]
-    connect_deletion(bench, part.deletion, part.chosen, [part.chosen, *opened], without)
+    connect_deletion(context, part.deletion, part.chosen, [part.chosen, *opened], without)
     part.chosen.input(
         shows_errors(choose),
         part.chosen,
@@ -178,7 +178,7 @@ def _connect_choosing(
 
 
 def _connect_preparing(
-    bench: Workbench, voice: VoicePart, part: PreparePart, clips: ClipsPart, shelf: ClipsShelf
+    context: PageContext, voice: VoicePart, part: PreparePart, clips: ClipsPart, shelf: ClipsShelf
 ) -> None:
     def prepare(
         references: list[Reference],
@@ -193,19 +193,19 @@ def _connect_preparing(
         """Start a build of what was given."""
         material = Material.gather(references, source, transcript, files or [])
         wanted = Preparation(name=name, language=language or "auto", whisper=whisper or "", num_actors=actors or "")
-        job = plan_build(bench, material, wanted)
-        bench.studio.datasets.start_build(job)
-        choices = [("A new one", NEW), *((one, one) for one in bench.studio.datasets.list())]
-        return [gr.update(choices=choices, value=job.name), *_follow(bench, job.name, None)[0]]
+        job = plan_build(context, material, wanted)
+        context.studio.datasets.start_build(job)
+        choices = [("A new one", NEW), *((one, one) for one in context.studio.datasets.list())]
+        return [gr.update(choices=choices, value=job.name), *_follow(context, job.name, None)[0]]
 
     def tick(chosen: str | None, seen: str | None) -> list[Any]:
         """How the build is doing, and its clips at its end."""
-        updates, has_ended = _follow(bench, chosen or NEW, seen)
+        updates, has_ended = _follow(context, chosen or NEW, seen)
         return [*updates, *(shelf.open(chosen or NEW) if has_ended else clips.unchanged)]
 
     def cancel(chosen: str | None) -> None:
         if chosen:
-            bench.studio.datasets.cancel(chosen)
+            context.studio.datasets.cancel(chosen)
 
     part.prepare.click(
         shows_errors(prepare),
@@ -237,15 +237,15 @@ def _connect_preparing(
     )
 
 
-def _follow(bench: Workbench, name: str, seen: str | None) -> tuple[list[Any], bool]:
+def _follow(context: PageContext, name: str, seen: str | None) -> tuple[list[Any], bool]:
     """Values for `PreparePart.following`, and whether a build has ended since `seen`."""
     try:
-        progress = bench.studio.datasets.progress(name) if name else None
+        progress = context.studio.datasets.progress(name) if name else None
     except EncoreError:
         progress = None
     is_running = progress is not None and progress.is_running
     html = render_dataset.progress_html(progress)
-    if progress is not None and not is_running and seen and is_locked(bench.settings.home_folder, name):
+    if progress is not None and not is_running and seen and is_locked(context.settings.home_folder, name):
         # Its process is about to end; until then nothing can be edited.
         is_running, html = True, render.says("", "Finishing …")
     if html == seen:
@@ -267,5 +267,5 @@ def _sources(references: list[Reference], source: Source | None, files: list[str
     return render_dataset.sources_line(names, len(files or []))
 
 
-def _warm_up(bench: Workbench) -> None:
-    threading.Thread(target=lambda: bench.studio.datasets, daemon=True, name="load-ray").start()
+def _warm_up(context: PageContext) -> None:
+    threading.Thread(target=lambda: context.studio.datasets, daemon=True, name="load-ray").start()

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors, stream_shows_errors
 from ui.html import base as render
 from ui.live.follow import follow as follow_work
@@ -49,12 +49,12 @@ def build_reading() -> ReadingPart:
     )
 
 
-def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) -> None:
+def connect_reading(context: PageContext, part: ReadingPart, chosen: gr.Dropdown) -> None:
     """Make it work; `chosen` holds the id of the run."""
 
     def read(run_id: str | None) -> list[str]:
         """The log's end, for the page and to compare with later."""
-        log = bench.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
+        log = context.studio.runs.log(run_id)[-LOG_CHARACTERS:] if run_id else ""
         return [render_finetune.log_html(log), log]
 
     def follow(run_id: str | None, before: str) -> list[Any]:
@@ -68,16 +68,16 @@ def connect_reading(bench: Workbench, part: ReadingPart, chosen: gr.Dropdown) ->
             raise NotReady("Choose a run first.")
         yield render.says("", "Writing the report …")
         written = yield from follow_work(
-            bench.errands,
+            context.background_tasks,
             f"report {request.session_hash}",
             "Writing the report",
             # All takes are in it.
-            lambda _: bench.studio.runs.write_report(run_id),
-            render_dataset.errand_line,
+            lambda _: context.studio.runs.write_report(run_id),
+            render_dataset.task_line,
         )
-        path = bench.files.place(written)
+        path = context.files.place(written)
         assert path is not None, "it was just written"
-        yield render_finetune.report_line(bench.studio.runs.get(run_id), path, path.stat().st_size)
+        yield render_finetune.report_line(context.studio.runs.get(run_id), path, path.stat().st_size)
 
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     shown = [part.log, part.seen]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from backend.runs.runs import Runs
 from backend.runs.storage.records import MetricRecord, RunRecord
 
-_MOST_RUNS = 20
+_MAX_RUNS = 20
 
 
 class LossHistory:
@@ -29,6 +29,6 @@ class LossHistory:
             known = [*known, *runs.metrics(run.id, known[-1].step if known else 0)]
             self._metrics.pop(run.id, None)
             self._metrics[run.id], self._attempts[run.id] = known, run.attempt
-            for oldest in list(self._metrics)[:-_MOST_RUNS]:
+            for oldest in list(self._metrics)[:-_MAX_RUNS]:
                 del self._metrics[oldest], self._attempts[oldest]
             return known

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
-from backend.background_tasks import Errand, Errands
+from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.runs.planning.estimate import Estimate, estimate
 from backend.voices.consent import Consent
 from backend.voices.samples import get_sample
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.source import Source
 from ui.tabs.dataset.prepare import Material, Preparation, plan_build, proposed_name
 from ui.tabs.voice.speak import NotReady
@@ -35,7 +35,7 @@ class Wish:
     device: str
     learning_rate: str
     steps: str
-    micro_batch_rows: str
+    micro_batch_tokens: str
     saves_memory: bool
 
     @classmethod
@@ -50,7 +50,7 @@ class Wish:
             device=device,
             learning_rate=learning_rate or "",
             steps=steps or "",
-            micro_batch_rows=rows or "",
+            micro_batch_tokens=rows or "",
             saves_memory=bool(saves_memory),
         )
 
@@ -63,7 +63,7 @@ class Wish:
             "device": self.device,
             "learning_rate": self.learning_rate.strip() or None,
             "num_steps": self.steps.strip() or None,
-            "micro_batch_rows": self.micro_batch_rows.strip() or None,
+            "micro_batch_tokens": self.micro_batch_tokens.strip() or None,
             "activation_checkpointing": self.saves_memory or None,
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -72,9 +72,9 @@ class Wish:
 class Planner:
     """Plans and starts runs in the background; keys are sessions of the page."""
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
-        self.errands = Errands()
+    def __init__(self, context: PageContext) -> None:
+        self._bench = context
+        self.background_tasks = BackgroundTasks()
 
     def plan(self, session: str, wish: Wish) -> None:
         """Begin to plan, instead of what was being planned before."""
@@ -82,10 +82,10 @@ class Planner:
             return
         dataset, model = wish.dataset, self._model()
 
-        def work(_: Errand) -> Estimate | None:
+        def work(_: BackgroundTask) -> Estimate | None:
             return self._estimate(dataset, model, wish) if dataset != MADE_FIRST else None
 
-        self.errands.start(f"plan {session}", "Planning", work, replaces=True)
+        self.background_tasks.start(f"plan {session}", "Planning", work, replaces=True)
 
     def start(
         self, session: str, wish: Wish, voice: str, consent: Consent, material: Material, source: Source | None
@@ -97,36 +97,36 @@ class Planner:
         dataset, model = wish.dataset, self._model()
         if not dataset:
             raise NotReady("Choose a dataset first. They are made on the Dataset tab.")
-        planned = self.errands.state(f"plan {session}")
+        planned = self.background_tasks.state(f"plan {session}")
         result = planned.result if planned is not None else None
         preset = wish.preset or (result.preset if isinstance(result, Estimate) else "standard")
         runs = self._bench.studio.runs
 
-        def work(_: Errand) -> str:
+        def work(_: BackgroundTask) -> str:
             return runs.start(runs.prepare(dataset, voice, model, preset, consent=consent, **wish.options))
 
-        def make_first(errand: Errand) -> str:
+        def make_first(task: BackgroundTask) -> str:
             """Before minutes are spent on a dataset, find out what is wrong whatever it holds."""
             runs.check_wish(voice, model, preset, **wish.options)
-            made = self._make(errand, material, source)
+            made = self._make(task, material, source)
             chosen = wish.preset or self._estimate(made, model, wish).preset
             return runs.start(runs.prepare(made, voice, model, chosen, consent=consent, **wish.options))
 
         if dataset == MADE_FIRST:
-            self.errands.start(f"start {session}", MAKING_CLIPS, make_first)
+            self.background_tasks.start(f"start {session}", MAKING_CLIPS, make_first)
         else:
-            self.errands.start(f"start {session}", "Checking everything, and starting", work)
+            self.background_tasks.start(f"start {session}", "Checking everything, and starting", work)
 
     def cancel(self, session: str) -> None:
         """Stop the clips that are being made; those that are ready are kept for the next time."""
-        self.errands.cancel(f"start {session}")
+        self.background_tasks.cancel(f"start {session}")
 
-    def _make(self, errand: Errand, material: Material, source: Source | None) -> str:
+    def _make(self, task: BackgroundTask, material: Material, source: Source | None) -> str:
         datasets = self._bench.studio.datasets
         name = proposed_name(source, datasets.list())
         # A sample is done before Ray would have started.
         wanted = Preparation(name=name, language="auto", whisper="", num_actors="0" if material.sample else "")
-        return datasets.build_beside(plan_build(self._bench, material, wanted), errand.report)
+        return datasets.build_beside(plan_build(self._bench, material, wanted), task.report)
 
     def _estimate(self, dataset: str, model: str, wish: Wish) -> Estimate:
         studio, home = self._bench.studio, self._bench.settings.home_folder

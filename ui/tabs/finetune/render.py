@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.evaluation.scores import CheckpointScores
 from backend.runs.charts import line_chart
 from backend.runs.planning.estimate import WORKER_COUNTS, Estimate, MemoryCell
@@ -65,10 +65,10 @@ PLANNED_LATER = (
 )
 
 _LOSSES = {"talker_loss": "first code", "code_predictor_loss": "other codes"}
-_MOST_EVENTS = 8
+_MAX_EVENTS = 8
 
 
-def plan_html(state: ErrandState | None) -> str:
+def plan_html(state: TaskState | None) -> str:
     """What a run would take, and what stands in its way."""
     if state is None:
         return NOTHING
@@ -280,7 +280,7 @@ def events_html(events: Sequence[EventRecord]) -> str:
     """What else happened, the newest first."""
     items = "".join(
         f"<li>{time.strftime('%H:%M', time.localtime(event.at))} {escape(event.sentence)}</li>"
-        for event in list(events)[-_MOST_EVENTS:][::-1]
+        for event in list(events)[-_MAX_EVENTS:][::-1]
     )
     return f'<div class="explanation"><ul>{items}</ul></div>' if items else NOTHING
 

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from backend.runs.planning.estimate import Estimate
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 from ui.source import Reference, Source
@@ -32,20 +32,20 @@ ABOUT = (
 )
 
 
-def build_finetune_tab(bench: Workbench, tab: gr.Tab, voice: VoicePart) -> None:
+def build_finetune_tab(context: PageContext, tab: gr.Tab, voice: VoicePart) -> None:
     """Lay the tab out; `voice` may know already who agreed."""
     gr.HTML("<h2>Fine-tune</h2>", elem_classes=["step"])
     gr.HTML(ABOUT)
     part = build_plan_part()
     watch = build_watch()
-    runs = RunWatch(bench)
+    runs = RunWatch(context)
     connect_watch(runs, watch)
-    connect_reading(bench, watch.reading, watch.chosen)
-    planner = Planner(bench)
+    connect_reading(context, watch.reading, watch.chosen)
+    planner = Planner(context)
     _connect_planning(planner, part)
-    _connect_opening(bench, tab, planner, part, voice)
+    _connect_opening(context, tab, planner, part, voice)
     _connect_starting(planner, part, watch, runs, voice)
-    for event in (bench.page.load, tab.select):
+    for event in (context.page.load, tab.select):
         event(
             shows_errors(runs.list),
             watch.chosen,
@@ -96,7 +96,7 @@ def _connect_planning(planner: Planner, part: PlanPart) -> None:
     )
 
 
-def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: PlanPart, voice: VoicePart) -> None:
+def _connect_opening(context: PageContext, tab: gr.Tab, planner: Planner, part: PlanPart, voice: VoicePart) -> None:
     def refresh(
         references: list[Reference],
         source: Source | None,
@@ -109,7 +109,7 @@ def _connect_opening(bench: Workbench, tab: gr.Tab, planner: Planner, part: Plan
         given_name: str,
     ) -> list[Any]:
         """What there is to train on, and what was filled in on the Voice tab."""
-        names = [one for one in bench.studio.datasets.list() if bench.studio.datasets.is_built(one)]
+        names = [one for one in context.studio.datasets.list() if context.studio.datasets.is_built(one)]
         choices = [(one, one) for one in names]
         if (given := Material.gather(references, source, "", [])).is_given:
             choices.append((render_finetune.made_first(given.sample, len(given.recordings)), MADE_FIRST))
@@ -195,10 +195,10 @@ def _follow_start(planner: Planner, watch: WatchPart, runs: RunWatch) -> Callabl
         session = str(request.session_hash)
         line, button, stop, run_id = _starting(planner, session)
         if not isinstance(run_id, str):
-            state = planner.errands.state(f"start {session}")
+            state = planner.background_tasks.state(f"start {session}")
             is_running = state is not None and state.is_running
             return [line, button, stop, gr.Timer(active=is_running), gr.skip(), *watch.unchanged]
-        planner.errands.forget(f"start {session}")
+        planner.background_tasks.forget(f"start {session}")
         said = render.says("good", render_finetune.STARTED)
         return [said, button, stop, gr.Timer(active=False), *runs.list(run_id)]
 
@@ -207,11 +207,11 @@ def _follow_start(planner: Planner, watch: WatchPart, runs: RunWatch) -> Callabl
 
 def _starting(planner: Planner, session: str) -> tuple[str, Any, Any, object]:
     """What the start is doing, its button, that which cancels, and the id of the run once there is one."""
-    state = planner.errands.state(f"start {session}")
+    state = planner.background_tasks.state(f"start {session}")
     is_running = state is not None and state.is_running
     can_cancel = state is not None and is_running and state.what == MAKING_CLIPS
     return (
-        render_dataset.errand_line(state),
+        render_dataset.task_line(state),
         gr.update(interactive=not is_running),
         gr.update(visible=can_cancel),
         state.result if state else None,
@@ -220,7 +220,7 @@ def _starting(planner: Planner, session: str) -> tuple[str, Any, Any, object]:
 
 def _planned(planner: Planner, session: str, seen: str = "") -> list[Any]:
     """Values for `PlanPart.planned`; what the page has `seen` already is left as it is."""
-    state = planner.errands.state(f"plan {session}")
+    state = planner.background_tasks.state(f"plan {session}")
     since_end = state.seconds_since_end if state is not None else math.inf
     timer = gr.Timer(active=since_end is None or since_end < SETTLED_SECONDS)
     html = render_finetune.plan_html(state)

@@ -12,7 +12,7 @@ import gradio as gr
 from backend.errors import EncoreError
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.runs.storage.states import RunState
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 from ui.tabs.finetune import render as render_finetune
@@ -112,8 +112,8 @@ def build_watch() -> WatchPart:
 class RunWatch:
     """What the handlers of this part do."""
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
+    def __init__(self, context: PageContext) -> None:
+        self._bench = context
         self._losses = LossHistory()
 
     def list(self, chosen: str | None) -> Values:

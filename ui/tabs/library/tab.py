@@ -10,10 +10,10 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import Errand, ErrandState
+from backend.background_tasks import BackgroundTask, TaskState
 from backend.errors import EncoreError
 from backend.voices.voice import Voice
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors, stream_shows_errors
 from ui.html import base as render
 from ui.live.follow import follow
@@ -54,12 +54,12 @@ class LibraryPart:
         return [self.voices, self.chosen, self.name, self.api]
 
 
-def build_library_tab(bench: Workbench, tab: gr.Tab) -> None:
+def build_library_tab(context: PageContext, tab: gr.Tab) -> None:
     """Lay the tab out and connect its events."""
     gr.HTML("<h2>Library</h2>", elem_classes=["step"])
     part = _build()
-    shelf = Shelf(bench)
-    for event in (bench.page.load, tab.select):
+    shelf = Shelf(context)
+    for event in (context.page.load, tab.select):
         event(
             shows_errors(shelf.show),
             part.chosen,
@@ -71,9 +71,9 @@ def build_library_tab(bench: Workbench, tab: gr.Tab) -> None:
         )
     part.chosen.input(shows_errors(shelf.show), part.chosen, part.listing, queue=False, api_visibility="private")
     with gr.Accordion("Spoken through the API", open=False, elem_id="api-takes-section"):
-        connect_api_takes(bench, build_take_list("api-takes"), tab)
+        connect_api_takes(context, build_take_list("api-takes"), tab)
     _connect_changes(shelf, part)
-    _connect_files(bench, shelf, part)
+    _connect_files(context, shelf, part)
 
 
 def _build() -> LibraryPart:
@@ -125,11 +125,11 @@ def _build() -> LibraryPart:
 class Shelf:
     """What the handlers of this tab do."""
 
-    bench: Workbench
+    context: PageContext
 
     def show(self, chosen: str | None) -> list[Any]:
         """List, choice, name and API lines, with `chosen` if it is still there, else the newest."""
-        voices = self.bench.studio.voices.list()
+        voices = self.context.studio.voices.list()
         kept = next((voice for voice in voices if voice.id == chosen), voices[-1] if voices else None)
         choices = gr.update(
             choices=[(voice.name, voice.id) for voice in reversed(voices)], value=kept.id if kept else None
@@ -141,31 +141,31 @@ class Shelf:
         """The voice that is chosen. Raises EncoreError."""
         if not voice_id:
             raise NotReady("Choose a voice first. There are some once you have saved one on the Voice tab.")
-        return self.bench.studio.voices.get(voice_id)
+        return self.context.studio.voices.get(voice_id)
 
     def rename(self, voice_id: str | None, name: str) -> list[Any]:
         """Call it something else."""
-        voice = self.bench.studio.voices.rename(self.get(voice_id).id, name)
+        voice = self.context.studio.voices.rename(self.get(voice_id).id, name)
         return [*self.show(voice.id), render.says("good", f"It is called {render.escaped(voice.name)} now.")]
 
     def delete(self, voice_id: str | None) -> list[Any]:
         """Remove it."""
         voice = self.get(voice_id)
-        self.bench.studio.delete_voice(voice.id)
+        self.context.studio.delete_voice(voice.id)
         gone = render.says("", f"{render.escaped(voice.name)} was deleted, with its recording and its consent.")
         return [*self.show(None), gone, gr.update(visible=False)]
 
     def export(self, voice_id: str | None, visit: str) -> Iterator[list[Any]]:
         """Write its file, and offer it."""
         voice = self.get(voice_id)
-        folder = unguessable_path(self.bench.folder, "export").parent
+        folder = unguessable_path(self.context.folder, "export").parent
 
-        def work(errand: Errand) -> Path:
-            return self.bench.studio.voices.export(voice.id, folder, report=errand.report)
+        def work(task: BackgroundTask) -> Path:
+            return self.context.studio.voices.export(voice.id, folder, report=task.report)
 
         what = f"Writing {voice.name} into a file"
         try:
-            path = yield from follow(self.bench.errands, f"file {visit}", what, work, _under_way)
+            path = yield from follow(self.context.background_tasks, f"file {visit}", what, work, _under_way)
         except EncoreError as error:
             yield _ended(render.says("bad", render.escaped(str(error)), role="alert"))
             return
@@ -177,14 +177,14 @@ class Shelf:
             raise NotReady("Choose a voice file first.")
         nothing_new = [gr.skip()] * 4
 
-        def work(errand: Errand) -> Voice:
-            return self.bench.studio.voices.import_(Path(file), name.strip() or None, report=errand.report)
+        def work(task: BackgroundTask) -> Voice:
+            return self.context.studio.voices.import_(Path(file), name.strip() or None, report=task.report)
 
-        def show(state: ErrandState) -> list[Any]:
+        def show(state: TaskState) -> list[Any]:
             return [*nothing_new, *_under_way(state)]
 
         try:
-            voice = yield from follow(self.bench.errands, f"file {visit}", "Checking the file", work, show)
+            voice = yield from follow(self.context.background_tasks, f"file {visit}", "Checking the file", work, show)
         except EncoreError as error:
             yield [*nothing_new, *_ended(render.says("bad", render.escaped(str(error)), role="alert"))]
             return
@@ -193,23 +193,23 @@ class Shelf:
     def _list(self, voices: tuple[Voice, ...]) -> str:
         players = {}
         for voice in voices:
-            place = self.bench.files.place(voice.reference) if voice.reference is not None else None
+            place = self.context.files.place(voice.reference) if voice.reference is not None else None
             if place is not None:
                 players[voice.id] = place
         return render_library.voice_list(voices, players, self._wins())
 
     def _wins(self) -> dict[str, int]:
-        winners = [comparison.winner for comparison in self.bench.studio.comparing.rows.list_voted()]
+        winners = [comparison.winner for comparison in self.context.studio.comparing.rows.list_voted()]
         return dict(Counter(take.side.id for take in winners if take is not None))
 
     def _model(self) -> str:
-        loaded = self.bench.studio.loaded
-        return loaded.name if loaded is not None else self.bench.settings.model
+        loaded = self.context.studio.loaded
+        return loaded.name if loaded is not None else self.context.settings.model
 
 
-def _under_way(state: ErrandState) -> list[Any]:
+def _under_way(state: TaskState) -> list[Any]:
     """How far a file is, and a way to stop it."""
-    return [render_dataset.errand_line(state, render.size_in_words), gr.update(visible=True)]
+    return [render_dataset.task_line(state, render.size_in_words), gr.update(visible=True)]
 
 
 def _ended(said: str) -> list[Any]:
@@ -241,7 +241,7 @@ def _connect_changes(shelf: Shelf, part: LibraryPart) -> None:
     )
 
 
-def _connect_files(bench: Workbench, shelf: Shelf, part: LibraryPart) -> None:
+def _connect_files(context: PageContext, shelf: Shelf, part: LibraryPart) -> None:
     def export(voice_id: str | None, request: gr.Request) -> Iterator[list[Any]]:
         yield from shelf.export(voice_id, str(request.session_hash))
 
@@ -249,7 +249,7 @@ def _connect_files(bench: Workbench, shelf: Shelf, part: LibraryPart) -> None:
         yield from shelf.import_(file, name, str(request.session_hash))
 
     def cancel(request: gr.Request) -> None:
-        bench.errands.cancel(f"file {request.session_hash}")
+        context.background_tasks.cancel(f"file {request.session_hash}")
 
     part.export.click(
         stream_shows_errors(export),

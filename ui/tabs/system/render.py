@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.cluster.size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import Inventory, StoredModel
@@ -125,7 +125,7 @@ def examined_html(examined: Examined) -> str:
     return f'<div class="cards">{"".join(parts)}</div>'
 
 
-def download_line(state: ErrandState | None) -> str:
+def download_line(state: TaskState | None) -> str:
     """How the download of a Whisper model stands."""
     if state is None:
         return NOTHING

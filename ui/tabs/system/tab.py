@@ -6,13 +6,13 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import Errand, Errands
+from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.cluster.connect import Machine
 from backend.cluster.size import ask_cluster
 from backend.doctor.checks import examine
 from backend.doctor.inventory import WHISPER_BYTES, fetch_whisper, take_inventory
 from backend.runs.errors import ClusterError
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 from ui.tabs.system import render as render_system
@@ -24,12 +24,12 @@ Values = list[Any]
 """For Gradio: one for each output."""
 
 
-class SystemDesk:
+class SystemView:
     """What the handlers of this tab do. All sessions see the same machine, so they share the work."""
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
-        self._errands = Errands()
+    def __init__(self, context: PageContext) -> None:
+        self._bench = context
+        self._errands = BackgroundTasks()
 
     def look(self) -> Values:
         """Begin to examine the machine, unless somebody has just begun."""
@@ -64,11 +64,11 @@ class SystemDesk:
         ]
 
     def fetch(self, name: str) -> Values:
-        """Begin to download a Whisper model. Raises ErrandRefused."""
+        """Begin to download a Whisper model. Raises TaskRefused."""
 
-        def work(errand: Errand) -> object:
+        def work(task: BackgroundTask) -> object:
             # The download's own words tell that what has arrived is kept.
-            return fetch_whisper(name, lambda done: errand.tell(done.bytes_done, done.bytes_total), errand.is_cancelled)
+            return fetch_whisper(name, lambda done: task.tell(done.bytes_done, done.bytes_total), task.is_cancelled)
 
         self._errands.start(FETCH, f"Whisper {name}", work)
         return self.follow()
@@ -77,7 +77,7 @@ class SystemDesk:
         """Stop the download; what has arrived is kept."""
         self._errands.cancel(FETCH)
 
-    def _examine(self, _: Errand) -> object:
+    def _examine(self, _: BackgroundTask) -> object:
         machine = Machine.here()
         size, problem = None, ""
         if machine.address is not None:
@@ -96,9 +96,9 @@ class SystemDesk:
         )
 
 
-def build_system_tab(bench: Workbench, tab: gr.Tab) -> None:
+def build_system_tab(context: PageContext, tab: gr.Tab) -> None:
     """Lay the tab out and connect its events."""
-    desk = SystemDesk(bench)
+    machine = SystemView(context)
     gr.HTML("<h2>System</h2>", elem_classes=["step"])
     model = gr.HTML(render.NOTHING, elem_id="model-in-use")
     again = gr.Button("Look again", elem_id="look-again")
@@ -115,10 +115,10 @@ def build_system_tab(bench: Workbench, tab: gr.Tab) -> None:
     timer = gr.Timer(POLL_SECONDS, active=False)
     outputs = [model, found, fetched, fetch, cancel, timer]
     for event, handler, inputs, called in (
-        (tab.select, desk.look, None, "examine_system"),
-        (again.click, desk.look, None, None),
-        (timer.tick, desk.follow, None, "follow_system"),
-        (fetch.click, desk.fetch, name, "fetch_whisper"),
+        (tab.select, machine.look, None, "examine_system"),
+        (again.click, machine.look, None, None),
+        (timer.tick, machine.follow, None, "follow_system"),
+        (fetch.click, machine.fetch, name, "fetch_whisper"),
     ):
         event(
             shows_errors(handler),
@@ -129,4 +129,4 @@ def build_system_tab(bench: Workbench, tab: gr.Tab) -> None:
             api_name=called,
             api_visibility="undocumented" if called else "private",
         )
-    cancel.click(desk.cancel, None, None, queue=False, api_name="cancel_whisper", api_visibility="undocumented")
+    cancel.click(machine.cancel, None, None, queue=False, api_name="cancel_whisper", api_visibility="undocumented")

@@ -10,9 +10,9 @@ from typing import Any
 import gradio as gr
 
 from backend.audio.quality import ReferenceReport
-from backend.background_tasks import Errand, ErrandState
+from backend.background_tasks import BackgroundTask, TaskState
 from backend.voices.samples import get_sample
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.live.follow import follow
 from ui.source import Reference, Source
 from ui.tabs.dataset import render as render_dataset
@@ -27,7 +27,7 @@ SAMPLE_STATEMENT = "synthetic"
 class Choices:
     """What the handlers of these choices do."""
 
-    bench: Workbench
+    context: PageContext
 
     def use_sample(self, name: str | None, request: gr.Request) -> Iterator[list[Any]]:
         """One that came with the program."""
@@ -36,17 +36,19 @@ class Choices:
         sample = get_sample(name)
         yield [gr.skip(), render_source.listening(sample.name.title(), 1, 1), sample.reference_text, *[gr.skip()] * 3]
 
-        def look(_: Errand) -> tuple[Path, ReferenceReport]:
-            path = self.bench.files.place(self.bench.studio.comparing.casting.sample_reference(name))
+        def look(_: BackgroundTask) -> tuple[Path, ReferenceReport]:
+            path = self.context.files.place(self.context.studio.comparing.resolver.sample_reference(name))
             assert path is not None, "it was just written"
-            return path, self.bench.studio.examine(path)
+            return path, self.context.studio.examine(path)
 
-        def show(state: ErrandState) -> list[Any]:
-            return [gr.skip(), render_dataset.errand_line(state), *[gr.skip()] * 4]
+        def show(state: TaskState) -> list[Any]:
+            return [gr.skip(), render_dataset.task_line(state), *[gr.skip()] * 4]
 
         title = f"Sample {name.title()}"
         what = f"Listening to {name.title()}"
-        path, report = yield from follow(self.bench.errands, f"sample {request.session_hash}", what, look, show)
+        path, report = yield from follow(
+            self.context.background_tasks, f"sample {request.session_hash}", what, look, show
+        )
         source = Source(kind="sample", name=title, sample=name, reference=path, preview=path)
         card = render_source.sample_card(sample, report, path)
         hidden = gr.update(visible=False)
@@ -56,8 +58,8 @@ class Choices:
         """One of the library."""
         if not voice_id:
             return [gr.skip()] * 5
-        voice = self.bench.studio.voices.get(voice_id)
-        preview = self.bench.files.place(voice.reference) if voice.reference is not None else None
+        voice = self.context.studio.voices.get(voice_id)
+        preview = self.context.files.place(voice.reference) if voice.reference is not None else None
         return [
             Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview),
             render_source.saved_card(voice, preview),
@@ -71,13 +73,13 @@ class Choices:
     ) -> Iterator[Source | None]:
         """One of the recordings that were given, or all of them."""
         if picked == ALL_TOGETHER:
-            together = unguessable_path(self.bench.folder, "together.wav")
+            together = unguessable_path(self.context.folder, "together.wav")
             previews = [reference.preview for reference in references]
             yield from follow(
-                self.bench.errands,
+                self.context.background_tasks,
                 f"sample {request.session_hash}",
                 "Joining the recordings",
-                lambda _: self.bench.studio.join_recordings(previews, together),
+                lambda _: self.context.studio.join_recordings(previews, together),
                 # Until they are one, there is nobody to speak.
                 lambda _: None,
             )
@@ -87,6 +89,6 @@ class Choices:
         yield Source.of_reference(chosen) if chosen else None
 
 
-def saved_choices(bench: Workbench) -> list[tuple[str, str]]:
+def saved_choices(context: PageContext) -> list[tuple[str, str]]:
     """Names and ids of the library's voices, the newest first."""
-    return [(voice.name, voice.id) for voice in reversed(bench.studio.voices.list())]
+    return [(voice.name, voice.id) for voice in reversed(context.studio.voices.list())]

@@ -6,16 +6,16 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from backend.background_tasks import ErrandCancelled
+from backend.background_tasks import TaskCancelled
 from backend.errors import RecordingError
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.html import base as render
 from ui.live.follow import follow
 from ui.source import Reference, delete_references
 from ui.tabs.voice import render as render_source
 from ui.web.temporary import unguessable_path
 
-MOST_RECORDINGS = 50
+MAX_RECORDINGS = 50
 
 Said = tuple[str, bool]
 """What the page says, and whether there is still something that can be left out."""
@@ -29,14 +29,14 @@ class Examining:
         fit: those that a voice can be cloned from.
     """
 
-    def __init__(self, bench: Workbench, key: str, known: dict[Path, Reference]) -> None:
-        self._bench, self._key, self._known = bench, key, known
+    def __init__(self, context: PageContext, key: str, known: dict[Path, Reference]) -> None:
+        self._bench, self._key, self._known = context, key, known
         self.cards: list[str] = []
         self.fit: list[Reference] = []
 
     def run(self, given: Sequence[Path]) -> Iterator[Said]:
         """Yield what there is to say while it goes on."""
-        paths = given[:MOST_RECORDINGS]
+        paths = given[:MAX_RECORDINGS]
         started, num_new = time.monotonic(), 0
         for number, path in enumerate(paths, 1):
             seconds_left = (time.monotonic() - started) * (len(paths) - number + 1) / num_new if num_new else None
@@ -52,19 +52,21 @@ class Examining:
                 # Not a pop-up: it belongs to the recording, and stays beside it.
                 self.cards.append(render.refusal(str(error)))
                 continue
-            except ErrandCancelled:
+            except TaskCancelled:
                 self._leave_out(len(paths) - number + 1)
                 break
             self._accept(reference, path.name if len(given) > 1 else "")
-        if len(given) > MOST_RECORDINGS:
+        if len(given) > MAX_RECORDINGS:
             self.cards.append(
-                render.refusal(f"{MOST_RECORDINGS} recordings are the most at once; the others were left out.")
+                render.refusal(f"{MAX_RECORDINGS} recordings are the most at once; the others were left out.")
             )
         delete_references(list(self._known.values()))
 
     def _hear(self, path: Path, said: Said) -> Generator[Said, None, Reference]:
         return (
-            yield from follow(self._bench.errands, self._key, path.name, lambda _: self._examine(path), lambda _: said)
+            yield from follow(
+                self._bench.background_tasks, self._key, path.name, lambda _: self._examine(path), lambda _: said
+            )
         )
 
     def _accept(self, reference: Reference, name: str) -> None:

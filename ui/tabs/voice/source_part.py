@@ -9,12 +9,12 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.errors import EncoreError
 from backend.voices.consent import STATEMENTS, Consent, SpokenProof
 from backend.voices.samples import list_samples
 from backend.voices.voice import Voice
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors, stream_shows_errors
 from ui.html import base as render
 from ui.live.follow import follow
@@ -26,7 +26,7 @@ from ui.tabs.voice.examine import Examining
 from ui.tabs.voice.speak import read_consent
 from ui.tabs.voice.spoken_consent import SpokenConsent, build_spoken_consent, connect_spoken_consent, remember_who
 
-LONGEST_TOGETHER_SECONDS = 60.0
+MAX_TOGETHER_SECONDS = 60.0
 """More is no closer a copy, and slower."""
 
 
@@ -112,16 +112,16 @@ def build_voice_part() -> VoicePart:
     )
 
 
-def connect_voice_part(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
+def connect_voice_part(context: PageContext, part: VoicePart, tab: gr.Tab) -> None:
     """Make it work."""
-    _connect_recordings(bench, part)
-    _connect_choices(bench, part, tab)
-    _connect_saving(bench, part)
-    connect_spoken_consent(bench, part.spoken, part.source)
-    remember_who(bench, part.who)
+    _connect_recordings(context, part)
+    _connect_choices(context, part, tab)
+    _connect_saving(context, part)
+    connect_spoken_consent(context, part.spoken, part.source)
+    remember_who(context, part.who)
 
 
-def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
+def _connect_recordings(context: PageContext, part: VoicePart) -> None:
     def examine(
         files: list[str] | None,
         recorded: str | None,
@@ -131,7 +131,7 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
     ) -> Iterator[list[Any]]:
         """Hear what was given anew, and say of each recording how good it is."""
         given = [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
-        examining = Examining(bench, f"examine {request.session_hash}", {one.path: one for one in before})
+        examining = Examining(context, f"examine {request.session_hash}", {one.path: one for one in before})
         for said, may_stop in examining.run(given):
             yield [said, *[gr.skip()] * 6, gr.update(visible=may_stop)]
         fit = examining.fit
@@ -150,7 +150,7 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
         ]
 
     def stop(request: gr.Request) -> None:
-        bench.errands.cancel(f"examine {request.session_hash}")
+        context.background_tasks.cancel(f"examine {request.session_hash}")
 
     for component, name in ((part.upload, "examine"), (part.microphone, "examine_microphone")):
         component.change(
@@ -167,8 +167,8 @@ def _connect_recordings(bench: Workbench, part: VoicePart) -> None:
     part.stop.click(stop, None, None, queue=False, api_name="stop_examining", api_visibility="undocumented")
 
 
-def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
-    choices = Choices(bench)
+def _connect_choices(context: PageContext, part: VoicePart, tab: gr.Tab) -> None:
+    choices = Choices(context)
     part.sample.input(
         stream_shows_errors(choices.use_sample),
         part.sample,
@@ -186,9 +186,9 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
     part.pick.input(
         stream_shows_errors(choices.use_picked), [part.pick, part.references], part.source, api_visibility="private"
     )
-    for event in (bench.page.load, tab.select):
+    for event in (context.page.load, tab.select):
         event(
-            shows_errors(lambda: gr.update(choices=saved_choices(bench))),
+            shows_errors(lambda: gr.update(choices=saved_choices(context))),
             None,
             part.saved,
             queue=False,
@@ -198,7 +198,7 @@ def _connect_choices(bench: Workbench, part: VoicePart, tab: gr.Tab) -> None:
         )
 
 
-def _connect_saving(bench: Workbench, part: VoicePart) -> None:
+def _connect_saving(context: PageContext, part: VoicePart) -> None:
     def save(
         name: str,
         source: Source | None,
@@ -211,22 +211,22 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
         """Put the voice into the library, with its consent."""
         yield [render.says("", "Saving …"), gr.skip()]
 
-        def show(state: ErrandState) -> list[Any]:
-            return [render_dataset.errand_line(state), gr.skip()]
+        def show(state: TaskState) -> list[Any]:
+            return [render_dataset.task_line(state), gr.skip()]
 
         try:
             consent = read_consent(statement, who, proof, source) if source else None
             voice = yield from follow(
-                bench.errands,
+                context.background_tasks,
                 f"save {request.session_hash}",
                 "Saving",
-                lambda _: _save(bench, name, source, transcript, consent),
+                lambda _: _save(context, name, source, transcript, consent),
                 show,
             )
         except EncoreError as error:
             yield [render.says("bad", render.escaped(str(error)), role="alert"), gr.skip()]
             return
-        yield [render_source.saved_line(voice), gr.update(choices=saved_choices(bench))]
+        yield [render_source.saved_line(voice), gr.update(choices=saved_choices(context))]
 
     part.save.click(
         stream_shows_errors(save),
@@ -238,8 +238,8 @@ def _connect_saving(bench: Workbench, part: VoicePart) -> None:
     )
 
 
-def _save(bench: Workbench, name: str, source: Source | None, transcript: str, consent: Consent | None) -> Voice:
-    return bench.studio.save_voice(
+def _save(context: PageContext, name: str, source: Source | None, transcript: str, consent: Consent | None) -> Voice:
+    return context.studio.save_voice(
         name,
         source.reference if source is not None and source.kind != "voice" else None,
         consent=consent,
@@ -252,7 +252,7 @@ def _save(bench: Workbench, name: str, source: Source | None, transcript: str, c
 def _pick_update(references: list[Reference], best: Reference | None) -> Any:
     """A choice only where there is one."""
     choices = [(f"{one.name} ({one.report.seconds:.1f} s)", str(one.path)) for one in references]
-    if sum(one.report.seconds for one in references) <= LONGEST_TOGETHER_SECONDS:
+    if sum(one.report.seconds for one in references) <= MAX_TOGETHER_SECONDS:
         choices.append(("All of them, one after the other", ALL_TOGETHER))
     value = str(best.path) if best is not None else None
     return gr.update(choices=choices, value=value, visible=len(references) > 1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import Errands
+from backend.background_tasks import BackgroundTasks
 from backend.errors import EncoreError
 from backend.serving.speech.speech import Speech
 from backend.studio import LoadedModel, Studio
@@ -35,7 +35,7 @@ class NotReady(EncoreError):
     """Something on the page is still to be filled in."""
 
 
-LARGEST_SEED = 2**63 - 1
+MAX_SEED = 2**63 - 1
 """What the random generator takes."""
 
 
@@ -44,8 +44,8 @@ def parse_seed(written: str) -> int | None:
     digits = written.strip()
     if not digits:
         return None
-    if not (digits.isascii() and digits.isdecimal()) or int(digits) > LARGEST_SEED:
-        raise NotReady(f"{digits!r} is no seed. Use a whole number from 0 to {LARGEST_SEED}, or leave it empty.")
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_SEED:
+        raise NotReady(f"{digits!r} is no seed. Use a whole number from 0 to {MAX_SEED}, or leave it empty.")
     return int(digits)
 
 
@@ -87,7 +87,7 @@ class SpeakForm:
             return studio.voices.get(self.source.voice_id).consent
         return read_consent(self.statement, self.who, self.proof, self.source)
 
-    def cast(self, studio: Studio, loaded: LoadedModel) -> tuple[LoadedModel, VoicePrompt]:
+    def resolve(self, studio: Studio, loaded: LoadedModel) -> tuple[LoadedModel, VoicePrompt]:
         """The checkpoint and the prompt that speak. Raises EncoreError."""
         assert self.source is not None
         if self.source.kind == "voice":
@@ -120,7 +120,7 @@ class Speaker:
     studio: Studio
     flags: StopFlags
     kept: KeptTakes
-    errands: Errands
+    background_tasks: BackgroundTasks
 
     def speak(self, form: SpeakForm, browser: str, session: str) -> Iterator[Outputs]:
         """Yield what the page shows while a take is made and when it is done. Raises EncoreError."""
@@ -133,11 +133,11 @@ class Speaker:
             consent = form.consent(self.studio)
             base = self._loaded()
             loaded, prompt = yield from follow(
-                self.errands,
+                self.background_tasks,
                 f"cast {session}",
                 "Listening to the recording",
-                lambda _: form.cast(self.studio, base),
-                lambda state: (render_dataset.errand_line(state), gr.skip(), gr.skip()),
+                lambda _: form.resolve(self.studio, base),
+                lambda state: (render_dataset.task_line(state), gr.skip(), gr.skip()),
             )
             request = form.request(loaded, prompt)
             speech = self.studio.speak(loaded, request, streaming=True, cancelled=flag.is_set)

@@ -11,7 +11,7 @@ import gradio as gr
 
 from backend.errors import EncoreError
 from backend.voices.phrase_words import draw_phrase
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import stream_shows_errors
 from ui.html import base as render
 from ui.live.follow import follow
@@ -62,15 +62,15 @@ def build_spoken_consent() -> SpokenConsent:
     )
 
 
-def connect_spoken_consent(bench: Workbench, spoken: SpokenConsent, source: gr.State) -> None:
+def connect_spoken_consent(context: PageContext, spoken: SpokenConsent, source: gr.State) -> None:
     """Make it work; a proof belongs to the source it was heard with, and ends with it."""
 
     def listen(phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request) -> Iterator[list[Any]]:
         """Hear the recording, and say what was heard."""
-        return _listen(bench, phrase, recorded, chosen, request)
+        return _listen(context, phrase, recorded, chosen, request)
 
     def stop_listening(request: gr.Request) -> None:
-        bench.errands.cancel(f"phrase {request.session_hash}")
+        context.background_tasks.cancel(f"phrase {request.session_hash}")
 
     spoken.stop.click(stop_listening, None, None, queue=False, api_visibility="private")
     spoken.ask.click(
@@ -101,26 +101,26 @@ def _draw() -> list[Any]:
 
 
 def _listen(
-    bench: Workbench, phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request
+    context: PageContext, phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request
 ) -> Iterator[list[Any]]:
     """What is said of the recording, the proof, and whether one can stop, until it was heard."""
     yield [render.says("", "Listening …"), None, gr.skip()]
-    problem = _missing(bench, phrase, recorded, chosen)
+    problem = _missing(context, phrase, recorded, chosen)
     if problem:
         yield [render.says("mixed", problem), None, gr.skip()]
         return
     assert recorded is not None
     assert chosen is not None
-    reference, loaded = chosen.preview, bench.studio.loaded
+    reference, loaded = chosen.preview, context.studio.loaded
     assert reference is not None
     assert loaded is not None
     try:
         proof = yield from follow(
-            bench.errands,
+            context.background_tasks,
             f"phrase {request.session_hash}",
             "Listening",
-            lambda _: bench.studio.prove_consent(loaded, phrase, Path(recorded), reference),
-            lambda state: [render_dataset.errand_line(state), None, gr.update(visible=True)],
+            lambda _: context.studio.prove_consent(loaded, phrase, Path(recorded), reference),
+            lambda state: [render_dataset.task_line(state), None, gr.update(visible=True)],
         )
     except EncoreError as error:
         yield [render.says("bad", render.escaped(str(error)), role="alert"), None, gr.update(visible=False)]
@@ -133,16 +133,16 @@ def _listen(
     ]
 
 
-def remember_who(bench: Workbench, who: gr.Textbox) -> None:
+def remember_who(context: PageContext, who: gr.Textbox) -> None:
     """Keep the name in the person's own browser. The key hides nothing there; without it each start has another."""
     remembered = gr.BrowserState("", storage_key="encore-who", secret="encore")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     # What was typed while the page was still being set up is newer than what is remembered.
-    bench.page.load(lambda name, typed: typed or name or "", [remembered, who], who, **quiet)
+    context.page.load(lambda name, typed: typed or name or "", [remembered, who], who, **quiet)
     who.blur(lambda name: name, who, remembered, **quiet)
 
 
-def _missing(bench: Workbench, phrase: str, recorded: str | None, chosen: Source | None) -> str:
+def _missing(context: PageContext, phrase: str, recorded: str | None, chosen: Source | None) -> str:
     """What is to be done before anything can be listened to; empty when nothing is."""
     if chosen is None or chosen.preview is None:
         return "Add a recording of the voice first: the phrase is compared with it."
@@ -150,6 +150,6 @@ def _missing(bench: Workbench, phrase: str, recorded: str | None, chosen: Source
         return "Ask for the sentence first, then read it aloud."
     if recorded is None:
         return "Record the sentence first."
-    if bench.studio.loaded is None:
+    if context.studio.loaded is None:
         return "No model is loaded yet; it compares the two voices. Load one at the top of the page."
     return ""

@@ -9,9 +9,9 @@ from typing import Any
 import gradio as gr
 from gradio.blocks import BlockContext
 
-from backend.serving.speech.speech import LONGEST_TEXT
+from backend.serving.speech.speech import MAX_TEXT_LENGTH
 from backend.studio import LoadedModel
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import stream_shows_errors
 from ui.html import base as render
 from ui.live.live_audio import build_live_player
@@ -48,7 +48,7 @@ class SpeechPart:
         return [self.speak, self.stop, self.language, self.seed, *self.sampling]
 
 
-def build_voice_tab(bench: Workbench, tab: gr.Tab) -> tuple[VoicePart, SpeechPart]:
+def build_voice_tab(context: PageContext, tab: gr.Tab) -> tuple[VoicePart, SpeechPart]:
     """Lay the tab out and connect its events; returns its two halves."""
     with gr.Row(equal_height=False):
         with gr.Column(min_width=320):
@@ -57,9 +57,11 @@ def build_voice_tab(bench: Workbench, tab: gr.Tab) -> tuple[VoicePart, SpeechPar
             speech = _build_speech_part()
             gr.HTML("<h2>Takes</h2>", elem_classes=["step"])
             take_list = build_take_list()
-    browser = connect_take_list(bench, take_list)
-    connect_voice_part(bench, voice, tab)
-    speaker = Speaker(studio=bench.studio, flags=bench.flags, kept=KeptTakes(bench), errands=bench.errands)
+    browser = connect_take_list(context, take_list)
+    connect_voice_part(context, voice, tab)
+    speaker = Speaker(
+        studio=context.studio, flags=context.flags, kept=KeptTakes(context), background_tasks=context.background_tasks
+    )
     _connect_speech(speaker, voice, speech, take_list, browser)
     return voice, speech
 
@@ -89,7 +91,7 @@ def _build_speech_part() -> SpeechPart:
         placeholder="Write or paste what the voice should say.",
         lines=4,
         max_lines=12,
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_LENGTH,
         elem_id="text",
     )
     way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")

@@ -9,9 +9,9 @@ from typing import Any
 
 import gradio as gr
 
-from backend.takes.errors import TakeUnknown
+from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take
-from ui.context import Workbench
+from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
 
@@ -20,7 +20,7 @@ API_LIST = ""
 """The list without an owner."""
 
 NO_API_TAKES = "What programs let Encore speak through its API is kept here."
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 """Each has a player; older ones are kept all the same, and come up when newer ones are deleted."""
 
 
@@ -28,31 +28,33 @@ MOST_SHOWN = 100
 class KeptTakes:
     """Lists takes with players, and deletes them."""
 
-    bench: Workbench
+    context: PageContext
 
     def html(self, browser: str) -> str:
         """The takes of one browser, the newest first. Raises StoreError."""
-        takes = self.bench.studio.takes.list(browser, MOST_SHOWN)
-        places = [(take, self.bench.files.place(take.path)) for take in takes]
+        takes = self.context.studio.takes.list(browser, MAX_SHOWN)
+        places = [(take, self.context.files.place(take.path)) for take in takes]
         return render.take_list([(take, place) for take, place in places if place is not None])
 
     def delete(self, take_id: str, browser: str) -> str:
         """Remove one, wherever it can still be fetched from; returns what is left."""
-        self.forget(self.bench.studio.takes.delete(take_id, browser))
+        self.forget(self.context.studio.takes.delete(take_id, browser))
         return self.html(browser)
 
     def api_html(self) -> str:
         """What the API spoke."""
-        return self.html(API_LIST) if self.bench.studio.takes.list(API_LIST, 1) else render.take_list([], NO_API_TAKES)
+        return (
+            self.html(API_LIST) if self.context.studio.takes.list(API_LIST, 1) else render.take_list([], NO_API_TAKES)
+        )
 
     def delete_api_take(self, take_id: str) -> str:
         """Remove one of those."""
-        self.forget(self.bench.studio.takes.delete(take_id, API_LIST))
+        self.forget(self.context.studio.takes.delete(take_id, API_LIST))
         return self.api_html()
 
     def forget(self, take: Take) -> None:
         """Stop serving the file of a take that is deleted."""
-        self.bench.files.forget(take.path)
+        self.context.files.forget(take.path)
 
 
 def build_take_list(elem_id: str = "takes") -> gr.HTML:
@@ -61,12 +63,12 @@ def build_take_list(elem_id: str = "takes") -> gr.HTML:
     return gr.HTML(render.take_list([]), elem_classes=["takes"], elem_id=elem_id, js_on_load=script)
 
 
-def connect_take_list(bench: Workbench, listed: gr.HTML) -> gr.State:
+def connect_take_list(context: PageContext, listed: gr.HTML) -> gr.State:
     """Make the list come back with its browser; returns the name that the browser has given itself.
 
     The name is drawn at random and known to nobody else. A visitor who keeps nothing has one for the visit.
     """
-    kept = KeptTakes(bench)
+    kept = KeptTakes(context)
     remembered = gr.BrowserState("", storage_key="encore-browser", secret="encore")
     browser = gr.State("")
 
@@ -78,25 +80,25 @@ def connect_take_list(bench: Workbench, listed: gr.HTML) -> gr.State:
         """Delete the take whose button was pressed."""
         try:
             return kept.delete(str(event.take), name)
-        except TakeUnknown:
+        except TakeNotFound:
             # Deleted on another page of the same browser.
             return kept.html(name)
 
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    bench.page.load(shows_errors(come_back), remembered, [remembered, browser, listed], **quiet)
+    context.page.load(shows_errors(come_back), remembered, [remembered, browser, listed], **quiet)
     listed.click(shows_errors(delete), browser, listed, **quiet)
     return browser
 
 
-def connect_api_takes(bench: Workbench, listed: gr.HTML, tab: gr.Tab) -> None:
+def connect_api_takes(context: PageContext, listed: gr.HTML, tab: gr.Tab) -> None:
     """Show what the API spoke whenever the tab is opened."""
-    kept = KeptTakes(bench)
+    kept = KeptTakes(context)
 
     def delete(event: gr.EventData) -> str:
         """Delete the API's take whose button was pressed."""
         try:
             return kept.delete_api_take(str(event.take))
-        except TakeUnknown:
+        except TakeNotFound:
             return kept.api_html()
 
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden"}

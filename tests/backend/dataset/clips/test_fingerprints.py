@@ -95,7 +95,7 @@ def test_a_recording_is_known_again(sounds: dict[tuple[str, str], Sound], change
         original = sounds[voice, SENTENCES[0]]
         others = [sound for (_, sentence), sound in sounds.items() if sentence == SENTENCES[2]]
         share, twin = heard_before(change(original), *others, original)
-        assert (share > SETTINGS.most_duplicate_share, twin) == (True, len(others)), voice
+        assert (share > SETTINGS.max_duplicate_share, twin) == (True, len(others)), voice
 
 
 @needs_flite

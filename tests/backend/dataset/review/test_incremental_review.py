@@ -18,13 +18,13 @@ from backend.dataset.clips.records import CutClip, Span
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.views import ClipDetails
 from backend.dataset.review import incremental_review as judged_set
-from backend.dataset.review.incremental_review import JudgedSet
+from backend.dataset.review.incremental_review import ReviewedSet
 from backend.dataset.review.review import Candidate, judge, plain_text
 from backend.dataset.storage.dataset_table import ClipEdit, ClipRow
 from tests.backend.dataset.speechlike import RATE, speechlike
 
 # With synthetic sound the others would reject everything for reasons that no edit changes.
-SETTINGS = GateSettings(most_silence_share=1.0, silence_share=1.0)
+SETTINGS = GateSettings(max_silence_share=1.0, silence_share=1.0)
 NUM_SOUNDS, SECONDS = 10, 2.5
 BYTES = 8 * 156
 """Of a fingerprint of so many seconds."""
@@ -122,7 +122,7 @@ def test_after_any_edit_all_is_as_if_all_had_been_judged() -> None:
         key = choices.choice(list(shelf.details))
         shelf.details[key] = edited(shelf, key, edits, choices)
         chosen_key = choices.choice([None, *shelf.details])
-        judged = JudgedSet(rows, SETTINGS, shelf.open)
+        judged = ReviewedSet(rows, SETTINGS, shelf.open)
         judged.change(key, shelf.details[key])
         before, rows = rows, judged.rows(edits, chosen_key)
         assert rows == shelf.judge(edits, chosen_key)
@@ -169,7 +169,7 @@ def test_an_edit_of_one_clip_costs_nothing_for_the_others(num_clips: int, work: 
         (rows[position].details.model_copy(update={"text": "Nobody else says this.", "text_source": "person"}), {}),
     ):
         work.clear()
-        judged = JudgedSet(rows, SETTINGS, shelf.open)
+        judged = ReviewedSet(rows, SETTINGS, shelf.open)
         judged.change(key, details)
         after = judged.rows(edits, None)
         judged_again = [row for row, was in zip(after, rows, strict=True) if row.details is not was.details]
@@ -192,7 +192,7 @@ def test_only_who_may_hold_a_sound_is_looked_for_again(work: Counter[str]) -> No
     rows = shelf.judge({})
     assert [row.key for row in rows if row.verdict is Verdict.REJECTED] == [copy]
     work.clear()
-    judged = JudgedSet(rows, SETTINGS, shelf.open)
+    judged = ReviewedSet(rows, SETTINGS, shelf.open)
     # Without a text the first of the two is rejected, and the second is the only one of its kind.
     judged.change(twin, rows[3].details.model_copy(update={"text": "", "text_source": "person"}))
     after = judged.rows({}, None)

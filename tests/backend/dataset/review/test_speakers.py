@@ -52,7 +52,7 @@ def test_held_out_clips_are_few_and_never_the_reference(clip_ids: set[str]):
     assert held_out == choose_held_out(sorted(clip_ids), reference, SETTINGS)
     assert reference not in held_out
     assert held_out <= clip_ids
-    assert len(held_out) <= SETTINGS.most_held_out
+    assert len(held_out) <= SETTINGS.max_held_out
     if len(clip_ids) >= 4:
         assert len(held_out) >= 1
         assert len(clip_ids) - len(held_out) >= 3

@@ -61,7 +61,7 @@ def test_no_clip_reaches_over_a_long_silence() -> None:
 def test_a_word_stretched_over_a_pause_is_put_where_it_is_heard() -> None:
     # Whisper's times leave no gaps: "short" is said to last until the next sentence begins.
     words = [*evenly("This one is", 0.0, 2.0), word("short.", 2.0, 4.0), *evenly("The next is longer.", 4.0, 8.0)]
-    found = segment_speech([span(0.0, 2.6), span(4.0, 8.0)], words, 8.0, SegmentSettings(longest_pause_seconds=1.0))
+    found = segment_speech([span(0.0, 2.6), span(4.0, 8.0)], words, 8.0, SegmentSettings(max_pause_seconds=1.0))
     assert [part.text for part in found.segments] == ["This one is short.", "The next is longer."]
     assert found.segments[0].end_seconds < 3.0
 

@@ -14,7 +14,7 @@ from backend.errors import EncoreError
 from backend.runs.planning.prepare import Prepared
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
 from backend.voices.consent import Consent
 from tests.backend.runs.small_dataset import write_small_dataset
@@ -107,7 +107,7 @@ def test_too_little_data_is_refused(runs: Runs, home: Path, num_clips: int, told
 
 def test_clips_that_do_not_fit_are_refused(runs: Runs, dataset: Path) -> None:
     with pytest.raises(EncoreError, match="None of the 10 clips"):
-        plan(runs, dataset, longest_clip_rows=8)
+        plan(runs, dataset, max_clip_tokens=8)
 
 
 def test_codes_of_another_model_are_refused(runs: Runs, dataset: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_dataset_that_is_edited_between_plan_and_start_is_refused(runs: Runs, 
 
 
 def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
-    RunRows(Database(home)).add(record(voice="ANN"))
+    RunTable(Database(home)).add(record(voice="ANN"))
     with pytest.raises(EncoreError, match="is making a voice"):
         plan(runs, dataset)
     assert plan(runs, dataset, name_voice=False).job.voice == "Ann"

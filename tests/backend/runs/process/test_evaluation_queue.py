@@ -9,10 +9,10 @@ import pytest
 from backend.cluster.connect import Machine
 from backend.evaluation.plan import plan_judging
 from backend.runs.planning.launch import LaunchPlan
-from backend.runs.process.evaluation_queue import MOST_WAITING, JudgeQueue
+from backend.runs.process.evaluation_queue import MAX_WAITING, EvaluationQueue
 from backend.runs.storage.records import BASE
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
@@ -22,8 +22,8 @@ LAUNCH = LaunchPlan(run_id="one", machine=Machine(num_cpus=2, num_gpus=0), max_w
 
 
 @pytest.fixture
-def rows(home: Path) -> RunRows:
-    rows = RunRows(Database(home))
+def rows(home: Path) -> RunTable:
+    rows = RunTable(Database(home))
     rows.add(record())
     return rows
 
@@ -37,47 +37,47 @@ def folder(home: Path, dataset: Path) -> RunFolder:
     return folder
 
 
-def save(rows: RunRows, folder: RunFolder, step: int) -> Path:
+def save(rows: RunTable, folder: RunFolder, step: int) -> Path:
     path = folder.path / CHECKPOINTS_FOLDER / f"step-{step:08d}"
     path.mkdir(parents=True)
     rows.add_checkpoint("one", path.name, step)
     return path
 
 
-def names(queue: JudgeQueue) -> list[str]:
+def names(queue: EvaluationQueue) -> list[str]:
     return [point.name for point in queue.waiting()]
 
 
-def test_the_base_model_comes_first_and_checkpoints_are_held(rows: RunRows, folder: RunFolder) -> None:
+def test_the_base_model_comes_first_and_checkpoints_are_held(rows: RunTable, folder: RunFolder) -> None:
     path = save(rows, folder, 5)
-    assert names(JudgeQueue(rows, "one", folder, LAUNCH)) == [BASE, "step-00000005"]
+    assert names(EvaluationQueue(rows, "one", folder, LAUNCH)) == [BASE, "step-00000005"]
     assert (path / IN_USE_FILE).exists()
 
 
-def test_when_training_is_faster_the_oldest_are_let_go(rows: RunRows, folder: RunFolder) -> None:
-    queue = JudgeQueue(rows, "one", folder, LAUNCH)
-    paths = [save(rows, folder, step) for step in range(1, MOST_WAITING + 1)]
-    assert len(names(queue)) == 1 + MOST_WAITING
+def test_when_training_is_faster_the_oldest_are_let_go(rows: RunTable, folder: RunFolder) -> None:
+    queue = EvaluationQueue(rows, "one", folder, LAUNCH)
+    paths = [save(rows, folder, step) for step in range(1, MAX_WAITING + 1)]
+    assert len(names(queue)) == 1 + MAX_WAITING
     late = save(rows, folder, 100)
     assert names(queue) == [BASE, *(path.name for path in paths[1:]), late.name]
     assert not (paths[0] / IN_USE_FILE).exists()
     assert "Newer checkpoints came" in rows.checkpoints("one")[1].problem
 
 
-def test_a_checkpoint_that_is_gone_is_told(rows: RunRows, folder: RunFolder) -> None:
-    queue = JudgeQueue(rows, "one", folder, LAUNCH)
+def test_a_checkpoint_that_is_gone_is_told(rows: RunTable, folder: RunFolder) -> None:
+    queue = EvaluationQueue(rows, "one", folder, LAUNCH)
     save(rows, folder, 5).rmdir()
     assert names(queue) == [BASE]
     assert rows.checkpoints("one")[1].state == "failed"
 
 
-def test_what_was_being_judged_when_the_supervisor_died_is_judged_anew(rows: RunRows, folder: RunFolder) -> None:
-    JudgeQueue(rows, "one", folder, LAUNCH)
+def test_what_was_being_judged_when_the_supervisor_died_is_judged_anew(rows: RunTable, folder: RunFolder) -> None:
+    EvaluationQueue(rows, "one", folder, LAUNCH)
     rows.mark_judging("one", BASE)
-    assert names(JudgeQueue(rows, "one", folder, LAUNCH)) == [BASE]
+    assert names(EvaluationQueue(rows, "one", folder, LAUNCH)) == [BASE]
 
 
-def test_a_run_that_is_not_judged_waits_for_nothing(rows: RunRows, folder: RunFolder) -> None:
-    queue = JudgeQueue(rows, "one", folder, LAUNCH.model_copy(update={"judge": False}))
+def test_a_run_that_is_not_judged_waits_for_nothing(rows: RunTable, folder: RunFolder) -> None:
+    queue = EvaluationQueue(rows, "one", folder, LAUNCH.model_copy(update={"judge": False}))
     assert not queue.advance()
     assert list(rows.checkpoints("one")) == []

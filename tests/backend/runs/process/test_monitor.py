@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from backend.runs.process.monitor import Watcher, describe_fault
+from backend.runs.process.monitor import RunMonitor, describe_fault
 from backend.runs.storage.control import LineWriter
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
 
 
 @pytest.fixture
-def rows(home: Path) -> RunRows:
-    rows = RunRows(Database(home))
+def rows(home: Path) -> RunTable:
+    rows = RunTable(Database(home))
     rows.add(record())
     return rows
 
@@ -30,15 +30,15 @@ def step(number: int, loss: float = 1.0, **more: object) -> dict[str, object]:
     return {"step": number, "num_steps": 10, "talker_loss": loss, **more}
 
 
-def test_steps_and_checkpoints_become_rows(rows: RunRows, folder: RunFolder) -> None:
-    watcher = Watcher(rows, "one", folder, 1)
-    assert not watcher.look()
+def test_steps_and_checkpoints_become_rows(rows: RunTable, folder: RunFolder) -> None:
+    monitor = RunMonitor(rows, "one", folder, 1)
+    assert not monitor.look()
     lines = LineWriter(folder.metrics, 1)
     lines.write({"workers": 2})
-    assert watcher.look()
+    assert monitor.look()
     lines.write(step(1))
     lines.write(step(2, checkpoint="step-00000002"))
-    watcher.look()
+    monitor.look()
     assert [(m.step, m.measures) for m in rows.metrics("one")] == [(1, {"talker_loss": 1.0}), (2, {"talker_loss": 1.0})]
     assert [(point.name, point.step, point.state) for point in rows.checkpoints("one")] == [
         ("step-00000002", 2, "waiting")
@@ -46,8 +46,8 @@ def test_steps_and_checkpoints_become_rows(rows: RunRows, folder: RunFolder) -> 
     assert list(rows.events("one")) == []
 
 
-def test_a_lost_worker_is_told_and_its_steps_are_not_doubled(rows: RunRows, folder: RunFolder) -> None:
-    watcher = Watcher(rows, "one", folder, 1)
+def test_a_lost_worker_is_told_and_its_steps_are_not_doubled(rows: RunTable, folder: RunFolder) -> None:
+    monitor = RunMonitor(rows, "one", folder, 1)
     before = LineWriter(folder.metrics, 1)
     before.write({"workers": 2})
     for number in (1, 2, 3):
@@ -59,7 +59,7 @@ def test_a_lost_worker_is_told_and_its_steps_are_not_doubled(rows: RunRows, fold
     after.write({"workers": 1})
     for number in (3, 4):
         after.write(step(number))
-    watcher.look()
+    monitor.look()
     assert [(m.step, m.measures["talker_loss"]) for m in rows.metrics("one")] == [(1, 5), (2, 5), (3, 1), (4, 1)]
     assert [event.sentence for event in rows.events("one")] == [
         "Training goes on with 1 worker instead of 2.",
@@ -67,13 +67,13 @@ def test_a_lost_worker_is_told_and_its_steps_are_not_doubled(rows: RunRows, fold
     ]
 
 
-def test_what_an_earlier_supervisor_did_not_put_down_is_not_lost(rows: RunRows, folder: RunFolder) -> None:
+def test_what_an_earlier_supervisor_did_not_put_down_is_not_lost(rows: RunTable, folder: RunFolder) -> None:
     for _ in range(2):
         lines = LineWriter(folder.metrics, 1)
         lines.write({"workers": 2})
         lines.write(step(1))
     LineWriter(folder.faults, 1).write({"ranks": [0], "cause": "long ago"})
-    Watcher(rows, "one", folder, 2).look()
+    RunMonitor(rows, "one", folder, 2).look()
     assert [m.step for m in rows.metrics("one")] == [1]
     assert list(rows.events("one")) == []
 

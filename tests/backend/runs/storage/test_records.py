@@ -9,7 +9,7 @@ import pytest
 from backend.evaluation.scores import summarize
 from backend.runs.errors import RunNotFound, RunStateError
 from backend.runs.storage.records import BASE, RunRecord
-from backend.runs.storage.run_table import RunRows
+from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from tests.backend.evaluation.test_scores import take
@@ -45,8 +45,8 @@ def record(run_id: str = "one", created_at: float = 1.0, **changes: object) -> R
 
 
 @pytest.fixture
-def rows(home: Path) -> RunRows:
-    rows = RunRows(Database(home))
+def rows(home: Path) -> RunTable:
+    rows = RunTable(Database(home))
     rows.add(record())
     return rows
 
@@ -59,36 +59,36 @@ def everybody(process_id: int | None, started_at: float | None) -> bool:
     return True
 
 
-def test_a_run_is_read_as_it_was_added(rows: RunRows) -> None:
+def test_a_run_is_read_as_it_was_added(rows: RunTable) -> None:
     assert rows.get("one") == record()
     assert rows.list() == [record()]
 
 
-def test_an_unknown_run_is_named(rows: RunRows) -> None:
+def test_an_unknown_run_is_named(rows: RunTable) -> None:
     for question in (rows.get, rows.metrics, rows.checkpoints):
         with pytest.raises(RunNotFound, match="no run 'two'"):
             question("two")
 
 
-def test_the_newest_run_comes_first(rows: RunRows) -> None:
+def test_the_newest_run_comes_first(rows: RunTable) -> None:
     rows.add(record("two", created_at=2.0))
     assert [run.id for run in rows.list()] == ["two", "one"]
 
 
-def test_an_impossible_move_changes_nothing(rows: RunRows) -> None:
+def test_an_impossible_move_changes_nothing(rows: RunTable) -> None:
     with pytest.raises(RunStateError):
         rows.move("one", RunState.DONE, "no")
     assert rows.get("one") == record()
 
 
-def test_an_end_forgets_the_process_and_keeps_the_time(rows: RunRows) -> None:
+def test_an_end_forgets_the_process_and_keeps_the_time(rows: RunTable) -> None:
     rows.change("one", process_id=7, process_started_at=1.0)
     ended = rows.move("one", RunState.FAILED, "Why.")
     assert (ended.process_id, ended.message) == (None, "Why.")
     assert ended.ended_at is not None
 
 
-def test_a_step_trained_twice_is_there_once(rows: RunRows) -> None:
+def test_a_step_trained_twice_is_there_once(rows: RunTable) -> None:
     rows.add_metrics("one", 1, {1: {"talker_loss": 3.0}, 2: {"talker_loss": 2.0}})
     rows.add_metrics("one", 2, {2: {"talker_loss": 1.0}, 3: {"talker_loss": 0.5}})
     assert [(m.step, m.attempt, m.measures["talker_loss"]) for m in rows.metrics("one")] == [
@@ -100,14 +100,14 @@ def test_a_step_trained_twice_is_there_once(rows: RunRows) -> None:
     assert [m.step for m in rows.metrics("one", after_step=2)] == [3]
 
 
-def test_steps_after_the_checkpoint_are_forgotten(rows: RunRows) -> None:
+def test_steps_after_the_checkpoint_are_forgotten(rows: RunTable) -> None:
     rows.add_metrics("one", 1, {step: {} for step in range(1, 6)})
     rows.forget_steps_after("one", 3)
     assert [m.step for m in rows.metrics("one")] == [1, 2, 3]
     assert rows.get("one").step == 3
 
 
-def test_checkpoints_come_with_scores_and_takes(rows: RunRows) -> None:
+def test_checkpoints_come_with_scores_and_takes(rows: RunTable) -> None:
     rows.add_checkpoint("one", "step-00000005", 5)
     rows.add_checkpoint("one", BASE, 0)
     takes = [take(0), take(1, text="Другой текст.", transcript="x")]
@@ -122,7 +122,7 @@ def test_checkpoints_come_with_scores_and_takes(rows: RunRows) -> None:
     assert rows.checkpoints("one")[0].state == "judged"
 
 
-def test_deleting_leaves_nothing(rows: RunRows) -> None:
+def test_deleting_leaves_nothing(rows: RunTable) -> None:
     rows.add_metrics("one", 1, {1: {}})
     rows.add_checkpoint("one", BASE, 0)
     rows.add_judgement("one", BASE, [take()], summarize([take()]))
@@ -134,7 +134,7 @@ def test_deleting_leaves_nothing(rows: RunRows) -> None:
     assert list(rows.events("one")) == []
 
 
-def test_claiming_counts_the_attempt(rows: RunRows) -> None:
+def test_claiming_counts_the_attempt(rows: RunTable) -> None:
     assert rows.claim("one", alone=True, is_alive=nobody)
     claimed = rows.get("one")
     assert (claimed.state, claimed.attempt) == (RunState.STARTING, 1)
@@ -142,7 +142,7 @@ def test_claiming_counts_the_attempt(rows: RunRows) -> None:
         rows.claim("one", alone=True, is_alive=nobody)
 
 
-def test_one_run_at_a_time_the_earliest_first(rows: RunRows) -> None:
+def test_one_run_at_a_time_the_earliest_first(rows: RunTable) -> None:
     rows.add(record("two", created_at=2.0))
     assert not rows.claim("two", alone=True, is_alive=everybody)
     assert rows.claim("one", alone=True, is_alive=everybody)
@@ -151,7 +151,7 @@ def test_one_run_at_a_time_the_earliest_first(rows: RunRows) -> None:
     assert rows.claim("two", alone=True, is_alive=everybody)
 
 
-def test_a_dead_run_and_a_cluster_hold_up_nobody(rows: RunRows) -> None:
+def test_a_dead_run_and_a_cluster_hold_up_nobody(rows: RunTable) -> None:
     rows.claim("one", alone=True, is_alive=nobody)
     rows.add(record("two", created_at=2.0))
     rows.add(record("three", created_at=3.0))

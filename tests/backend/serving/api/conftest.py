@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.serving.api.dependencies import Desk
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.serving.deploy.local_service import LocalSpeech
-from backend.serving.pool.engine_pool import Engines
+from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.synthesizer import VoiceSpeaker
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
@@ -38,7 +38,7 @@ def voices(recording, tmp_path_factory) -> Voices:
 
 @pytest.fixture(scope="package")
 def speaker() -> Iterator[VoiceSpeaker]:
-    speaker = VoiceSpeaker(GOLDEN_CHECKPOINT, Engines(load, most_engines=2))
+    speaker = VoiceSpeaker(GOLDEN_CHECKPOINT, EnginePool(load, max_engines=2))
     yield speaker
     speaker.close()
 
@@ -46,17 +46,17 @@ def speaker() -> Iterator[VoiceSpeaker]:
 @pytest.fixture(scope="package")
 def takes(voices) -> Takes:
     home = voices.folder.parent
-    return Takes(Database(home), home, TakeBounds(most_takes=20))
+    return Takes(Database(home), home, TakeBounds(max_takes=20))
 
 
 @pytest.fixture(scope="package")
-def desk(speaker, voices, takes) -> Desk:
-    return Desk(service=LocalSpeech(speaker, most_requests=8), voices=voices, model_name=MODEL, takes=takes)
+def context(speaker, voices, takes) -> ApiContext:
+    return ApiContext(service=LocalSpeech(speaker, max_requests=8), voices=voices, model_name=MODEL, takes=takes)
 
 
 @pytest.fixture(scope="package")
-def app(desk):
-    return create_api(desk)
+def app(context):
+    return create_api(context)
 
 
 @pytest.fixture(scope="package")

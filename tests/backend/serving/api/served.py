@@ -18,12 +18,12 @@ TEXT = "Hi."
 """Random weights may never end by themselves, and a take's cap follows from its text."""
 
 DEADLINE_SECONDS = 90.0
-MOST_ROUNDING = 8
+MAX_ROUNDING = 8
 """Of 32767; another take differs by thousands."""
 
 
 def load(folder: Path) -> Engine:
-    return Engine.load(folder, precision="fp32", device="cpu", num_slots=4, cache_length=512, most_waiting=4)
+    return Engine.load(folder, precision="fp32", device="cpu", num_slots=4, cache_length=512, max_waiting=4)
 
 
 def client_of(app, **options) -> TestClient:
@@ -41,7 +41,7 @@ def is_same_sound(one: bytes, other: bytes) -> bool:
     if len(one) != len(other):
         return False
     first, second = (np.frombuffer(content, "<i2").astype(int) for content in (one, other))
-    return bool(np.abs(first - second).max(initial=0) <= MOST_ROUNDING)
+    return bool(np.abs(first - second).max(initial=0) <= MAX_ROUNDING)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

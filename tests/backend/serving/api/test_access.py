@@ -14,8 +14,8 @@ KEYS = ("first-key", "second-key")
 
 
 @pytest.fixture(scope="module")
-def locked(desk):
-    return TestClient(create_api(desk, api_keys=KEYS), base_url="http://encore.example")
+def locked(context):
+    return TestClient(create_api(context, api_keys=KEYS), base_url="http://encore.example")
 
 
 @pytest.mark.parametrize("key", KEYS)

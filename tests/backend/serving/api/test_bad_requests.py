@@ -56,8 +56,8 @@ def test_fields_that_are_wrong(client, fields, status, param):
         assert error["param"] == param
 
 
-def test_how_long_a_text_may_be_is_settable_and_told(desk):
-    client = client_of(create_api(replace(desk, most_characters=20)))
+def test_how_long_a_text_may_be_is_settable_and_told(context):
+    client = client_of(create_api(replace(context, max_characters=20)))
     error = assert_refused(client.post("/v1/audio/speech", json=ask(input="a" * 21)), 400, "string_above_max_length")
     assert "21" in error["message"]
     assert "20" in error["message"]
@@ -137,8 +137,8 @@ def test_paths_and_methods_that_are_not_there(client):
     assert_refused(client.get("/docs"), 404)
 
 
-def test_a_body_beyond_the_limit_is_not_read(desk):
-    small = client_of(create_api(desk, largest_body_bytes=1000))
+def test_a_body_beyond_the_limit_is_not_read(context):
+    small = client_of(create_api(context, max_body_bytes=1000))
     body = ask(input="a" * 2000)
     assert_refused(small.post("/v1/audio/speech", json=body), 413, "too_large")
 
@@ -151,11 +151,11 @@ def test_a_body_beyond_the_limit_is_not_read(desk):
     assert small.post("/v1/audio/speech", json=ask(stream=False)).status_code == 200
 
 
-def test_a_fault_of_ours_says_nothing_about_itself(desk, monkeypatch):
+def test_a_fault_of_ours_says_nothing_about_itself(context, monkeypatch):
     def fail(*_):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(type(desk.voices), "list", fail)
-    response = client_of(create_api(desk), raise_server_exceptions=False).get("/v1/audio/voices")
+    monkeypatch.setattr(type(context.voices), "list", fail)
+    response = client_of(create_api(context), raise_server_exceptions=False).get("/v1/audio/voices")
     assert_refused(response, 500, "internal_error")
     assert "secret" not in response.text

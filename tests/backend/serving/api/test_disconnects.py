@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from backend.serving.api.dependencies import Desk
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.serving.deploy.local_service import LocalSpeech
 from tests.backend.serving.api.served import DEADLINE_SECONDS, MODEL, ask, wait_until
@@ -58,8 +58,8 @@ def uploads(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def served(speaker, voices, uploads, takes) -> Iterator[Served]:
-    service = LocalSpeech(speaker, most_requests=NUM_CLIENTS)
-    app = create_api(Desk(service=service, voices=voices, model_name=MODEL, takes=takes))
+    service = LocalSpeech(speaker, max_requests=NUM_CLIENTS)
+    app = create_api(ApiContext(service=service, voices=voices, model_name=MODEL, takes=takes))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
         made = Served(service=service, server=server, address=listener.getsockname())
@@ -144,7 +144,7 @@ def test_whoever_leaves_takes_everything_along(served, speaker, recording, uploa
     wait_until(lambda: len(served.tasks()) <= tasks_before, "no task is left")
     wait_until(lambda: list(uploads.iterdir()) == [], "no file is left")
     wait_until(lambda: list((takes.folder / "incoming").iterdir()) == [], "no half take is left")
-    assert 1 <= len(takes.list()) <= takes.bounds.most_takes
+    assert 1 <= len(takes.list()) <= takes.bounds.max_takes
     wait_until(lambda: num_open_files() <= files_before + NUM_CLIENTS, "no connection is left")
     assert sum(numbers.num_failed_total for numbers in speaker.statistics().values()) == 0
 

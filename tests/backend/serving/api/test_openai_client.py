@@ -18,8 +18,8 @@ KEY = "test-key"
 
 
 @pytest.fixture(scope="module")
-def server(desk):
-    config = uvicorn.Config(create_api(desk, api_keys=(KEY,)), host="127.0.0.1", port=0, log_level="warning")
+def server(context):
+    config = uvicorn.Config(create_api(context, api_keys=(KEY,)), host="127.0.0.1", port=0, log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
@@ -104,10 +104,10 @@ def test_the_asynchronous_client_too(server, expected):
     assert is_same_sound(asyncio.run(speak()), expected)
 
 
-def test_a_connection_that_is_dropped_frees_the_slot(openai_client, speaker, desk):
+def test_a_connection_that_is_dropped_frees_the_slot(openai_client, speaker, context):
     with openai_client.audio.speech.with_streaming_response.create(
         model=MODEL, voice="Anna", input="One two three four five six seven. " * 20, response_format="pcm"
     ) as response:
         next(response.iter_bytes(chunk_size=None))
     wait_until(lambda: speaker.statistics()["base"].num_active == 0, "the slot is free")
-    wait_until(lambda: desk.service.num_requests == 0, "the request is over")
+    wait_until(lambda: context.service.num_requests == 0, "the request is over")

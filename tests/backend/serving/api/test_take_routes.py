@@ -7,7 +7,7 @@ import wave
 
 import pytest
 
-from backend.serving.api.dependencies import Desk
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.takes.take import TakeFacts
 from backend.takes.takes import Takes
@@ -41,11 +41,13 @@ def test_what_was_heard_is_what_is_kept(client, audio_format, stream):
     assert samples == (heard if audio_format == "pcm" else heard[44:])
 
 
-def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, desk, takes):
+def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, context, takes):
     client.post("/v1/audio/speech", json=ask())
     take = only_take(client)
     opened_anew = Takes(takes._database, takes.folder.parent)
-    restarted = client_of(create_api(Desk(service=desk.service, voices=desk.voices, model_name="x", takes=opened_anew)))
+    restarted = client_of(
+        create_api(ApiContext(service=context.service, voices=context.voices, model_name="x", takes=opened_anew))
+    )
     assert restarted.get(f"/v1/audio/takes/{take['id']}").json() == take
     assert opened_anew.get(take["id"]).consent.who == "Anna Example"
     deleted = restarted.delete(f"/v1/audio/takes/{take['id']}").json()
@@ -73,17 +75,19 @@ def test_a_speech_that_is_refused_leaves_no_take(client, takes):
     assert not list((takes.folder / "incoming").glob("*"))
 
 
-def test_where_takes_cannot_be_kept_people_still_hear(desk, tmp_path, caplog):
-    full = Takes(desk.takes._database, tmp_path)
+def test_where_takes_cannot_be_kept_people_still_hear(context, tmp_path, caplog):
+    full = Takes(context.takes._database, tmp_path)
     full.folder.write_text("in the way")
-    client = client_of(create_api(Desk(service=desk.service, voices=desk.voices, model_name="tiny", takes=full)))
+    client = client_of(
+        create_api(ApiContext(service=context.service, voices=context.voices, model_name="tiny", takes=full))
+    )
     assert len(client.post("/v1/audio/speech", json=ask()).content) > 100
     assert "a take is not kept" in caplog.text
 
 
-def test_nothing_is_kept_where_nothing_shall_be(desk):
-    desk = Desk(service=desk.service, voices=desk.voices, model_name="tiny")
-    client = client_of(create_api(desk))
+def test_nothing_is_kept_where_nothing_shall_be(context):
+    context = ApiContext(service=context.service, voices=context.voices, model_name="tiny")
+    client = client_of(create_api(context))
     assert client.post("/v1/audio/speech", json=ask()).status_code == 200
     assert client.get("/v1/audio/takes").json()["data"] == []
     assert client.get("/v1/audio/takes/x").status_code == 404

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from backend.serving.api.dependencies import Desk
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.serving.deploy.local_service import LocalSpeech
 from backend.serving.requests import SpeechFailure
@@ -64,12 +64,12 @@ class Listener:
 
 @pytest.fixture
 def service(speaker):
-    return LocalSpeech(speaker, most_requests=4)
+    return LocalSpeech(speaker, max_requests=4)
 
 
 @pytest.fixture
 def small_app(service, voices):
-    return create_api(Desk(service=service, voices=voices, model_name=MODEL))
+    return create_api(ApiContext(service=service, voices=voices, model_name=MODEL))
 
 
 def assert_idle(service, speaker):
@@ -150,8 +150,8 @@ def test_an_engine_that_is_full_says_so_as_well(speaker, voices):
     """The engine's own bound, behind the service's."""
 
     async def scenario():
-        service = LocalSpeech(speaker, most_requests=30)
-        app = create_api(Desk(service=service, voices=voices, model_name=MODEL))
+        service = LocalSpeech(speaker, max_requests=30)
+        app = create_api(ApiContext(service=service, voices=voices, model_name=MODEL))
         listeners = [Listener(ask(input=LONG)) for _ in range(20)]
         calls = [asyncio.create_task(listener.call(app)) for listener in listeners]
         await asyncio.gather(*(listener.started.wait() for listener in listeners[:1]))
@@ -189,7 +189,7 @@ class _Silent:
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
 def test_nobody_waits_for_ever(voices, fields):
     silent = _Silent()
-    app = create_api(Desk(service=silent, voices=voices, model_name=MODEL, patience_seconds=0.1))
+    app = create_api(ApiContext(service=silent, voices=voices, model_name=MODEL, patience_seconds=0.1))
     listener = Listener(ask(**fields))
     asyncio.run(asyncio.wait_for(listener.call(app), 60))
     assert listener.status == 504

@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 # Two that are asked for at once wait for a moment even where nobody speaks.
-NUM_SLOTS, MOST_WAITING, MOST_QUEUED = 2, 2, 2
+NUM_SLOTS, MAX_WAITING, MAX_QUEUED = 2, 2, 2
 NUM_CROWD = 10
 LONG = "One two three four five six seven eight nine ten eleven twelve. " * 40
 """Minutes of speech: nobody who listens to it ends by himself during a test."""
@@ -72,9 +72,9 @@ def client(home, voices) -> Iterator[httpx.Client]:
     serving = ServeSettings(
         engine=EngineSettings(
             model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu", num_slots=NUM_SLOTS,
-            most_waiting=MOST_WAITING, cache_length=1024,
+            max_waiting=MAX_WAITING, cache_length=1024,
         ),
-        home=home, port=port, most_queued=MOST_QUEUED, num_cpus=0.5,
+        home=home, port=port, max_queued=MAX_QUEUED, num_cpus=0.5,
     )  # fmt: skip
     start_ray()
     try:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from backend.serving.engine import audio_decoding as sound_maker
-from backend.serving.engine.audio_decoding import Chunks, SoundMaker
+from backend.serving.engine.audio_decoding import AudioDecodeWorker, Chunks
 from backend.serving.engine.counters import Tally
 from backend.serving.engine.slot import RunningTake
 from backend.serving.engine.take_stream import Delivery
@@ -30,7 +30,7 @@ def batch(tiny_model):
 
 @pytest.fixture(params=[False, True], ids=["in step", "in a thread"])
 def maker(batch, request):
-    made = SoundMaker(batch, Tally(), in_thread=request.param)
+    made = AudioDecodeWorker(batch, Tally(), in_thread=request.param)
     yield made
     made.close()
 

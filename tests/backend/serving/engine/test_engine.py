@@ -126,7 +126,7 @@ def test_a_cancelled_take_is_gone_before_the_next_frame(new_engine, request_of, 
 
 
 def test_more_than_the_line_holds_is_turned_away(new_engine, request_of, gate):
-    with new_engine(num_slots=1, most_waiting=2) as engine:
+    with new_engine(num_slots=1, max_waiting=2) as engine:
         first = engine.submit(request_of, cancelled=gate)
         gate.wait_until_reached()
         others = [engine.submit(request_of)]
@@ -143,7 +143,7 @@ def test_more_than_the_line_holds_is_turned_away(new_engine, request_of, gate):
 
 
 def test_a_crowd_as_large_as_the_slots_and_the_line_finds_room(new_engine, request_of, gate):
-    with new_engine(num_slots=4, most_waiting=1) as engine:
+    with new_engine(num_slots=4, max_waiting=1) as engine:
         # All of them come before the engine has looked even once.
         handles = [engine.submit(request_of, cancelled=gate) for _ in range(5)]
         with pytest.raises(TooBusy):

@@ -10,7 +10,7 @@ import torch
 from backend.errors import CheckpointError
 from backend.serving.engine.engine import Engine
 from backend.serving.errors import EngineClosed, TooBusy
-from backend.serving.pool.engine_pool import Engines
+from backend.serving.pool.engine_pool import EnginePool
 from tests.golden import GOLDEN_CHECKPOINT
 
 
@@ -19,13 +19,13 @@ class Loading:
 
     def __init__(self):
         self.folders = []
-        self.num_at_once = self.most_at_once = 0
+        self.num_at_once = self.max_at_once = 0
         self._lock = threading.Lock()
 
     def __call__(self, folder):
         with self._lock:
             self.num_at_once += 1
-            self.most_at_once = max(self.most_at_once, self.num_at_once)
+            self.max_at_once = max(self.max_at_once, self.num_at_once)
             self.folders.append(folder)
         try:
             return Engine.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu", num_slots=2, cache_length=256)
@@ -41,7 +41,7 @@ def loading():
 
 @pytest.fixture
 def engines(loading):
-    made = Engines(loading, most_engines=2)
+    made = EnginePool(loading, max_engines=2)
     yield made
     made.close()
 
@@ -94,7 +94,7 @@ def test_many_at_once_load_once(engines, shelf, loading):
         used = set(threads.map(use, range(6)))
     assert len(used) == 2
     assert sorted(folder.name for folder in loading.folders) == ["a", "b"]
-    assert loading.most_at_once == 1
+    assert loading.max_at_once == 1
 
 
 def test_a_broken_engine_is_replaced(engines, shelf, loading, request_of):
@@ -115,7 +115,7 @@ def test_engines_of_one_checkpoint_speak_alike(engines, shelf, request_of):
 
 
 def test_what_cannot_be_loaded_says_so_and_holds_nothing(tmp_path):
-    engines = Engines()
+    engines = EnginePool()
     with pytest.raises(CheckpointError), engines.use(tmp_path):
         pass
     assert engines.loaded() == []

@@ -50,7 +50,7 @@ def test_a_model_that_is_replaced_speaks_to_the_end():
 
 
 def test_the_shelf_lets_go_of_what_it_has_no_room_for(tmp_path):
-    shelf = ModelShelf(most_models=1)
+    shelf = ModelShelf(max_models=1)
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.symlink_to(GOLDEN_CHECKPOINT)

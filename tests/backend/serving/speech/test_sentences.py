@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.serving.speech.sentences import LONGEST_PIECE, measure, split_sentences, split_text
+from backend.serving.speech.sentences import MAX_PIECE_LENGTH, measure, split_sentences, split_text
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_a_piece_of_any_script_takes_about_as_long_to_say():
     pieces = split_text(chinese)
     assert "".join(pieces) == chinese
     # At four to five characters a second.
-    assert max(map(len, pieces)) <= LONGEST_PIECE // 3
+    assert max(map(len, pieces)) <= MAX_PIECE_LENGTH // 3

@@ -8,7 +8,7 @@ import torch
 
 from backend.errors import PromptError
 from backend.serving.speech.crossfade import CROSSFADE_SECONDS
-from backend.serving.speech.speech import LONGEST_TEXT, speak
+from backend.serving.speech.speech import MAX_TEXT_LENGTH, speak
 from tests.backend.serving.conftest import wait_until
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
@@ -66,7 +66,7 @@ def test_cancelling_ends_the_whole_text(engine, request_of):
     ("change", "words"),
     [
         ({"text": "\n \t"}, "no text"),
-        ({"text": "a" * (LONGEST_TEXT + 1)}, "Split it"),
+        ({"text": "a" * (MAX_TEXT_LENGTH + 1)}, "Split it"),
         ({"language": "klingon"}, "klingon"),
     ],
 )

@@ -199,7 +199,7 @@ def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path):
     assert resumed.run(save_every_seconds=1e9, should_stop=lambda: False)
     lines = list(read_log(tmp_path / "whole"))
     assert list(read_log(tmp_path / "stopped")) == lines
-    assert ["opponent" in line for line in lines if "spectral" in line] == [True, True, True]
+    assert ["discriminator" in line for line in lines if "spectral" in line] == [True, True, True]
 
 
 def test_a_wider_decoder_learns_alone_from_where_another_run_ended(corpus: Path, finished: Path, tmp_path: Path):

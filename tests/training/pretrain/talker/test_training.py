@@ -51,7 +51,7 @@ JOB = TalkerJob(
         width=64, num_layers=1, predictor_width=64, num_predictor_layers=1, speaker_channels=8, codebook_size=16
     ),
     max_positions=200,
-    in_context_share=0.5,
+    in_context_ratio=0.5,
     num_warmup_steps=2,
     validate_every=6,
     log_every=2,

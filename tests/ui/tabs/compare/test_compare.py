@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from backend.comparisons.contenders import Side
+from backend.comparisons.contenders import Contender
 from ui.tabs.compare.compare import choose_sides
 
 
-def side(id_: str, way: str, source: str = "voice") -> Side:
-    return Side(source=source, id=id_, way=way, label=f"{id_} {way}")
+def side(id_: str, way: str, source: str = "voice") -> Contender:
+    return Contender(source=source, id=id_, way=way, label=f"{id_} {way}")
 
 
 TUNED = [side("new", way) for way in ("fine-tuned", "fine-tuned-in-context", "in-context", "x-vector")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.measures import SoundMeasures
 from backend.dataset.clips.records import CutClip, Lost, Span
@@ -157,10 +157,10 @@ def test_only_differences_are_marked():
 
 
 def test_an_errand_is_told_while_it_lasts_and_when_it_failed():
-    state = ErrandState(what="Listening", num_done=1, num_total=4)
-    assert "1 of 4" in render_dataset.errand_line(state)
-    assert render_dataset.errand_line(ErrandState(what="Listening", is_running=False)) == NOTHING
-    failed = render_dataset.errand_line(ErrandState(what="L", is_running=False, problem=EVIL))
+    state = TaskState(what="Listening", num_done=1, num_total=4)
+    assert "1 of 4" in render_dataset.task_line(state)
+    assert render_dataset.task_line(TaskState(what="Listening", is_running=False)) == NOTHING
+    failed = render_dataset.task_line(TaskState(what="L", is_running=False, problem=EVIL))
     assert 'role="alert"' in failed
     assert EVIL not in failed
 
@@ -169,5 +169,5 @@ def test_of_thousands_of_changes_the_first_are_shown():
     changes = [TranscriptChange(key=f"c{n}", before="One two.", after="One too.", confidence=0.9) for n in range(99)]
     html = render_clips.changes_html(changes, {change.key: n for n, change in enumerate(changes)}, "en")
     assert "heard in 99 clips" in html
-    assert html.count("Take it over") == render_clips.MOST_CHANGES
-    assert f"the first {render_clips.MOST_CHANGES}; others follow" in html
+    assert html.count("Take it over") == render_clips.MAX_CHANGES
+    assert f"the first {render_clips.MAX_CHANGES}; others follow" in html

@@ -21,7 +21,7 @@ WISH = Wish(
     device="auto",
     learning_rate="",
     steps=" ",
-    micro_batch_rows="64",
+    micro_batch_tokens="64",
     saves_memory=False,
 )
 
@@ -37,8 +37,8 @@ def planner(tmp_path, loading) -> Planner:
 def test_a_plan_needs_the_files_of_a_model_not_its_voice(tmp_path):
     planning = planner(tmp_path, LoadingState(name="mini"))
     planning.plan("session", WISH)
-    planning.errands.wait("plan session")
-    assert planning.errands.state("plan session").problem == "There is no dataset ann."
+    planning.background_tasks.wait("plan session")
+    assert planning.background_tasks.state("plan session").problem == "There is no dataset ann."
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_without_files_there_is_no_plan(tmp_path, loading):
 
 
 def test_what_is_left_empty_is_left_to_the_preset():
-    assert WISH.options == {"strategy": "ddp", "device": "auto", "micro_batch_rows": "64"}
+    assert WISH.options == {"strategy": "ddp", "device": "auto", "micro_batch_tokens": "64"}

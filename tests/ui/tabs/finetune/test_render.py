@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.evaluation.scores import JudgedTake, summarize
 from backend.runs.planning.estimate import estimate
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
@@ -95,8 +95,8 @@ def test_memory_is_drawn_for_every_strategy_and_number_of_workers(planned):
 
 
 def test_planning_is_told_and_why_it_failed():
-    assert "Planning" in render_finetune.plan_html(ErrandState(what="Planning"))
-    failed = render_finetune.plan_html(ErrandState(what="Planning", is_running=False, problem=EVIL))
+    assert "Planning" in render_finetune.plan_html(TaskState(what="Planning"))
+    failed = render_finetune.plan_html(TaskState(what="Planning", is_running=False, problem=EVIL))
     assert 'role="alert"' in failed
     assert EVIL not in failed
     assert render_finetune.plan_html(None) == NOTHING
@@ -155,7 +155,7 @@ def test_a_dataset_that_is_yet_to_be_made_says_what_of_and_what_happens_then():
     assert render_finetune.made_first("iris", 0) == "New, of the sample Iris"
     assert render_finetune.made_first("", 1) == "New, of 1 recording"
     assert render_finetune.made_first("", 3) == "New, of 3 recordings"
-    html = render_finetune.plan_html(ErrandState(what="Planning", is_running=False))
+    html = render_finetune.plan_html(TaskState(what="Planning", is_running=False))
     assert "clips are made first" in html
     assert "cannot be fine-tuned" not in html
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.background_tasks import ErrandState
+from backend.background_tasks import TaskState
 from backend.cluster.size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import take_inventory
@@ -52,9 +52,7 @@ def test_a_cluster_says_what_is_free(tmp_path):
 
 
 def test_a_download_is_told_to_its_end():
-    under_way = render_system.download_line(
-        ErrandState(what="Whisper base", num_done=50_000_000, num_total=100_000_000)
-    )
+    under_way = render_system.download_line(TaskState(what="Whisper base", num_done=50_000_000, num_total=100_000_000))
     assert "50 MB of 100 MB" in under_way
     assert 'aria-valuenow="50"' in under_way
-    assert "it is here" in render_system.download_line(ErrandState(what="Whisper base", is_running=False))
+    assert "it is here" in render_system.download_line(TaskState(what="Whisper base", is_running=False))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.errors import EncoreError
 from ui.errors import shows_errors, stream_shows_errors
 from ui.source import Source
-from ui.tabs.voice.speak import LARGEST_SEED, NotReady, SpeakForm, parse_seed
+from ui.tabs.voice.speak import MAX_SEED, NotReady, SpeakForm, parse_seed
 
 RECORDING = Source(kind="recording", name="voice.wav", reference=Path("voice.wav"), preview=Path("reference.wav"))
 
@@ -36,7 +36,7 @@ def form(**changes):
     return SpeakForm(**filled | changes)
 
 
-@given(st.integers(0, LARGEST_SEED), st.sampled_from(["", " ", "\n"]))
+@given(st.integers(0, MAX_SEED), st.sampled_from(["", " ", "\n"]))
 def test_every_whole_number_is_a_seed(number, space):
     assert parse_seed(f"{space}{number}{space}") == number
 
@@ -47,10 +47,10 @@ def test_whatever_is_typed_is_a_seed_or_refused_in_words(typed):
         seed = parse_seed(typed)
     except NotReady:
         return
-    assert seed is None if not typed.strip() else 0 <= seed <= LARGEST_SEED
+    assert seed is None if not typed.strip() else 0 <= seed <= MAX_SEED
 
 
-@pytest.mark.parametrize("typed", ["-1", "1.5", "1e3", "²", "٣", str(LARGEST_SEED + 1)])
+@pytest.mark.parametrize("typed", ["-1", "1.5", "1e3", "²", "٣", str(MAX_SEED + 1)])
 def test_other_numbers_are_refused(typed):
     with pytest.raises(NotReady, match="whole number"):
         parse_seed(typed)
