@@ -1,4 +1,4 @@
-"""How large a Ray cluster is. A process of its own asks, because whoever joins a cluster is in it until it ends.
+"""How large a Ray cluster is. A separate process asks, because joining a cluster lasts until the process ends.
 
 `python -m backend.cluster.size ADDRESS` prints the answer as one line of JSON.
 """
@@ -11,9 +11,9 @@ import sys
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from backend.cluster.address import answers
-from backend.cluster.connect import explain_no_ray
-from backend.runs.errors import ClusterError
+from backend.cluster.connect import INSPECT, answers, connect, explain_no_ray
+from backend.cluster.errors import ClusterError
+from training.machine import Machine
 from training.model.project import PROJECT_FOLDER
 
 _logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _MAX_SECONDS = 60.0
 
 
 class ClusterSize(BaseModel):
-    """What a cluster has, and how much of that nobody holds at the moment."""
+    """What a cluster has, and how much of that is free at the moment."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,7 +36,7 @@ class ClusterSize(BaseModel):
 
 
 class _Answer(BaseModel):
-    """What the process that asks has found out."""
+    """What the separate process prints."""
 
     size: ClusterSize | None = None
     problem: str = ""
@@ -49,7 +49,7 @@ def ask_cluster(address: str, *, max_seconds: float = _MAX_SECONDS) -> ClusterSi
         ClusterError: in one sentence, why there is no answer.
     """
     if not answers(address):
-        raise ClusterError(explain_no_ray(address, ConnectionError()))
+        raise ClusterError(explain_no_ray(INSPECT, address, ConnectionError()))
     command = [sys.executable, "-m", "backend.cluster.size", address]
     try:
         done = subprocess.run(
@@ -60,8 +60,8 @@ def ask_cluster(address: str, *, max_seconds: float = _MAX_SECONDS) -> ClusterSi
     try:
         answer = _Answer.model_validate_json(done.stdout.strip().rpartition("\n")[2])
     except ValidationError as error:
-        _logger.warning("nothing was found out about the cluster at %s:\n%s", address, done.stderr)
-        raise ClusterError(explain_no_ray(address, ConnectionError())) from error
+        _logger.warning("no size was reported for the cluster at %s:\n%s", address, done.stderr)
+        raise ClusterError(explain_no_ray(INSPECT, address, ConnectionError())) from error
     if answer.size is None:
         _logger.warning("the cluster at %s:\n%s", address, done.stderr)
         raise ClusterError(answer.problem)
@@ -69,25 +69,25 @@ def ask_cluster(address: str, *, max_seconds: float = _MAX_SECONDS) -> ClusterSi
 
 
 def _ask(address: str) -> _Answer:
+    try:
+        with connect(INSPECT, Machine(num_cpus=0, num_gpus=0, address=address)):
+            return _Answer(size=_measure())
+    except ClusterError as error:
+        return _Answer(problem=str(error))
+
+
+def _measure() -> ClusterSize:
     import ray  # noqa: PLC0415 - takes a second, and only this process needs it
 
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:
-        # The end of this process: the other one tells it in a sentence, and has the whole of it in its log.
-        _logger.exception("Ray is not there")
-        return _Answer(problem=explain_no_ray(address, error))
     there, free = ray.cluster_resources(), ray.available_resources()  # type: ignore[no-untyped-call]
-    return _Answer(
-        size=ClusterSize(
-            num_machines=sum(bool(node["Alive"]) for node in ray.nodes()),  # type: ignore[no-untyped-call]
-            num_cpus=there.get("CPU", 0),
-            free_cpus=free.get("CPU", 0),
-            num_gpus=there.get("GPU", 0),
-            free_gpus=free.get("GPU", 0),
-            memory_bytes=there.get("memory", 0),
-            free_memory_bytes=free.get("memory", 0),
-        )
+    return ClusterSize(
+        num_machines=sum(bool(node["Alive"]) for node in ray.nodes()),  # type: ignore[no-untyped-call]
+        num_cpus=there.get("CPU", 0),
+        free_cpus=free.get("CPU", 0),
+        num_gpus=there.get("GPU", 0),
+        free_gpus=free.get("GPU", 0),
+        memory_bytes=there.get("memory", 0),
+        free_memory_bytes=free.get("memory", 0),
     )
 
 

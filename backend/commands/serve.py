@@ -9,6 +9,7 @@ from types import FrameType
 
 from pydantic import ValidationError
 
+from backend.cluster.connect import SERVE, connect
 from backend.commands.clone import add_model_options
 from backend.errors import SettingsError
 from backend.serving.deploy.local_server import serve_locally
@@ -16,6 +17,7 @@ from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettin
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.registry import Voices
+from training.machine import Machine
 
 DEFAULT_PORT = 8000
 
@@ -91,26 +93,25 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _serve_on_ray(serving: ServeSettings) -> None:
     """Start the application on the cluster that RAY_ADDRESS names, or on one of this machine's own."""
-    from backend.cluster.connect import Machine, connect  # noqa: PLC0415 - Ray takes seconds to load
-    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
+    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - loads Ray
 
     machine = Machine.here()
-    connect(machine)
     interrupted = threading.Event()
 
     def interrupt(_: int, __: FrameType | None) -> None:
         interrupted.set()
 
-    # Before the application starts, which takes a while: an interruption then must not leave it behind.
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        start_application(serving)
-        print(f"Speech API: http://{serving.host}:{serving.port}/v1 (Ctrl+C ends it)", flush=True)
-        interrupted.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        stop_application(serving, is_own_cluster=machine.address is None)
+    with connect(SERVE, machine):
+        # Before the application starts, which takes a while: an interruption then must not leave it behind.
+        before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            start_application(serving)
+            print(f"Speech API: http://{serving.host}:{serving.port}/v1 (Ctrl+C ends it)", flush=True)
+            interrupted.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            stop_application(serving, is_own_cluster=machine.address is None)
 
 
 def _replicas(value: str) -> tuple[int, int]:

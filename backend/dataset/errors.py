@@ -35,7 +35,3 @@ class NothingToBuild(DatasetRefused):
 
 class EditRefused(DatasetRefused):
     """An edit that would leave no usable clip: an empty text, a cut outside of the recording."""
-
-
-class ClusterUnavailable(DatasetRefused):
-    """There is no Ray to build on."""

@@ -25,7 +25,3 @@ class RunNotFound(RunError):
 
 class RunStateError(RunError):
     """What was asked for does not fit what the run is doing."""
-
-
-class ClusterError(RunError):
-    """Ray could not be started or reached, or has too little to give."""

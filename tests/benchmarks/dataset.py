@@ -20,7 +20,7 @@ from pathlib import Path
 
 import ray
 
-from backend.cluster.session import ray_session
+from backend.cluster.connect import BUILD_DATASET, connect, quiet_ray_data
 from backend.dataset.build.build import encoder_facts
 from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.passes import run_passes
@@ -84,7 +84,8 @@ def main() -> None:
         taken: dict[str, list[Taken]] = {"one process": [], "Ray Data": []}
         memory: list[tuple[int, float]] = []
         began = time.perf_counter()
-        with ray_session():
+        with connect(BUILD_DATASET):
+            quiet_ray_data()
             start_seconds = time.perf_counter() - began
             for number in range(options.rounds):
                 counts = TimedCounts()

@@ -23,7 +23,7 @@ from backend.transcription.select import ChosenTranscriber, find_transcriber, la
 from backend.dataset.build.sequential import run_in_one_process
 from backend.dataset.build.passes import count_as_reused, is_listened_to, is_tokenized, run_passes
 from backend.dataset.build.heartbeat import BuildHeartbeat
-from backend.cluster.session import ray_session
+from backend.cluster.connect import BUILD_DATASET, connect, quiet_ray_data
 from backend.dataset.clips.records import EncoderFacts
 from backend.dataset.build.shared_progress import SharedCounts
 from backend.dataset.sources.find import FoundRecording, keep_originals, open_sources
@@ -149,7 +149,8 @@ class Build:
         if self._job.num_actors == 0:
             self._pulse.follow(order.counts)
             return run_in_one_process(sources, order)
-        with ray_session():
+        with connect(BUILD_DATASET):
+            quiet_ray_data()
             order = replace(order, counts=SharedCounts())
             self._pulse.follow(order.counts)
             try:

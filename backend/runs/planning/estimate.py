@@ -10,11 +10,11 @@ import psutil
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from backend.cluster.connect import Machine
 from backend.runs.errors import RunNotPossible
 from backend.runs.planning.prepare import check_clips
 from training.data.code_rows import read_card
 from training.job import STRATEGIES, FineTuneJob, Strategy
+from training.machine import Machine
 from training.memory_plan import WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig

@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from backend.cluster.connect import Machine
 from backend.runs.errors import RunError
+from training.machine import Machine
 
 
 class LaunchOptions(BaseModel):

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from backend.cluster.connect import Machine
 from backend.evaluation.plan import EvaluationPlan, plan_judging
 from backend.runs.errors import RunNotPossible
 from backend.runs.planning.launch import LaunchOptions, LaunchPlan
@@ -28,6 +27,7 @@ from backend.voices.registry import Voices
 from training import preflight as trainable
 from training.data.code_rows import ROWS_FILE, DatasetCard, read_card, read_code_rows
 from training.job import FineTuneJob
+from training.machine import Machine
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.hub.hub import resolve_model

@@ -7,12 +7,12 @@ same under torchrun, after a fault, and on any number of workers.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from backend.cluster.connect import quiet_ray_data
 from training.data.code_rows import ROWS_FILE, CodeRow, read_rows_table, rows_of_table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def share_rows(dataset: Path) -> ray.data.Dataset:
     """
     import ray.data  # noqa: PLC0415 - in the driver's process only
 
-    _be_quiet(ray.data.DataContext.get_current())
+    quiet_ray_data()
     # Read here rather than by Ray Data's own tasks: it is one file of a few megabytes, and tasks would wait for
     # processors that the workers of a run may all have taken.
     return ray.data.from_arrow(read_rows_table(dataset / ROWS_FILE))
@@ -45,17 +45,9 @@ def rows_for_everyone() -> Any:  # Ray Train's two versions share the name
 
 def fetch_rows() -> list[CodeRow]:
     """All rows, on a worker that Ray Train started."""
-    import ray.data  # noqa: PLC0415 - see `share_rows`
-    import ray.train  # noqa: PLC0415
+    import ray.train  # noqa: PLC0415 - see `share_rows`
 
-    _be_quiet(ray.data.DataContext.get_current())
+    quiet_ray_data()
     shard: Any = ray.train.get_dataset_shard(SHARD)
     tables = list(shard.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0))
     return rows_of_table(pa.concat_tables(tables)) if tables else []
-
-
-def _be_quiet(context: ray.data.DataContext) -> None:
-    """A run has a progress of its own."""
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)

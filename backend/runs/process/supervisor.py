@@ -11,10 +11,18 @@ import os
 import signal
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from backend.cluster.connect import check_size, connect, free_what_trainers_held, has_gpus, own_place
+from backend.cluster.connect import (
+    FINE_TUNE,
+    check_size,
+    connect,
+    has_gpus,
+    pin_to_this_machine,
+    release_placement_groups,
+)
 from backend.errors import EncoreError
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.evaluation_queue import EvaluationQueue
@@ -73,10 +81,14 @@ class Supervisor:
         self._last_beat = 0.0
 
     def run(self) -> RunState:
-        """Do it all; whatever happens, the run's row says how it ended."""
+        """Do it all; whatever happens, the run's row says how it ended, before Ray is given the time to end."""
+        with ExitStack() as connection:
+            return self._run(connection)
+
+    def _run(self, connection: ExitStack) -> RunState:
         try:
             self._wait_for_turn()
-            self._work()
+            self._work(connection)
             return RunState.DONE
         except _Stopped as stopped:
             state, message = _STATE_AFTER[stopped.reason]
@@ -87,13 +99,11 @@ class Supervisor:
             # The edge of the job: whatever it was, the row must not say that it is running.
             _logger.exception("run %s failed", self._run_id)
             return self._end(RunState.FAILED, "It failed because of a fault in Encore. Its log has the details.")
-        finally:
-            _leave_ray()
 
-    def _work(self) -> None:
+    def _work(self, connection: ExitStack) -> None:
         monitor = self._watch()
         self._folder.problem.unlink(missing_ok=True)
-        connect(self._launch.machine)
+        connection.enter_context(connect(FINE_TUNE, self._launch.machine))
         self._stop_if_wanted()
         fewest = self._launch.smallest_world_size
         if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
@@ -154,7 +164,7 @@ class Supervisor:
 
         from backend.runs.process.driver import Driver  # noqa: PLC0415
 
-        actor: Any = ray.remote(num_cpus=0, scheduling_strategy=own_place())(Driver)
+        actor: Any = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine())(Driver)
         driver = actor.remote()
         fit = driver.fit.remote(
             self._job.model_dump(mode="json"),
@@ -176,7 +186,7 @@ class Supervisor:
             # Nothing if it has ended; otherwise this is what frees the processors.
             ray.kill(driver)
             monitor.look()
-            free_what_trainers_held()
+            release_placement_groups()
         self._stop_if_wanted()
         if not is_running:
             self._rows.move(self._run_id, RunState.RUNNING, "Training.")
@@ -231,12 +241,6 @@ class Supervisor:
     def _end(self, state: RunState, message: str) -> RunState:
         self._rows.move(self._run_id, state, message)
         return state
-
-
-def _leave_ray() -> None:
-    """End the local cluster, or part from the existing one; nothing if there was none."""
-    if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
-        ray.shutdown()
 
 
 def main(arguments: list[str] | None = None) -> int:

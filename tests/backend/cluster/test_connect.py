@@ -1,4 +1,4 @@
-"""How a run starts Ray: quiet where it is the run's own, and again where it did not start at once."""
+"""Ray is started or joined: quietly where it is this process's own, and again where it did not start at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from backend.cluster import connect as cluster
-from backend.cluster.connect import Machine, connect, has_gpus
-from backend.runs.errors import ClusterError
+from backend.cluster.connect import BUILD_DATASET, FINE_TUNE, INSPECT, SERVE, Purpose, connect, explain_no_ray, has_gpus
+from backend.cluster.errors import ClusterError
+from training.machine import Machine
 
 pytestmark = pytest.mark.ray
 
@@ -61,8 +62,8 @@ def test_a_start_that_took_too_long_is_cleared_away_and_made_again(
 ) -> None:
     start = SlowStart(num_failures=2)
     monkeypatch.setattr("ray.init", start)
-    connect(Machine(num_cpus=1, num_gpus=0))
-    assert start.num_calls == 3
+    with connect(FINE_TUNE, Machine(num_cpus=1, num_gpus=0)):
+        assert start.num_calls == 3
     for process in start.left:
         process.wait(timeout=60)
     assert bystander.poll() is None
@@ -71,8 +72,11 @@ def test_a_start_that_took_too_long_is_cleared_away_and_made_again(
 def test_a_machine_where_ray_never_starts_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     start = SlowStart(num_failures=9)
     monkeypatch.setattr("ray.init", start)
-    with pytest.raises(ClusterError, match="Ray could not be started on this machine"):
-        connect(Machine(num_cpus=1, num_gpus=0))
+    with (
+        pytest.raises(ClusterError, match="Ray could not be started on this machine"),
+        connect(FINE_TUNE, Machine(num_cpus=1, num_gpus=0)),
+    ):
+        pass
     assert start.num_calls == cluster._START_ATTEMPTS
     start.left[-1].kill()
     for process in start.left:
@@ -81,10 +85,10 @@ def test_a_machine_where_ray_never_starts_says_so(monkeypatch: pytest.MonkeyPatc
 
 def test_a_ray_of_its_own_is_quiet_and_wishes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.init", SlowStart(num_failures=0))
-    monkeypatch.setenv("AUTOSCALER_UPDATE_INTERVAL_S", "7")
-    connect(Machine(num_cpus=1, num_gpus=0))
-    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
-    assert os.environ["AUTOSCALER_UPDATE_INTERVAL_S"] == "7"
+    monkeypatch.setenv("LOG_NAME_UPDATE_INTERVAL_S", "7")
+    with connect(FINE_TUNE, Machine(num_cpus=1, num_gpus=0)):
+        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+        assert os.environ["LOG_NAME_UPDATE_INTERVAL_S"] == "7"
 
 
 @pytest.mark.parametrize(("there", "enough"), [({"CPU": 8.0}, False), ({"GPU": 1.0}, False), ({"GPU": 2.0}, True)])
@@ -98,13 +102,53 @@ def test_gpus_of_a_cluster_are_used_where_there_are_enough(
 def test_a_joined_cluster_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.init", SlowStart(num_failures=0))
     before = dict(os.environ)
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        connect(Machine(num_cpus=1, num_gpus=0, address=f"127.0.0.1:{there.getsockname()[1]}"))
-    assert dict(os.environ) == before
+    with (
+        socket.create_server(("127.0.0.1", 0)) as there,
+        connect(FINE_TUNE, Machine(num_cpus=1, num_gpus=0, address=f"127.0.0.1:{there.getsockname()[1]}")),
+    ):
+        assert dict(os.environ) == before
 
 
-def test_a_cluster_that_does_not_answer_is_told_at_once() -> None:
+@pytest.mark.parametrize("form", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}", "127.0.0.1:99999999999"])
+@pytest.mark.parametrize(
+    ("purpose", "remedy"),
+    [(FINE_TUNE, "to train on"), (BUILD_DATASET, "to build on"), (SERVE, "to serve from"), (INSPECT, "to use")],
+    ids=["fine-tune", "build", "serve", "inspect"],
+)
+def test_a_cluster_that_does_not_answer_is_reported_at_once(
+    form: str, purpose: Purpose, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # taken, and not listened to
-        with pytest.raises(ClusterError, match="No Ray cluster answers at"):
-            connect(Machine(num_cpus=1, num_gpus=0, address=f"127.0.0.1:{silent.getsockname()[1]}"))
+        silent.bind(("127.0.0.1", 0))  # taken, so that nothing else listens there, and not listened to
+        monkeypatch.setenv("RAY_ADDRESS", form.format(port=silent.getsockname()[1]))
+        with pytest.raises(ClusterError, match=f"No Ray cluster answers at .*unset it {remedy} this machine"):
+            connect(purpose).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [
+        (None, OSError(28, "No space left on device"), "the disk is full"),
+        (None, RuntimeError("AF_UNIX path length cannot exceed 107"), "temporary folder is too long"),
+        ("ray://there:1", RuntimeError("Version mismatch: python 3.10"), "another version"),
+        ("there:1", ConnectionError("refused"), "No Ray cluster answers at there:1"),
+        (None, RuntimeError("?"), "the run's log says why"),
+    ],
+)
+def test_the_reason_why_ray_is_missing_is_one_sentence(address: str | None, error: Exception, message: str) -> None:
+    assert message in explain_no_ray(FINE_TUNE, address, error)
+
+
+@pytest.mark.parametrize("purpose", [BUILD_DATASET, SERVE, INSPECT], ids=["build", "serve", "inspect"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("?"), ConnectionError("no")])
+@pytest.mark.parametrize("address", [None, "there:1"])
+def test_errors_speak_of_a_run_only_where_there_is_one(purpose: Purpose, error: Exception, address: str | None) -> None:
+    message = explain_no_ray(purpose, address, error)
+    assert "the run" not in message
+    assert "train" not in message
+
+
+def test_a_cluster_that_asks_for_a_token_says_so_below_other_errors() -> None:
+    error = ConnectionError("Failed to connect to Ray cluster at there:1")
+    error.__cause__ = RuntimeError("Last connection error: RPC error: InvalidAuthToken (python 3.11, version 2)")
+    assert "RAY_AUTH_MODE=token" in explain_no_ray(FINE_TUNE, "there:1", error)

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
+from backend.cluster.errors import ClusterError
 from backend.cluster.size import ask_cluster
-from backend.runs.errors import ClusterError
 
 
 def test_a_cluster_that_does_not_answer_is_told_at_once():

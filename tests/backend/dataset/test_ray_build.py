@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.cluster.connect import BUILD_DATASET, connect
+from backend.cluster.errors import ClusterError
 from backend.dataset.build.build import encoder_facts
 from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.progress import StageCounts
@@ -19,7 +21,6 @@ from backend.dataset.build.workers import source_row
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildProgress, BuildState
 from backend.dataset.datasets import Datasets
-from backend.dataset.errors import ClusterUnavailable
 from backend.store.database import Database
 from backend.transcription.select import TranscriberSource
 from tests.backend.dataset.spoken import SENTENCES
@@ -42,8 +43,6 @@ def ray_address() -> Iterator[str]:
     """The Ray that a build starts for itself, for all tests of this file; builds in processes of their own join it."""
     import ray  # noqa: PLC0415 - seconds to load, and only this tier needs it
 
-    from backend.cluster.session import ray_session  # noqa: PLC0415 - as above
-
     patch = pytest.MonkeyPatch()
     patch.delenv("RAY_ADDRESS", raising=False)
     # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
@@ -52,9 +51,9 @@ def ray_address() -> Iterator[str]:
     with contextlib.ExitStack() as session:
         for attempts_left in (2, 1, 0):
             try:
-                session.enter_context(ray_session())
+                session.enter_context(connect(BUILD_DATASET))
                 break
-            except ClusterUnavailable:
+            except ClusterError:
                 # Ray gives itself 30 seconds to start, whatever else the machine is doing.
                 if not attempts_left:
                     raise

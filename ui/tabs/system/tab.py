@@ -7,11 +7,11 @@ from typing import Any
 import gradio as gr
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks
-from backend.cluster.connect import Machine
+from backend.cluster.errors import ClusterError
 from backend.cluster.size import ask_cluster
 from backend.doctor.checks import examine
 from backend.doctor.inventory import WHISPER_BYTES, fetch_whisper, take_inventory
-from backend.runs.errors import ClusterError
+from training.machine import Machine
 from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from backend.cluster.connect import explain_no_ray
 from backend.errors import EncoreError
 from backend.runs.planning.prepare import Prepared
 from backend.runs.runs import Runs
@@ -139,23 +138,3 @@ def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path,
     with pytest.raises(EncoreError, match="is making a voice"):
         plan(runs, dataset)
     assert plan(runs, dataset, name_voice=False).job.voice == "Ann"
-
-
-@pytest.mark.parametrize(
-    ("address", "error", "told"),
-    [
-        (None, OSError(28, "No space left on device"), "the disk is full"),
-        (None, RuntimeError("AF_UNIX path length cannot exceed 107"), "too long a name"),
-        ("ray://there:1", RuntimeError("Version mismatch: python 3.10"), "another version"),
-        ("there:1", ConnectionError("refused"), "No Ray cluster answers at there:1"),
-        (None, RuntimeError("?"), "the run's log says why"),
-    ],
-)
-def test_why_ray_is_not_there_is_one_sentence(address: str | None, error: Exception, told: str) -> None:
-    assert told in explain_no_ray(address, error)
-
-
-def test_a_cluster_that_asks_for_a_token_says_so_under_other_errors() -> None:
-    error = ConnectionError("Failed to connect to Ray cluster at there:1")
-    error.__cause__ = RuntimeError("Last connection error: RPC error: InvalidAuthToken (python 3.11, version 2)")
-    assert "RAY_AUTH_MODE=token" in explain_no_ray("there:1", error)

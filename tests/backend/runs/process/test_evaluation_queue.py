@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from backend.cluster.connect import Machine
 from backend.evaluation.plan import plan_judging
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.evaluation_queue import MAX_WAITING, EvaluationQueue
@@ -17,6 +16,7 @@ from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
 from training.checkpoint import CHECKPOINTS_FOLDER, IN_USE_FILE
+from training.machine import Machine
 
 LAUNCH = LaunchPlan(run_id="one", machine=Machine(num_cpus=2, num_gpus=0), max_workers=1)
 

@@ -1,0 +1,113 @@
+"""Workers of a cluster that was joined run Encore's code as it was shipped to them: they have no checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import BuildState
+from backend.dataset.datasets import Datasets
+from backend.store.database import Database
+from training.model.project import PROJECT_FOLDER
+
+pytestmark = pytest.mark.ray
+
+# The machine may be slow and busy; nothing here depends on how long anything takes.
+DEADLINE_SECONDS = 400.0
+WITHOUT_TOKEN = {"RAY_AUTH_MODE": "disabled"}
+
+CLUSTER = """
+import sys, ray
+context = ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+print(context.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
+
+# Ray adds the folder of the driver's script and the current folder to the workers' path, and neither is the checkout.
+DRIVER = """
+import json, sys
+from pathlib import Path
+import ray
+from backend.cluster.connect import BUILD_DATASET, FINE_TUNE, SERVE, connect
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.datasets import Datasets
+from backend.store.database import Database
+
+def locate():
+    import backend.dataset.build.workers, sys, training.worker
+    return [backend.dataset.build.workers.__file__, training.worker.__file__, sys.path]
+
+found = {}
+for name, purpose in {"train": FINE_TUNE, "serve": SERVE, "build": BUILD_DATASET}.items():
+    with connect(purpose):
+        found[name] = ray.get(ray.remote(num_cpus=0)(locate).remote())
+        if name == "build" and len(sys.argv) > 2:
+            home = Path(sys.argv[2])
+            Datasets(Database(home), home).build(BuildJob.model_validate_json(Path(sys.argv[1]).read_text()))
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def address(empty_folder: Path) -> Iterator[str]:
+    """A Ray whose processes know nothing of the checkout."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "RAY_ADDRESS")}
+    # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
+    environment |= {"RAY_worker_niceness": "0", **WITHOUT_TOKEN}
+    script = empty_folder / "cluster.py"
+    script.write_text(CLUSTER)
+    for attempts_left in (2, 1, 0):
+        with subprocess.Popen(
+            [sys.executable, str(script)],
+            cwd=empty_folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as cluster:
+            if found := cluster.stdout.readline().strip():
+                yield found
+                return
+        # Ray gives itself 30 seconds to start, whatever else the machine is doing.
+        assert attempts_left, "no Ray could be started"
+
+
+def test_workers_without_the_checkout_train_serve_and_build(
+    address: str, empty_folder: Path, tmp_path: Path, recordings: Path, job: Callable[..., BuildJob]
+) -> None:
+    home, order, script = tmp_path / "home", tmp_path / "job.json", empty_folder / "driver.py"
+    order.write_text(job(recordings, num_actors=1).model_dump_json())
+    script.write_text(DRIVER)
+    done = subprocess.run(
+        [sys.executable, str(script), str(order), str(home)],
+        cwd=empty_folder,
+        env={**os.environ, **WITHOUT_TOKEN, "PYTHONPATH": str(PROJECT_FOLDER), "RAY_ADDRESS": address},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert found.keys() == {"train", "serve", "build"}
+    for backend_module, training_module, path in found.values():
+        assert not Path(backend_module).is_relative_to(PROJECT_FOLDER)
+        assert not Path(training_module).is_relative_to(PROJECT_FOLDER)
+        assert str(PROJECT_FOLDER) not in path
+    view = Datasets(Database(home), home).show("ann")
+    assert view.state is BuildState.DONE
+    assert view.clips
