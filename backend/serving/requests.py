@@ -10,7 +10,7 @@ from backend.audio.formats import AudioFormat
 from backend.errors import EncoreError
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
-from training.model.decoding.sampling import Sampling
+from training.model.sampling import Sampling
 
 
 class OneOffVoice(BaseModel):

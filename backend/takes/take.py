@@ -12,8 +12,8 @@ from backend.audio.formats import AudioFormat
 from backend.serving.speech.speech import Speech
 from backend.voices.consent import Consent
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.sampling import Sampling
 from training.model.decoding.take_request import TakeRequest
+from training.model.sampling import Sampling
 
 
 class TakeFacts(BaseModel):

@@ -23,7 +23,7 @@ from backend.voices.variants import copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
 from backend.voices.voice_file import Report, export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
-from training.model.decoding.sampling import Sampling
+from training.model.sampling import Sampling
 
 VOICES_FOLDER = "voices"
 _logger = logging.getLogger(__name__)

@@ -25,11 +25,11 @@ from torch import Tensor
 from training.data.example import build_example, collate
 from training.loss import SpeechLoss
 from training.model.decoding.frame_loop import FrameLoop, FrameRequest
-from training.model.decoding.sampling import Sampling
 from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.errors import EncoreError
 from training.model.network.mel import log_mel
 from training.model.prompt.prompt import Prompt, PromptHead, x_vector_prompt
+from training.model.sampling import Sampling
 from training.model.voice_model import VoiceModel
 
 TOLERANCE = 1e-4

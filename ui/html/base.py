@@ -14,8 +14,8 @@ from backend.serving.speech.speech import SpeechProgress
 from backend.takes.take import Take
 from backend.voices.consent import Consent
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.sampling import Sampling
 from training.model.hub.hub import EMBEDDED_MODEL, KNOWN_MODELS
+from training.model.sampling import Sampling
 from ui.html.waveform import waveform_svg
 
 PRECISIONS = {"fp32": "full precision (fp32)", "bf16": "half precision (bf16)", "int8": "8-bit weights (int8)"}

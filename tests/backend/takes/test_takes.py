@@ -14,7 +14,7 @@ from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.consent import Consent
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.sampling import Sampling
+from training.model.sampling import Sampling
 
 FACTS = TakeFacts(
     made_by="studio",

@@ -18,7 +18,7 @@ from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
-from training.model.decoding.sampling import Sampling
+from training.model.sampling import Sampling
 
 
 @pytest.fixture

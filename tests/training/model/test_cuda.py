@@ -7,7 +7,7 @@ import torch
 
 from tests.training.model.prompting import prompt_for
 from training.model.decoding.frame_loop import FrameLoop, FrameRequest
-from training.model.decoding.sampling import Sampling
+from training.model.sampling import Sampling
 from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.gpu

@@ -19,8 +19,8 @@ from backend.takes.take import Take
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.sampling import Sampling
 from training.model.hub.hub import KNOWN_MODELS, DownloadProgress
+from training.model.sampling import Sampling
 from ui.html import base as render
 from ui.tabs.library import render as render_library
 from ui.tabs.voice import render as render_source

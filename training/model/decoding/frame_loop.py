@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from training.model.config import ModelConfig
 from training.model.decoding.cuda_graphs import SPAN_STEP, GraphedCalls, round_up
-from training.model.decoding.sampling import Sampling, draw, first_code_mask, penalize_repetition
+from training.model.decoding.sampling import draw, first_code_mask, penalize_repetition
 from training.model.decoding.slot_state import SlotState
 from training.model.decoding.step_transformer import StepTransformer
 from training.model.errors import PromptError
 from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
 from training.model.network.talker import Talker
 from training.model.prompt.prompt import Prompt
+from training.model.sampling import Sampling
 
 
 class FinishReason(StrEnum):

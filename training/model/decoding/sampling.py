@@ -9,15 +9,12 @@ random state and can stand inside a captured graph.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from training.model.config import TalkerConfig
-from training.model.errors import PromptError
 
 BELOW_ONE = 1 - 2**-22
 """Keeps uniform * total below total whatever rounding does, and so off the codes that were cut off behind it."""
@@ -28,77 +25,6 @@ NARROW = 64
 
 NUM_CONTROL_CODES = 1024
 """The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """How codes are drawn; defaults are those of the public checkpoints.
-
-    Attributes:
-        temperature: divides the logits of codebook 0; 0 takes the likeliest code.
-        top_k: keep this many likeliest codes; 0 keeps all.
-        top_p: keep the likeliest codes up to this much probability; 1 keeps all.
-        repetition_penalty: divides positive (multiplies negative) logits of codebook-0 codes already used
-            in this take (Keskar et al. 2019).
-        residual_temperature, residual_top_k, residual_top_p: the same for codebooks 1..Q-1.
-    """
-
-    temperature: float = 0.9
-    top_k: int = 50
-    top_p: float = 1.0
-    repetition_penalty: float = 1.05
-    residual_temperature: float = 0.9
-    residual_top_k: int = 50
-    residual_top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("temperature", "residual_temperature"):
-            _require(name, getattr(self, name), 0.0, 10.0)
-        for name in ("top_p", "residual_top_p"):
-            _require(name, getattr(self, name), 1e-6, 1.0)
-        for name in ("top_k", "residual_top_k"):
-            _require(name, getattr(self, name), 0, 1_000_000)
-            if int(getattr(self, name)) != getattr(self, name):
-                raise PromptError(f"{name} is {getattr(self, name)}; choose a whole number.")
-            object.__setattr__(self, name, int(getattr(self, name)))
-        _require("repetition_penalty", self.repetition_penalty, 0.1, 10.0)
-
-    @property
-    def of_first_codebook(self) -> tuple[float, int, float]:
-        """Temperature, top-k and top-p of codebook 0."""
-        return self.temperature, self.top_k, self.top_p
-
-    @property
-    def of_residual_codebooks(self) -> tuple[float, int, float]:
-        """Temperature, top-k and top-p of codebooks 1..Q-1."""
-        return self.residual_temperature, self.residual_top_k, self.residual_top_p
-
-    @classmethod
-    def from_generation_config(cls, raw: Mapping[str, Any]) -> Sampling:
-        """Defaults of a checkpoint, from its parsed `generation_config.json`; null is as good as absent.
-
-        Raises:
-            PromptError: a value is no number, or out of range.
-        """
-        names = {name: name for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
-        names |= {f"residual_{name}": f"subtalker_{name}" for name in ("temperature", "top_k", "top_p")}
-        own = {field: raw[name] for field, name in names.items() if raw.get(name) is not None}
-        if raw.get("do_sample") is False:
-            own["temperature"] = 0.0
-        if raw.get("subtalker_dosample") is False:
-            own["residual_temperature"] = 0.0
-        return cls(**own)
-
-    def greedy(self) -> Sampling:
-        """The same, but always the likeliest code: for parity checks, not for listening."""
-        return replace(self, temperature=0.0, residual_temperature=0.0)
-
-
-def _require(name: str, value: float, lowest: float, highest: float) -> None:
-    # Written so that NaN fails too.
-    if not isinstance(value, int | float) or not lowest <= value <= highest:
-        raise PromptError(f"{name} is {value}; choose a value from {lowest} to {highest}.")
-
 
 _PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
 

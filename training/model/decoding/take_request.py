@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from training.model.decoding.sampling import Sampling
 from training.model.prompt.prompt import Prompt, PromptHead, in_context_prompt, named_speaker_prompt, x_vector_prompt
+from training.model.sampling import Sampling
 from training.model.voice_model import VoiceModel
 
 

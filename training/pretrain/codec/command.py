@@ -16,8 +16,8 @@ from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.loss_curve import write_loss_curve
-from training.pretrain.run.stop_request import StopRequest
 from training.pretrain.run.training_log import read_log
+from training.pretrain.run.training_run import StopRequest
 from training.pretrain.run.training_state import has_state, read_job, read_networks
 
 SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"

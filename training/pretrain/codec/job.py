@@ -19,7 +19,7 @@ from pydantic import (
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig, SpeechTokenizerConfig
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
-from training.pretrain.run.schedule import learning_rate_share
+from training.pretrain.run.stage_job import StageJob
 
 SAMPLES_PER_FRAME = 1280
 """12.5 frames per second at 16 kHz."""
@@ -118,11 +118,9 @@ _CPU_CROPS = (
 )
 
 
-class TokenizerJob(_Frozen):
+class TokenizerJob(StageJob):
     """The recipe of one run. Resuming it with another one is refused."""
 
-    seed: NonNegativeInt = 1
-    num_steps: PositiveInt = 5_000
     size: TokenizerSize = TokenizerSize()
     crops: tuple[CropShape, ...] = _CPU_CROPS
 
@@ -130,14 +128,9 @@ class TokenizerJob(_Frozen):
     """Utterances the codebooks are found in."""
 
     muon_learning_rate: PositiveFloat = 0.01
-    """Of matrices and kernels, whose steps are orthogonalised."""
     peak_learning_rate: PositiveFloat = 1.5e-3
-    """Of everything else."""
     final_share: NonNegativeFloat = 0.01
-    """What is left of the learning rates at the end."""
-    num_warmup_steps: PositiveInt = 100
     adam_betas: tuple[float, float] = (0.8, 0.98)
-    weight_decay: NonNegativeFloat = 0.01
     max_gradient_norm: PositiveFloat = 2.0
 
     waveform_weight: NonNegativeFloat = 0.5
@@ -189,9 +182,3 @@ class TokenizerJob(_Frozen):
         """The same recipe with batches that keep a GPU busy."""
         crops = [crop.model_copy(update={"num_crops": crop.num_crops * _GPU_BATCH_FACTOR}) for crop in self.crops]
         return self.model_copy(update={"crops": tuple(crops)})
-
-    def learning_rate_share(self, step: int) -> float:
-        """Of the peaks, at a step."""
-        return learning_rate_share(
-            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_share
-        )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.model.project import PROJECT_FOLDER
-from training.pretrain.corpus.markov import MarkovChain
 from training.pretrain.corpus.normalise import is_pronounceable, key, normalise
 from training.pretrain.errors import CorpusError
 
@@ -22,6 +23,33 @@ _SKIPPED_FORTUNES = ("ascii-art", "translate-me")
 _MIN_LETTERS, _MAX_LETTERS = 8, 160
 # Below this share of dictionary words a line is dialect, code or another language.
 _MIN_KNOWN_SHARE = 0.8
+
+_BOUNDARY = ""
+_MAX_WORDS = 26
+
+
+class MarkovChain:
+    """New sentences from old ones: an order-2 Markov chain over words, punctuation attached to its word."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        followers: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for sentence in sentences:
+            before, last = _BOUNDARY, _BOUNDARY
+            for word in [*sentence.split(), _BOUNDARY]:
+                followers[before, last].append(word)
+                before, last = last, word
+        self._followers = dict(followers)
+
+    def sentence(self, random_numbers: random.Random) -> str:
+        """Walk from a sentence's start to its end; a walk that gets too long is cut and closed."""
+        words: list[str] = []
+        before, last = _BOUNDARY, _BOUNDARY
+        while len(words) < _MAX_WORDS:
+            before, last = last, random_numbers.choice(self._followers[before, last])
+            if last == _BOUNDARY:
+                return " ".join(words)
+            words.append(last)
+        return " ".join(words).rstrip(",:;.?!") + "."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
 
 import torch
 from torch import Tensor, nn
 
 from training.pretrain.errors import PretrainError
+from training.pretrain.run.stage_job import StageJob
 from training.pretrain.run.training_log import TrainingLog
 from training.pretrain.run.training_state import has_state, load_state, save_state
 
-if TYPE_CHECKING:
-    from training.pretrain.codec.job import TokenizerJob
-    from training.pretrain.talker.job import TalkerJob
+
+class StopRequest:
+    """Turns SIGTERM and Ctrl-C into a request that the training loop answers once its state is saved."""
+
+    def __init__(self) -> None:
+        self.was_asked = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._note)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.was_asked = True
 
 
 class TrainingRun(ABC):
@@ -33,7 +50,7 @@ class TrainingRun(ABC):
 
     def __init__(
         self,
-        job: TokenizerJob | TalkerJob,
+        job: StageJob,
         folder: Path,
         *,
         device: torch.device,

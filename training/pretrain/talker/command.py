@@ -9,8 +9,8 @@ import torch
 
 from training.model.device import choose_device
 from training.pretrain.run.loss_curve import write_loss_curve
-from training.pretrain.run.stop_request import StopRequest
 from training.pretrain.run.training_log import read_log
+from training.pretrain.run.training_run import StopRequest
 from training.pretrain.talker.export import export_checkpoint
 from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.training import TalkerTraining

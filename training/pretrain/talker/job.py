@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from training.model.config import CodePredictorConfig, ModelConfig, SpeakerEncoderConfig, TalkerConfig
 from training.model.decoding.sampling import NUM_CONTROL_CODES
 from training.pretrain.codec.job import NUM_CODEBOOKS
-from training.pretrain.run.schedule import learning_rate_share
+from training.pretrain.run.stage_job import StageJob
 from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_ids
 
 LANGUAGE = "english"
@@ -93,11 +93,9 @@ class TalkerSize(_Frozen):
         )
 
 
-class TalkerJob(_Frozen):
+class TalkerJob(StageJob):
     """The recipe of one run. Resuming it with another one is refused."""
 
-    seed: NonNegativeInt = 1
-    num_steps: PositiveInt = 5_000
     size: TalkerSize = TalkerSize()
 
     max_positions: PositiveInt = 4000
@@ -115,13 +113,9 @@ class TalkerJob(_Frozen):
     """... at this share of the run."""
 
     muon_learning_rate: PositiveFloat = 0.015
-    """Of matrices and kernels, whose steps are orthogonalised."""
     peak_learning_rate: PositiveFloat = 2e-3
-    """Of everything else."""
     final_share: NonNegativeFloat = 0.02
-    num_warmup_steps: PositiveInt = 100
     adam_betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: NonNegativeFloat = 0.01
     max_gradient_norm: PositiveFloat = 1.0
 
     validate_every: PositiveInt = 250
@@ -140,9 +134,3 @@ class TalkerJob(_Frozen):
     def guidance_weight_at(self, step: int) -> float:
         """Of the guidance at a step: a straight line down to nothing."""
         return self.guidance_weight * max(0.0, 1 - step / (self.guidance_until * self.num_steps))
-
-    def learning_rate_share(self, step: int) -> float:
-        """Of the peaks, at a step."""
-        return learning_rate_share(
-            step, num_steps=self.num_steps, num_warmup_steps=self.num_warmup_steps, final_share=self.final_share
-        )

@@ -15,8 +15,8 @@ from backend.errors import PromptError
 from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
 from tests.backend.serving.conftest import NUM_SLOTS, wait_until
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.sampling import Sampling
 from training.model.decoding.take_request import TakeRequest
+from training.model.sampling import Sampling
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
 SAMPLINGS = (None, Sampling(temperature=1.3, top_k=0, top_p=0.8), Sampling().greedy(), Sampling(top_k=200))

@@ -12,8 +12,9 @@ from tests.training.model.prompting import prompt_for
 from training.data.example import build_example
 from training.loss import SpeechLoss
 from training.model.decoding.frame_loop import FinishReason, FrameLoop, FrameRequest
-from training.model.decoding.sampling import Sampling, draw
+from training.model.decoding.sampling import draw
 from training.model.errors import PromptError
+from training.model.sampling import Sampling
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
 NUM_FRAMES = 8

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.model.decoding.sampling import DrawSettings, Sampling, draw, penalize_repetition
+from training.model.decoding.sampling import DrawSettings, draw, penalize_repetition
 from training.model.errors import PromptError
+from training.model.sampling import Sampling
 
 VOCABULARY = 40
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from training.model.decoding.frame_loop import FrameLoop
-from training.model.decoding.sampling import Sampling
 from training.model.decoding.take_batch import TakeBatch
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.sampling import Sampling
 
 
 @pytest.fixture
