@@ -19,11 +19,16 @@ from torch import Tensor, nn
 from training.model.speech_tokenizer.quantizer import EncoderCodebook
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.frame_features import CONTENT_WIDTH, SOUND_WIDTH, Features
+from training.pretrain.errors import PretrainError
 
 _DECAY = 0.98
 _FRAMES_PER_BATCH = 4096
 _NUM_EPOCHS = 2
 _MEANS_SAMPLE_FRAMES = 60_000
+_FRAMES_PER_SUM = 65_536  # in double precision at once
+# Of speech, 100 iterations keep all but a millionth of the variance that the best directions would keep.
+_DIRECTION_ITERATIONS = 100
+_RIDGE = 1e-12
 
 
 class Components(nn.Module):
@@ -40,21 +45,60 @@ class Components(nn.Module):
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> None:
-        """Find the directions in (frames, features)."""
-        self.mean.copy_(features.mean(dim=0))
-        _, directions = torch.linalg.eigh(torch.cov((features - self.mean).t()))
-        width = self.basis.shape[1]
-        found = directions.flip(1)[:, :width]
+        """Find the directions in float32 (frames, features), however few of them the features really have.
+
+        Raises:
+            PretrainError: there are no frames, or some of their numbers are not finite.
+        """
+        if not len(features) or not features.isfinite().all():
+            raise PretrainError(
+                "The codebooks cannot be found: the corpus has no frames, or features that are not finite. "
+                "Make the corpus again."
+            )
+        mean, covariance = _moments(features)
+        num_found = min(self.basis.shape)
+        directions = _principal_directions(covariance, num_found)
+        self.mean.copy_(mean)
         self.basis.zero_()
-        self.basis[:, : found.shape[1]] = found
+        self.basis[:, :num_found] = directions
+        variance = (directions * (covariance @ directions)).sum()
+        # What float32 leaves of numbers of this size says nothing about the features.
+        rounding = torch.finfo(torch.float32).eps * features.abs().max().double()
         # One number for all directions: they come out of the encoder's projection at a size it starts near.
-        spread = (features - self.mean) @ self.basis
-        self.get_buffer("scale").copy_(spread.var(dim=0).sum().div(width).rsqrt())
+        scale = (self.basis.shape[1] / variance).sqrt() if variance > rounding**2 else torch.ones(())
+        self.get_buffer("scale").copy_(scale)
 
     def forward(self, features: Tensor) -> Tensor:
         """(frames, features) to (frames, width)."""
         out: Tensor = (features - self.mean) @ self.basis * self.get_buffer("scale")
         return out
+
+
+def _moments(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (features,) and covariance (features, features) of float32 (frames, features), both float64."""
+    mean = features.mean(dim=0, dtype=torch.float64)
+    total = mean.new_zeros(len(mean), len(mean))
+    for part in features.split(_FRAMES_PER_SUM):
+        centred = part.double() - mean
+        total += centred.t() @ centred
+    return mean, total / max(len(features) - 1, 1)
+
+
+def _principal_directions(covariance: Tensor, num_directions: int) -> Tensor:
+    """Orthonormal columns (features, directions) that keep the most variance, the most first, by orthogonal iteration.
+
+    LAPACK's eigenvalue routines iterate until they are content, and on some processors give up on covariances of a
+    rank far below their size. A QR decomposition is done after a fixed number of steps, whatever it is given.
+    """
+    # Without a ridge, rounding would decide about directions in which nothing differs.
+    ridge = _RIDGE * covariance.diagonal().mean()
+    ridged = covariance + ridge * torch.eye(len(covariance), dtype=torch.float64, device=covariance.device)
+    random = torch.Generator().manual_seed(0)
+    start = torch.randn(len(covariance), num_directions, dtype=torch.float64, generator=random)
+    directions = torch.linalg.qr(start.to(covariance)).Q
+    for _ in range(_DIRECTION_ITERATIONS):
+        directions = torch.linalg.qr(ridged @ directions).Q
+    return directions
 
 
 class CodeSpace(nn.Module):
