@@ -6,7 +6,6 @@ import importlib.util
 import ipaddress
 import os
 import random
-import shutil
 import socket
 import sys
 import tempfile
@@ -17,12 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.programs import why_missing
+
 # Here and not in a hook: where folders below this one are named on the command line, their conftest files are read,
 # and import what asks the Hugging Face hub, before any hook of this file is called.
 os.environ["HF_HUB_OFFLINE"] = "1"
-
-# Debian calls it chromium; the others are what the same browser is called elsewhere.
-CHROMIUM_COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 
 # Ray and DeepSpeed talk to their own workers over this machine's public address, not only over loopback.
 TIERS_WITH_THEIR_OWN_NETWORK = ("ray", "deepspeed")
@@ -33,9 +31,7 @@ def _missing_package(name: str) -> str | None:
 
 
 def _missing_for_browser() -> str | None:
-    if any(map(shutil.which, CHROMIUM_COMMANDS)):
-        return _missing_package("playwright")
-    return f"none of {', '.join(CHROMIUM_COMMANDS)} is installed"
+    return why_missing("chromium") or _missing_package("playwright")
 
 
 def _missing_for_gpu() -> str | None:
@@ -120,13 +116,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests whose tier cannot run here, with the reason."""
+    """Skip the tests whose tier cannot run here, or whose programs are missing, with the reason."""
     reasons = {tier: missing() for tier, missing in TIERS.items() if any(map(_in_tier(tier), items))}
     config.stash[REASONS] = reasons
     for tier, reason in reasons.items():
         if reason is not None:
             for item in filter(_in_tier(tier), items):
                 item.add_marker(pytest.mark.skip(reason=f"{tier}: {reason}"))
+    for item in items:
+        names = dict.fromkeys(name for marker in item.iter_markers("needs_program") for name in marker.args)
+        if reason := why_missing(*names):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def _in_tier(tier: str) -> Callable[[pytest.Item], bool]:

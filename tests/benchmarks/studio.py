@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import shutil
 import statistics
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread
-from tests.conftest import CHROMIUM_COMMANDS
+from tests.programs import find_program
 from tests.ui.app_process import AppProcess, start_app
 
 PATIENCE_MS = 600_000
@@ -88,7 +87,7 @@ def main() -> None:
 @contextmanager
 def open_browser() -> Iterator[Browser]:
     """Chromium, started before anything is measured."""
-    executable = next(path for path in map(shutil.which, CHROMIUM_COMMANDS) if path)
+    executable = find_program("chromium")
     with sync_playwright() as playwright:
         arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"]
         browser = playwright.chromium.launch(executable_path=executable, args=arguments)

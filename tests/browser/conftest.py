@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, sync_playwright
 
-from tests.conftest import CHROMIUM_COMMANDS
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.programs import find_program
 from tests.ui.app_process import AppProcess, start_app
 from tests.ui.recordings import write_voice
 
@@ -57,7 +56,7 @@ def microphone(microphone_file: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def chromium(playwright: Playwright, microphone_file: Path) -> Iterator[Browser]:
-    executable = next(path for path in map(shutil.which, CHROMIUM_COMMANDS) if path)
+    executable = find_program("chromium")
     arguments = [*ARGUMENTS, f"--use-file-for-fake-audio-capture={microphone_file}%noloop"]
     browser = playwright.chromium.launch(executable_path=executable, args=arguments)
     yield browser

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import time
 import zipfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from backend.studio import Studio
 from backend.voices.cloning import read_reference
 from backend.voices.samples import get_sample
 from tests.browser.test_studio_tabs import LOUDEST, open_tab
+from tests.programs import find_program
 from tests.ui.app_process import AppProcess, free_port, start_app
 from tests.ui.recordings import write_broken
 from training.pretrain.corpus.sample_voices import SAMPLES
@@ -254,7 +254,7 @@ def test_from_an_upload_to_an_exported_voice(program, open_page, microphone, tmp
     sounds, texts = write_recordings(tmp_path / "recordings")
     page = open_page(program.start())
     upload_and_hear(page, sounds, write_broken(tmp_path / "broken.wav"))
-    if shutil.which("flite"):
+    if find_program("flite"):
         say_consent_aloud(page, microphone)
     prepare_and_correct(page, texts)
     start_training(page)

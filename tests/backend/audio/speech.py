@@ -1,26 +1,23 @@
-"""Speech made on the spot by the free engines that CI installs; tests that need it skip where they are missing."""
+"""Speech made on the spot by the free engines that CI installs; tests skip where they are missing."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 import soundfile
 
 from tests.backend.audio.sounds import Samples
+from tests.programs import require_program
 
 FLITE_HZ = 16_000
-
-needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
-needs_espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")
 
 
 def speak(folder: Path, text: str, *, voice: str = "slt") -> Samples:
     """`text` spoken by a flite voice, (samples,) at FLITE_HZ."""
+    require_program("flite")
     path = folder / f"{voice}.wav"
     subprocess.run(["flite", "-voice", voice, "-t", text, "-o", str(path)], check=True, timeout=120)
     samples, rate = soundfile.read(path, dtype="float32")
@@ -30,6 +27,7 @@ def speak(folder: Path, text: str, *, voice: str = "slt") -> Samples:
 
 def speak_with_espeak(folder: Path, text: str) -> tuple[Samples, int]:
     """`text` spoken by espeak-ng, and its sample rate."""
+    require_program("espeak-ng")
     path = folder / "espeak.wav"
     subprocess.run(["espeak-ng", "-w", str(path), text], check=True, timeout=120)
     samples, rate = soundfile.read(path, dtype="float32")

@@ -13,7 +13,7 @@ from backend.audio.voice_activity import find_speech
 from backend.dataset.segmentation.segment import Segment, SegmentSettings, segment_speech
 from backend.transcription.transcript import Word
 from tests.backend.audio.sounds import Samples
-from tests.backend.audio.speech import FLITE_HZ, needs_flite, speak, with_pauses
+from tests.backend.audio.speech import FLITE_HZ, speak, with_pauses
 
 SENTENCES = (
     "The train to the coast leaves at seven in the morning.",
@@ -67,7 +67,7 @@ def sentences_in(spoken: Spoken, segment: Segment) -> list[str]:
     return found
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 @pytest.mark.parametrize("has_gaps", [True, False])
 def test_a_clip_holds_what_its_text_says(spoken: Spoken, has_gaps: bool) -> None:
     seconds = len(spoken.samples) / FLITE_HZ
@@ -80,7 +80,7 @@ def test_a_clip_holds_what_its_text_says(spoken: Spoken, has_gaps: bool) -> None
     assert lost in ("", "Yes.")  # a second away from everything else it is too short for a clip
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_without_words_the_cuts_are_in_the_same_pauses(spoken: Spoken) -> None:
     seconds = len(spoken.samples) / FLITE_HZ
     found = segment_speech(find_speech([spoken.samples]), None, seconds)
@@ -89,7 +89,7 @@ def test_without_words_the_cuts_are_in_the_same_pauses(spoken: Spoken) -> None:
     assert all(segment.text is None for segment in found.segments)
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_a_finished_clip_is_level_and_tight(spoken: Spoken) -> None:
     seconds = len(spoken.samples) / FLITE_HZ
     for segment in segment_speech(find_speech([spoken.samples]), None, seconds).segments:

@@ -9,12 +9,12 @@ import pytest
 import soxr
 
 from backend.audio.voice_activity import VOICE_ACTIVITY_HZ, VoiceActivitySettings, find_speech
-from tests.backend.audio.speech import needs_espeak, needs_flite, speak, speak_with_espeak, with_pauses
+from tests.backend.audio.speech import speak, speak_with_espeak, with_pauses
 
 TOLERANCE_SECONDS = 0.35
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_three_sentences_are_three_spans(tmp_path: Path) -> None:
     spoken = [speak(tmp_path, text) for text in ("Good morning to you.", "It rains again today.", "See you tomorrow.")]
     samples, places = with_pauses(spoken, 1.0)
@@ -25,7 +25,7 @@ def test_three_sentences_are_three_spans(tmp_path: Path) -> None:
         assert end - TOLERANCE_SECONDS < span.end_seconds <= end + 0.1
 
 
-@needs_espeak
+@pytest.mark.needs_program("espeak-ng")
 def test_another_engine_and_rate(tmp_path: Path) -> None:
     samples, rate = speak_with_espeak(tmp_path, "Another voice says something here.")
     heard = soxr.resample(samples, rate, VOICE_ACTIVITY_HZ).astype(np.float32)
@@ -34,7 +34,7 @@ def test_another_engine_and_rate(tmp_path: Path) -> None:
     assert spans[0].start_seconds == pytest.approx(1.0, abs=TOLERANCE_SECONDS)
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_blocks_of_any_length_give_the_same(tmp_path: Path) -> None:
     samples = speak(tmp_path, "The same in one piece or in many.")
     edges = [0, 1, 700, 701, 9_000]

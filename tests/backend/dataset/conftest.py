@@ -18,8 +18,6 @@ from tests.golden import GOLDEN_CHECKPOINT
 @pytest.fixture(scope="session")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight sentences with their texts, a broken file, and one that is no sound."""
-    if shutil.which("flite") is None:
-        pytest.skip("flite is not installed")
     folder = speak_folder(tmp_path_factory.mktemp("recordings"))
     whole = (folder / "00.wav").read_bytes()
     (folder / "broken.wav").write_bytes(whole[: len(whole) // 2])

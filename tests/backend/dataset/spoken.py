@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.programs import require_program
 
 SENTENCES = (
     "The birch canoe slid on the smooth planks.",
@@ -19,11 +18,10 @@ SENTENCES = (
     "The hogs were fed chopped corn and garbage.",
 )
 
-needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
-
 
 def speak(path: Path, text: str, voice: str = "slt") -> Path:
     """Write a WAV file in which a voice says a text."""
+    require_program("flite")
     path.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(["flite", "-voice", voice, "-t", text, "-o", str(path)], check=True, timeout=60)
     return path

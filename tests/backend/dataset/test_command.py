@@ -11,7 +11,7 @@ import pytest
 from backend.commands import dataset
 from backend.dataset.errors import DatasetNotFound
 from backend.settings import Settings
-from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak_folder
+from tests.backend.dataset.spoken import SENTENCES, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 
 
@@ -22,7 +22,7 @@ def run(home: Path, *argv: str | Path) -> int:
     return int(arguments.run(arguments))
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_build_says_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = speak_folder(tmp_path / "rec", SENTENCES[:3])
     (folder / "empty.wav").touch()

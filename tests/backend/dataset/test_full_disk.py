@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.backend.audio.small_disk import run_on_small_disk
-from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak_folder
+from tests.backend.dataset.spoken import SENTENCES, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 
 # Too small for all recordings, for all clips, and large enough.
@@ -37,7 +39,7 @@ print(json.dumps({"state": view.state, "texts": [clip.text for clip in view.clip
 """
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_a_build_on_a_full_disk_says_so_and_goes_on_later(tmp_path: Path):
     recordings = speak_folder(tmp_path / "recordings")
     names = f"RECORDINGS, MODEL, SIZES = {str(recordings)!r}, {str(GOLDEN_CHECKPOINT)!r}, {SIZES!r}\n"

@@ -26,7 +26,7 @@ from backend.store.database import Database
 from backend.transcription.select import ChosenTranscriber
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
-from tests.backend.dataset.spoken import needs_flite, speak
+from tests.backend.dataset.spoken import speak
 
 MINUTES = 20
 # Speaking faster or slower makes other sounds of the same sentences.
@@ -94,7 +94,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(path=folder / "story.wav", seconds=len(sound) / CANONICAL_HZ, sentences=tuple(told))
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_twenty_minutes_become_clips_that_hold_what_their_text_says(
     story: Story, tmp_path: Path, job: Callable[..., BuildJob], monkeypatch: pytest.MonkeyPatch
 ):

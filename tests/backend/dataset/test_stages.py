@@ -23,7 +23,7 @@ from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import DecodedRecording
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
-from tests.backend.dataset.spoken import SENTENCES, needs_flite, speak
+from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.golden import GOLDEN_CHECKPOINT
 
 PAUSE_SECONDS = 0.7
@@ -88,7 +88,7 @@ def listening(order: BuildContext, spoken: Spoken) -> tuple[BuildContext, Record
     return order, transcriber
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: BuildContext, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     assert run_in_one_process([source(spoken.path)], order) == {}
@@ -111,7 +111,7 @@ def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: 
         assert order.tokenized(clip.clip_id) is not None
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_a_given_text_is_laid_over_what_was_heard(order: BuildContext, spoken: Spoken):
     """The transcriber mishears a word; the text that came along has it right."""
     misheard = tuple(replace(word, text="blew") if word.text == "blue" else word for word in spoken.words)
@@ -126,7 +126,7 @@ def test_a_given_text_is_laid_over_what_was_heard(order: BuildContext, spoken: S
     assert "blew" in (blue.heard or "")
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: BuildContext, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     transcriber.guessed = len(transcriber.starts) - 1
@@ -138,7 +138,7 @@ def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: Bui
     assert not cut.clips[0].doubt
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_nothing_is_heard_or_cut_twice(order: BuildContext, spoken: Spoken):
     order, transcriber = listening(order, spoken)
     run_in_one_process([source(spoken.path)], order)
@@ -149,7 +149,7 @@ def test_nothing_is_heard_or_cut_twice(order: BuildContext, spoken: Spoken):
     assert all(count.num_done == count.num_reused > 0 for count in again.counts.all())
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_a_long_recording_with_a_text_needs_somebody_who_listens(order: BuildContext, spoken: Spoken):
     given = source(spoken.path, " ".join(SENTENCES))
     run_in_one_process([given], order)

@@ -19,9 +19,9 @@ from backend.dataset.clips.views import BuildState, ClipView, DatasetView
 from backend.dataset.datasets import Datasets
 from backend.store.database import Database
 from tests.backend.audio.sounds import FORMATS, Format, encode, write_raw_wav, write_silent_flac
-from tests.backend.dataset.spoken import needs_flite, speak
+from tests.backend.dataset.spoken import speak
 
-pytestmark = needs_flite
+pytestmark = pytest.mark.needs_program("flite")
 
 # 3GP has the sound of a telephone, which is a fault of its own.
 CONTAINERS = [form for form in FORMATS if form.suffix != "3gp"]

@@ -19,7 +19,7 @@ from backend.transcription.transcriber import TRANSCRIBER_HZ
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 from backend.transcription.whisper_transcriber import split_at_quiet_moments
 from tests.backend.audio.sounds import sing
-from tests.backend.audio.speech import FLITE_HZ, needs_flite, speak, with_pauses
+from tests.backend.audio.speech import FLITE_HZ, speak, with_pauses
 
 PIECE_SECONDS = 10.0
 
@@ -76,7 +76,7 @@ def test_without_speech_nobody_listens(tmp_path: Path) -> None:
     assert (found.text, listener.lengths) == ("", [])
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_speech_in_a_file_is_found_where_it_is(tmp_path: Path) -> None:
     spoken = speak(tmp_path, "This is said in the middle of a long silence.")
     samples, ((start, end),) = with_pauses([spoken], 15.0)

@@ -19,6 +19,9 @@ from backend.audio.encoding import StreamEncoder
 from backend.dataset.clips.fingerprints import SoundIndex, sound_fingerprint
 from backend.dataset.clips.thresholds import GateSettings
 from tests.backend.audio.speech import needs_espeak, needs_flite
+from backend.dataset.clips.fingerprints import SoundIndex
+from backend.dataset.clips.fingerprints import sound_fingerprint
+from backend.dataset.clips.thresholds import GateSettings
 from tests.backend.dataset.speechlike import speechlike
 from tests.backend.dataset.spoken import speak
 
@@ -76,8 +79,7 @@ def on_the_phone(sound: Sound) -> Sound:
     return scipy.signal.sosfilt(sections, sound).astype(np.float32)
 
 
-@needs_flite
-@needs_espeak
+@pytest.mark.needs_program("flite", "espeak-ng")
 @pytest.mark.parametrize(
     "change",
     [
@@ -98,8 +100,7 @@ def test_a_recording_is_known_again(sounds: dict[tuple[str, str], Sound], change
         assert (share > SETTINGS.max_duplicate_share, twin) == (True, len(others)), voice
 
 
-@needs_flite
-@needs_espeak
+@pytest.mark.needs_program("flite", "espeak-ng")
 @pytest.mark.parametrize("audio_format", ["mp3", "opus", "aac"])
 def test_a_lossy_copy_is_known_again(sounds: dict[tuple[str, str], Sound], audio_format: str, tmp_path: Path):
     pause = np.zeros(CANONICAL_HZ, np.float32)
@@ -108,8 +109,7 @@ def test_a_lossy_copy_is_known_again(sounds: dict[tuple[str, str], Sound], audio
     assert heard_before(copy, original)[0] > 0.9
 
 
-@needs_flite
-@needs_espeak
+@pytest.mark.needs_program("flite", "espeak-ng")
 def test_nearly_the_same_sentence_of_one_voice_is_another_recording(sounds: dict[tuple[str, str], Sound]):
     """A speech engine says the same words the same way each time, which no person does."""
     for voice in VOICES:
@@ -117,8 +117,7 @@ def test_nearly_the_same_sentence_of_one_voice_is_another_recording(sounds: dict
             assert heard_before(sounds[voice, other], sounds[voice, one]) == (0.0, None), voice
 
 
-@needs_flite
-@needs_espeak
+@pytest.mark.needs_program("flite", "espeak-ng")
 def test_the_same_sentence_of_two_voices_is_two_recordings(sounds: dict[tuple[str, str], Sound]):
     for sentence in SENTENCES:
         spoken = [sounds[voice, sentence] for voice in VOICES]

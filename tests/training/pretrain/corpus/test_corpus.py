@@ -19,14 +19,13 @@ from training.pretrain.corpus.corpus import open_corpus
 from training.pretrain.corpus.normalise import key
 from training.pretrain.corpus.text_sources import FORTUNES, WORD_LIST, load_text_sources
 from training.pretrain.errors import CorpusError
+from training.pretrain.corpus.normalise import key
+from training.pretrain.corpus.text_sources import load_text_sources
 
 ROOT = Path(__file__).parents[3]
 SIZES = ["--hours", "0.015", "--held-out", "4", "--shard-size", "8"]
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("flite") and shutil.which("espeak-ng") and FORTUNES.is_dir() and WORD_LIST.is_file()),
-    reason="needs flite, espeak-ng, fortunes and wamerican (apt-get install)",
-)
+pytestmark = pytest.mark.needs_program("flite", "espeak-ng", "fortunes", "wamerican")
 
 
 def make(out: Path, *arguments: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -52,9 +51,7 @@ def test_one_voice_is_unseen_and_no_sentence_is_used_for_evaluation():
     assert not {text for sample in SAMPLES for text in sample.sentences} & set(evaluation.splitlines())
 
 
-@pytest.mark.skipif(
-    not (shutil.which("flite") and shutil.which("espeak-ng")), reason="needs flite and espeak-ng (apt-get install)"
-)
+@pytest.mark.needs_program("flite", "espeak-ng")
 def test_the_stage_makes_the_files_that_are_committed(tmp_path: Path):
     make_sample_voices(tmp_path, report=lambda line: None)
     made = json.loads((tmp_path / INDEX).read_text(encoding="utf-8"))["voices"]

@@ -1,5 +1,4 @@
 import dataclasses
-import shutil
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,6 @@ from training.pretrain.corpus import speakers
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ, synthesize
 
-needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed: apt-get install flite")
-needs_espeak = pytest.mark.skipif(
-    shutil.which("espeak-ng") is None, reason="espeak-ng is not installed: apt-get install espeak-ng"
-)
 TEXT = "We were away a year ago, when all our money ran low."
 
 
@@ -81,7 +76,7 @@ def test_speakers_fill_the_ranges_and_stay_inside(of: str, limits: tuple[float, 
     assert high * 0.98 < max(values) <= high
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 @pytest.mark.parametrize("voice", ["slt", "awb"])
 @pytest.mark.parametrize(
     "changed", [{"f0": 0.75}, {"f0": 1.45}, {"formants": 0.84}, {"formants": 1.2}, {"rate": 0.88}, {"rate": 1.15}]
@@ -96,7 +91,7 @@ def test_each_number_changes_what_it_says_and_nothing_else(voice: str, changed: 
     assert len(plain) / len(shifted) == pytest.approx(wanted["rate"], rel=0.04)
 
 
-@needs_flite
+@pytest.mark.needs_program("flite")
 def test_an_utterance_is_trimmed_and_as_loud_as_the_others():
     for speaker in (speakers.by_name()["kal16"], speakers.unseen_voice()):
         audio = synthesize(speaker, "Good morning.").astype(float)
@@ -108,7 +103,7 @@ def test_an_utterance_is_trimmed_and_as_loud_as_the_others():
         assert 20 * np.log10(np.sqrt(np.square(audio).mean()) / 32768) == pytest.approx(-23, abs=0.2)
 
 
-@needs_espeak
+@pytest.mark.needs_program("espeak-ng")
 def test_espeak_follows_pitch_and_rate():
     plain_speaker = speakers.Speaker(name="espeak", engine=speakers.ESPEAK, voice="en-us+f3")
     plain = synthesize(plain_speaker, TEXT)

@@ -15,11 +15,17 @@ from training.pretrain.corpus.text_sources import (
 )
 from training.pretrain.corpus.texts import MAX_LONG_LETTERS, TextStream, is_held_out
 from training.pretrain.errors import CorpusError
+from training.pretrain.corpus.normalise import ALPHABET
+from training.pretrain.corpus.normalise import key
+from training.pretrain.corpus.normalise import normalise
+from training.pretrain.corpus.text_sources import EVALUATION_SENTENCES
+from training.pretrain.corpus.text_sources import TextSources
+from training.pretrain.corpus.text_sources import load_text_sources
+from training.pretrain.corpus.texts import MAX_LONG_LETTERS
+from training.pretrain.corpus.texts import TextStream
+from training.pretrain.corpus.texts import is_held_out
 
-needs_sources = pytest.mark.skipif(
-    not (FORTUNES.is_dir() and WORD_LIST.is_file()),
-    reason="needs Debian's fortunes and wamerican: apt-get install fortunes wamerican",
-)
+needs_sources = pytest.mark.needs_program("fortunes", "wamerican")
 
 
 @pytest.fixture(scope="module")

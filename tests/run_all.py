@@ -1,0 +1,71 @@
+"""Every test that can run here, tier after tier, and what became of them: `make test`.
+
+What needs a cluster, a browser or several processes runs by itself after the others, and is given a second chance: a
+machine busy with something else can keep a cluster from answering in time. All tiers run, also where one has failed.
+Arguments are pytest's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+TALLY_VARIABLE = "ENCORE_TEST_TALLY"
+"""Names the file into which tests/conftest.py writes what became of the tests of one pytest run."""
+
+LARGE = "ray or browser or deepspeed"
+TIERS = {
+    "small": ["-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})"],
+    "large": ["-m", LARGE, "--reruns", "2"],
+}
+PYTEST_INTERRUPTED, PYTEST_FOUND_NO_TEST = 2, 5
+
+
+def run_tier(options: list[str], arguments: list[str]) -> tuple[int, dict[str, object]]:
+    """Pytest's exit status, and its tally; an empty one if it could not say."""
+    with tempfile.TemporaryDirectory(prefix="encore-tally-") as folder:
+        tally = Path(folder, "tally.json")
+        command = [sys.executable, "-m", "pytest", "--durations=25", *options, *arguments]
+        status = subprocess.run(command, env=os.environ | {TALLY_VARIABLE: str(tally)}, check=False).returncode
+        return status, json.loads(tally.read_text(encoding="utf-8")) if tally.is_file() else {}
+
+
+def main(arguments: list[str]) -> int:
+    """Run all tiers; returns 0 only if nothing failed."""
+    total: Counter[str] = Counter()
+    lines, worst = [], 0
+    for tier, options in TIERS.items():
+        print(f"\n=== tier {tier}: pytest {' '.join(options)}", flush=True)
+        status, tally = run_tier(options, arguments)
+        counts = Counter(tally.get("counts", {}))
+        if status == PYTEST_FOUND_NO_TEST:
+            status = 0
+        elif status and not counts["failed"]:
+            counts["failed"] = 1  # pytest itself: a file that cannot be read, a crash, a test that hung
+            lines.append(f"{tier}: pytest ended with status {status}; see above")
+        lines.append(f"{tier}: {describe(counts)}")
+        lines += [f"    failed: {name}" for name in tally.get("failed", ())]
+        lines += [f"    skipped {number}: {reason}" for reason, number in tally.get("skipped", {}).items()]
+        total += counts
+        worst = worst or status
+        if status == PYTEST_INTERRUPTED:
+            break
+    print("\n=== summary", *lines, describe(total), sep="\n", flush=True)
+    return worst
+
+
+def describe(counts: Counter[str]) -> str:
+    """One line of numbers."""
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
