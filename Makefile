@@ -9,7 +9,6 @@
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-LARGE := ray or browser or deepspeed
 PIP_INSTALL = $(PYTHON) -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 .PHONY: start test check format clean FORCE
@@ -17,11 +16,8 @@ PIP_INSTALL = $(PYTHON) -m pip install --disable-pip-version-check $(if $(TORCH_
 start: $(VENV)/.runtime-installed
 	$(PYTHON) app.py $(ARGS)
 
-# What needs a cluster, a browser or several processes runs by itself afterwards, and is given a second chance: a
-# machine busy with something else can keep a cluster from answering in time. 5 means that ARGS chose no such test.
 test: $(VENV)/.dev-installed
-	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not ($(LARGE))" $(ARGS) || [ $$? -eq 5 ]
-	$(PYTHON) -m pytest -m "$(LARGE)" --reruns 2 $(ARGS) || [ $$? -eq 5 ]
+	$(PYTHON) tests/run_all.py $(ARGS)
 
 check: $(VENV)/.dev-installed
 	$(PYTHON) -m ruff format --check

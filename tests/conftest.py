@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
+import json
 import os
 import random
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.programs import why_missing
+from tests.run_all import TALLY_VARIABLE
 
 # Here and not in a hook: where folders below this one are named on the command line, their conftest files are read,
 # and import what asks the Hugging Face hub, before any hook of this file is called.
@@ -145,6 +147,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say which tiers ran and which could not, so that a green run does not promise too much."""
+    if tally := os.environ.get(TALLY_VARIABLE):
+        Path(tally).write_text(json.dumps(_tally(terminalreporter)), encoding="utf-8")
     reasons = config.stash.get(REASONS, {})
     num_by_outcome = Counter(
         (tier, outcome)
@@ -160,6 +164,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         elif reason is None:
             outcomes = {name: num for (of, name), num in num_by_outcome.items() if of == tier}
             terminalreporter.write_line(f"tier {tier}: " + ", ".join(f"{num} {name}" for name, num in outcomes.items()))
+
+
+def _tally(terminalreporter: pytest.TerminalReporter) -> dict[str, Any]:
+    """What became of the tests, for the summary over several runs (tests/run_all.py)."""
+    by_outcome = {name: terminalreporter.getreports(name) for name in ("passed", "failed", "error", "skipped")}
+    failed = [*by_outcome["failed"], *by_outcome["error"]]
+    skipped = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in by_outcome["skipped"])
+    return {
+        "counts": {"passed": len(by_outcome["passed"]), "failed": len(failed), "skipped": skipped.total()},
+        "failed": [report.nodeid for report in failed],
+        "skipped": dict(skipped),
+    }
 
 
 @pytest.fixture(autouse=True)

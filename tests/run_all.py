@@ -20,7 +20,7 @@ TALLY_VARIABLE = "ENCORE_TEST_TALLY"
 
 LARGE = "ray or browser or deepspeed"
 TIERS = {
-    "small": ["-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})"],
+    "default": ["-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})"],
     "large": ["-m", LARGE, "--reruns", "2"],
 }
 PYTEST_INTERRUPTED, PYTEST_FOUND_NO_TEST = 2, 5

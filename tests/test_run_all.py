@@ -1,0 +1,61 @@
+"""The summary of `make test`: every tier runs, whatever became of the others, and each is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import run_all
+
+PROJECT = Path(__file__).parents[1]
+
+TESTS = """
+import pytest
+
+def test_fails():
+    assert False
+
+@pytest.fixture
+def broken():
+    raise OSError
+
+def test_cannot_begin(broken):
+    pass
+
+@pytest.mark.needs_program("flite", "espeak-ng")
+def test_needs_programs():
+    pass
+
+def test_passes():
+    pass
+"""
+
+
+def test_all_tiers_run_and_the_last_line_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    (tmp_path / "test_some.py").write_text(TESTS)
+    monkeypatch.setattr(
+        run_all, "TIERS", {"first": ["-k", "not passes"], "none": ["-k", "nothing"], "last": ["-k", "passes"]}
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    options = ["-c", str(PROJECT / "pyproject.toml"), "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    assert run_all.main([*options, str(tmp_path)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    summary = lines[lines.index("=== summary") + 1 :]
+    assert [line for line in summary if not line.startswith(" ")] == [
+        "first: 0 passed, 2 failed, 1 skipped",
+        "none: 0 passed, 0 failed, 0 skipped",
+        "last: 1 passed, 0 failed, 0 skipped",
+        "1 passed, 2 failed, 1 skipped",
+    ]
+    assert "    skipped 1: not installed: flite, espeak-ng (apt-get install flite espeak-ng)" in summary
+    assert any(line.startswith("    failed: ") and line.endswith("::test_cannot_begin") for line in summary)
+
+
+def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(run_all, "TIERS", {"only": []})
+    assert run_all.main(["--no-such-option"]) == 4
+    assert capfd.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
