@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import ipaddress
 import json
@@ -10,11 +11,13 @@ import random
 import socket
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.programs import why_missing
@@ -57,6 +60,10 @@ TIERS: dict[str, Callable[[], str | None]] = {
     "gpu": _missing_for_gpu,
     "weights": _missing_for_weights,
 }
+
+
+# What was told to end may take this long where the machine is busy.
+LEFT_RUNNING_SECONDS = 60.0
 
 
 class NetworkGuard:
@@ -176,6 +183,28 @@ def _tally(terminalreporter: pytest.TerminalReporter) -> dict[str, Any]:
         "failed": [report.nodeid for report in failed],
         "skipped": dict(skipped),
     }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_running() -> Iterator[None]:
+    """Fail where a test has left a process behind that does not end soon."""
+    yield
+    give_up = time.monotonic() + LEFT_RUNNING_SECONDS
+    while (left := _living_children()) and time.monotonic() < give_up:
+        time.sleep(0.1)
+    if left:
+        pytest.fail(f"Left running: {'; '.join(left)}", pytrace=False)
+
+
+def _living_children() -> list[str]:
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            command = " ".join(child.cmdline())
+            # multiprocessing keeps one to tidy up after this process, and ends it itself.
+            if child.status() != psutil.STATUS_ZOMBIE and "multiprocessing.resource_tracker" not in command:
+                found.append(f"{child.pid} {command}")
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,9 +18,6 @@ from training.model.project import PROJECT_FOLDER
 # Process ids are used again; the time of birth tells a successor from the one that was meant.
 _SAME_BIRTH_SECONDS = 2.0
 _END_SECONDS = 10.0
-
-# Kept so that a supervisor that ended while its parent lives on can be reaped.
-_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def start_supervisor(run_id: str, home: Path, log: Path) -> tuple[int, float]:
@@ -48,8 +46,10 @@ def start_supervisor(run_id: str, home: Path, log: Path) -> tuple[int, float]:
         raise RunError(f"The fine-tune's process could not be started: {error.strerror}. Free memory and retry.") from (
             error
         )
-    _children[child.pid] = child
-    return child.pid, birth_of(child.pid)
+    birth = birth_of(child.pid)
+    # Nobody waits for it, but somebody has to take note of its end, or it stays as a zombie while this process lives.
+    threading.Thread(target=child.wait, daemon=True, name=f"supervisor-{run_id}").start()
+    return child.pid, birth
 
 
 def birth_of(process_id: int) -> float:
@@ -64,8 +64,6 @@ def is_alive(process_id: int | None, started_at: float | None) -> bool:
     """Whether the process that began then still runs."""
     if process_id is None or started_at is None:
         return False
-    if (child := _children.get(process_id)) is not None and child.poll() is not None:
-        del _children[process_id]
     try:
         process = psutil.Process(process_id)
         is_same = abs(process.create_time() - started_at) < _SAME_BIRTH_SECONDS

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import psutil
+import pytest
 
 from backend.runs.process.processes import birth_of, end_session, is_alive
+from backend.runs.process.processes import birth_of
+from backend.runs.process.processes import end_session
+from backend.runs.process.processes import is_alive
+from backend.runs.process.processes import start_supervisor
 
 SLEEPER = [sys.executable, "-c", "import subprocess, sys; print(flush=True); subprocess.run([sys.executable, '-c', "]
 SLEEPER[-1] += "'import time; time.sleep(600)'])"
@@ -37,6 +45,16 @@ def test_a_session_ends_with_all_that_is_in_it() -> None:
         for process in psutil.process_iter(["status"])
         if session_of(process.pid) == child.pid and process.info["status"] != psutil.STATUS_ZOMBIE
     ]
+
+
+def test_a_supervisor_that_has_ended_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    process_id, birth = start_supervisor("run", tmp_path, tmp_path / "log.txt")
+    give_up = time.monotonic() + 60
+    while psutil.pid_exists(process_id):
+        assert time.monotonic() < give_up, psutil.Process(process_id).status()
+        time.sleep(0.01)
+    assert not is_alive(process_id, birth)
 
 
 def session_of(process_id: int) -> int | None:
