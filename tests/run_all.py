@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 TALLY_VARIABLE = "ENCORE_TEST_TALLY"
 """Names the file into which tests/conftest.py writes what became of the tests of one pytest run."""
@@ -26,7 +27,7 @@ TIERS = {
 PYTEST_INTERRUPTED, PYTEST_FOUND_NO_TEST = 2, 5
 
 
-def run_tier(options: list[str], arguments: list[str]) -> tuple[int, dict[str, object]]:
+def run_tier(options: list[str], arguments: list[str]) -> tuple[int, dict[str, Any]]:
     """Pytest's exit status, and its tally; an empty one if it could not say."""
     with tempfile.TemporaryDirectory(prefix="encore-tally-") as folder:
         tally = Path(folder, "tally.json")
@@ -57,6 +58,11 @@ def main(arguments: list[str]) -> int:
             break
     print("\n=== summary", *lines, describe(total), sep="\n", flush=True)
     return worst
+
+
+def describe_tally(tally: dict[str, Any]) -> str:
+    """One line of numbers from what tests/conftest.py has written."""
+    return describe(Counter(tally["counts"]))
 
 
 def describe(counts: Counter[str]) -> str:
