@@ -18,10 +18,6 @@ from backend.audio.decoding import decode_recording
 from backend.audio.encoding import StreamEncoder
 from backend.dataset.clips.fingerprints import SoundIndex, sound_fingerprint
 from backend.dataset.clips.thresholds import GateSettings
-from tests.backend.audio.speech import needs_espeak, needs_flite
-from backend.dataset.clips.fingerprints import SoundIndex
-from backend.dataset.clips.fingerprints import sound_fingerprint
-from backend.dataset.clips.thresholds import GateSettings
 from tests.backend.dataset.speechlike import speechlike
 from tests.backend.dataset.spoken import speak
 

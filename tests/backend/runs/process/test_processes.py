@@ -12,11 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.runs.process.processes import birth_of, end_session, is_alive
-from backend.runs.process.processes import birth_of
-from backend.runs.process.processes import end_session
-from backend.runs.process.processes import is_alive
-from backend.runs.process.processes import start_supervisor
+from backend.runs.process.processes import birth_of, end_session, is_alive, start_supervisor
 
 SLEEPER = [sys.executable, "-c", "import subprocess, sys; print(flush=True); subprocess.run([sys.executable, '-c', "]
 SLEEPER[-1] += "'import time; time.sleep(600)'])"

@@ -17,10 +17,8 @@ from training.pretrain.corpus import corpus, make_corpus, speakers
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.corpus import open_corpus
 from training.pretrain.corpus.normalise import key
-from training.pretrain.corpus.text_sources import FORTUNES, WORD_LIST, load_text_sources
-from training.pretrain.errors import CorpusError
-from training.pretrain.corpus.normalise import key
 from training.pretrain.corpus.text_sources import load_text_sources
+from training.pretrain.errors import CorpusError
 
 ROOT = Path(__file__).parents[3]
 SIZES = ["--hours", "0.015", "--held-out", "4", "--shard-size", "8"]

@@ -8,22 +8,11 @@ from training.pretrain.corpus import number_words
 from training.pretrain.corpus.normalise import ALPHABET, key, normalise
 from training.pretrain.corpus.text_sources import (
     EVALUATION_SENTENCES,
-    FORTUNES,
-    WORD_LIST,
     TextSources,
     load_text_sources,
 )
 from training.pretrain.corpus.texts import MAX_LONG_LETTERS, TextStream, is_held_out
 from training.pretrain.errors import CorpusError
-from training.pretrain.corpus.normalise import ALPHABET
-from training.pretrain.corpus.normalise import key
-from training.pretrain.corpus.normalise import normalise
-from training.pretrain.corpus.text_sources import EVALUATION_SENTENCES
-from training.pretrain.corpus.text_sources import TextSources
-from training.pretrain.corpus.text_sources import load_text_sources
-from training.pretrain.corpus.texts import MAX_LONG_LETTERS
-from training.pretrain.corpus.texts import TextStream
-from training.pretrain.corpus.texts import is_held_out
 
 needs_sources = pytest.mark.needs_program("fortunes", "wamerican")
 
