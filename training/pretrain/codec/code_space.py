@@ -95,7 +95,7 @@ def _principal_directions(covariance: Tensor, num_directions: int) -> Tensor:
     ridged = covariance + ridge * torch.eye(len(covariance), dtype=torch.float64, device=covariance.device)
     random = torch.Generator().manual_seed(0)
     start = torch.randn(len(covariance), num_directions, dtype=torch.float64, generator=random)
-    directions = torch.linalg.qr(start.to(covariance)).Q
+    directions: Tensor = torch.linalg.qr(start.to(covariance)).Q
     for _ in range(_DIRECTION_ITERATIONS):
         directions = torch.linalg.qr(ridged @ directions).Q
     return directions

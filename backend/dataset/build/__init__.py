@@ -1,0 +1,1 @@
+"""One build of a dataset: its process, its Ray pipelines and its progress."""
