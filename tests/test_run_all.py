@@ -41,7 +41,18 @@ def test_all_tiers_run_and_the_last_line_counts_them(
     )
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    options = ["-c", str(PROJECT / "pyproject.toml"), "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    # Plugins take longer to load than these tests take.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    options = [
+        "-o",
+        "addopts=--import-mode=importlib",
+        "-c",
+        str(PROJECT / "pyproject.toml"),
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+    ]
     assert run_all.main([*options, str(tmp_path)]) == 1
     lines = capfd.readouterr().out.splitlines()
     summary = lines[lines.index("=== summary") + 1 :]
@@ -57,5 +68,6 @@ def test_all_tiers_run_and_the_last_line_counts_them(
 
 def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
     monkeypatch.setattr(run_all, "TIERS", {"only": []})
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     assert run_all.main(["--no-such-option"]) == 4
     assert capfd.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
