@@ -27,7 +27,7 @@ from training.renamed import with_current_names
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
 
 Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", "zero2", "zero3"]
-STRATEGIES: tuple[str, ...] = get_args(Strategy)
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 Offload = Literal["none", "cpu", "nvme"]
 Batching = Literal["packed", "bucketed", "shuffled"]
 BATCHINGS: tuple[str, ...] = get_args(Batching)

@@ -241,33 +241,3 @@ def _stack_bytes(config: TransformerConfig, compute_bytes: int, *, recompute: bo
     one = norms + attention + feed_forward
     # Checkpointed layers keep their input each, and one of them at a time everything.
     return config.num_hidden_layers * c * width + one if recompute else config.num_hidden_layers * one
-
-
-def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_tokens: int = 1024) -> str:
-    """Memory per worker of every strategy with 1, 2, 4 and 8 workers, as a Markdown table in GiB."""
-    counts = (1, 2, 4, 8)
-    tensors = network_tensors(config)
-    lines = [
-        f"{(tensors.num_trained + tensors.num_frozen) / 1e9:.2f} billion parameters, {tensors.num_frozen / 1e9:.2f} of "
-        "them frozen; GiB per worker: weights + gradients + optimizer (with gathered weights and activations)",
-        "",
-        f"| strategy | {' | '.join(f'{count} workers' if count > 1 else '1 worker' for count in counts)} |",
-        f"|---|{'---|' * len(counts)}",
-    ]
-    for strategy in _LAYOUT_BY_STRATEGY:
-        cells = []
-        for count in counts:
-            if strategy == "fsdp2-hybrid" and count < 4:
-                cells.append("")
-                continue
-            memory = worker_memory(
-                config,
-                strategy,
-                count,
-                compute_bytes=compute_bytes,
-                micro_batch_tokens=micro_batch_tokens,
-                tensors=tensors,
-            )
-            cells.append(f"{memory.state.total / GIB:.1f} ({memory.total / GIB:.1f})")
-        lines.append(f"| {strategy} | {' | '.join(cells)} |")
-    return "\n".join(lines)

@@ -6,77 +6,46 @@ import importlib.util
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from training.data.code_rows import DatasetError
-from training.errors import PreflightError
+from training.estimate import RunEstimate, free_bytes
 from training.job import FineTuneJob
+from training.machine import Machine
 from training.model.checkpoint.reading import check_weights, find_weights, read_config
 from training.model.config import ModelConfig
 from training.model.errors import ModelError
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
-from training.plan import RunPlan, free_bytes, plan_run
 from training.strategies.zero import zero_options_problem
-from training.worker import plan_data
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What there is to run workers on: this machine, or a whole cluster.
-
-    Attributes:
-        num_cpus: that may be used at once.
-        num_gpus: the same.
-        where: it is, as a person calls it.
-    """
-
-    num_cpus: int
-    num_gpus: int
-    where: str = "this machine"
-
-    @classmethod
-    def here(cls) -> Machine:
-        """This machine."""
-        num_cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-        return cls(num_cpus=num_cpus, num_gpus=torch.cuda.device_count() if torch.cuda.is_available() else 0)
+def job_problems(job: FineTuneJob, machine: Machine) -> list[str]:
+    """Why a job could not run on a machine, whatever its data; of a cluster only what is known before it is joined."""
+    return [
+        *model_problems(job),
+        *machine_problems(job, machine),
+        *strategy_problems(job),
+        *output_problems(job),
+    ]
 
 
-def preflight(job: FineTuneJob, machine: Machine | None = None) -> RunPlan:
-    """Check that a job can run, and say what it will take.
-
-    Raises:
-        PreflightError: it cannot, and why, in one sentence for each reason.
-    """
-    machine = machine or Machine.here()
-    problems = [*model_problems(job), *machine_problems(job, machine), *strategy_problems(job), *output_problems(job)]
-    if problems:
-        raise PreflightError(" ".join(problems))
-    try:
-        _, training_set, batches = plan_data(job)
-    except (DatasetError, ModelError) as error:
-        raise PreflightError(str(error)) from error
-    device = torch.device("cuda" if uses_gpus(job, machine) else "cpu")
-    try:
-        plan = plan_run(job, training_set, batches, device=device if torch.cuda.is_available() else torch.device("cpu"))
-    except ModelError as error:
-        raise PreflightError(str(error)) from error
+def disk_problems(job: FineTuneJob, estimate: RunEstimate) -> list[str]:
+    """Too little room for a run's checkpoints."""
     free = free_bytes(job.output)
-    if plan.disk_bytes > free:
-        raise PreflightError(
-            f"The run needs up to {plan.disk_bytes / 1e9:.1f} GB for checkpoints in {job.output}, and "
-            f"{free / 1e9:.1f} GB are free. Free some space, or keep fewer checkpoints."
-        )
-    return plan
+    if estimate.disk_bytes <= free:
+        return []
+    return [
+        f"The run needs up to {estimate.disk_bytes / 1e9:.1f} GB for checkpoints in {job.output}, and "
+        f"{free / 1e9:.1f} GB are free. Free some space, or keep fewer checkpoints."
+    ]
 
 
 def uses_gpus(job: FineTuneJob, machine: Machine) -> bool:
-    """Whether the workers will compute on GPUs."""
-    return job.device == "cuda" or (job.device == "auto" and machine.num_gpus > 0)
+    """Whether the workers will compute on GPUs; with device auto a cluster decides that when it is joined."""
+    return job.device == "cuda" or (job.device == "auto" and machine.address is None and machine.num_gpus > 0)
 
 
 def model_problems(job: FineTuneJob) -> list[str]:
@@ -105,14 +74,16 @@ def _check_weights(base_model: Path, config: ModelConfig) -> None:
 
 
 def machine_problems(job: FineTuneJob, machine: Machine) -> list[str]:
-    """More workers than there is room for, or GPUs that are not there."""
+    """More workers than this machine has room for, or GPUs that it lacks; a cluster's size is not known yet."""
+    if machine.address is not None:
+        return []
     if job.device == "cuda" and machine.num_gpus == 0:
-        return [f"There is no GPU on {machine.where}. Use device cpu, or a machine with GPUs."]
+        return ["There is no GPU on this machine. Use device cpu, or a machine with GPUs."]
     kind, available = ("GPU", machine.num_gpus) if uses_gpus(job, machine) else ("CPU", machine.num_cpus)
     if job.num_workers > available:
         plural = "s" if available != 1 else ""
         return [
-            f"{job.num_workers} workers need {job.num_workers} {kind}s, and {machine.where} has {available} "
+            f"{job.num_workers} workers need {job.num_workers} {kind}s, and this machine has {available} "
             f"{kind}{plural}. Use at most {available} worker{plural}."
         ]
     return []

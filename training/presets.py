@@ -10,7 +10,6 @@ from typing import Any, Literal
 from training.data.training_set import ClipUse, TrainingSet
 from training.job import FineTuneJob
 from training.memory_plan import network_tensors
-from training.worker import plan_data
 
 Preset = Literal["quick", "standard", "thorough"]
 
@@ -89,7 +88,7 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
     Args:
         preset: the recipe.
         training_set: what there is to learn from.
-        draft: what somebody wants otherwise, which the rest is made to fit: whoever asks for epochs gets those.
+        draft: a job whose fields that were set explicitly win; the rest is made to fit them.
     """
     recipe = _RECIPE_BY_PRESET[preset]
     wished = draft.model_dump(include=draft.model_fields_set) if draft is not None else {}
@@ -114,15 +113,3 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
         "interpolation_alpha": _LARGE_KEPT_CHANGE if is_large else _SMALL_KEPT_CHANGE,
         "activation_checkpointing": False,
     }
-
-
-def job_from_preset(preset: Preset, fields: Mapping[str, Any]) -> FineTuneJob:
-    """A job by preset; `fields` are what only the caller knows, and whatever is to differ from the preset.
-
-    Raises:
-        JobError: an option is misspelt or out of range.
-        EncoreError: the data or the base model cannot be read.
-    """
-    draft = FineTuneJob.parse(fields)
-    _, training_set, _ = plan_data(draft)
-    return FineTuneJob.parse({**preset_fields(preset, training_set, draft), **fields})

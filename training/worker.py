@@ -137,7 +137,13 @@ def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, worke
 
 
 def plan_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> tuple[ModelConfig, TrainingSet, BatchPlan]:
-    """Read what a job trains on and plan its steps.
+    """Read what a job trains on and plan its steps. Raises EncoreError, see `read_data`."""
+    training_set = read_data(job, rows)
+    return training_set.config, training_set, plan_batches(job, training_set)
+
+
+def read_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> TrainingSet:
+    """Read what a job trains on; the same for every preset.
 
     Raises:
         DatasetError, CheckpointError, ConfigError: data or base model are missing or do not fit each other.
@@ -156,15 +162,19 @@ def plan_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> tuple[
         raise PreflightError(
             f"The dataset {card.name} was changed since this run was planned. Start a new run with the data as it is."
         )
+    return training_set
+
+
+def plan_batches(job: FineTuneJob, training_set: TrainingSet) -> BatchPlan:
+    """Which clips go into which step of a job."""
     shape = BatchShape(
         micro_batches=job.micro_batches,
         micro_batch_tokens=job.micro_batch_tokens,
-        max_rows=min(job.max_clip_tokens, config.talker.max_position_embeddings),
+        max_rows=min(job.max_clip_tokens, training_set.config.talker.max_position_embeddings),
         in_context_ratio=job.in_context_ratio,
         batching=job.batching,
     )
-    batches = BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)
-    return config, training_set, batches
+    return BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)
 
 
 def build_learner(job: FineTuneJob, config: ModelConfig, workers: Workers) -> Learner:

@@ -10,15 +10,17 @@ from typing import Any
 from backend.commands.consent_options import add_consent_options, consent_of
 from backend.commands.run_progress import follow
 from backend.errors import SettingsError
+from backend.runs.planning.plan import RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
+from backend.voices.consent import require_consent
 from training.job import BATCHINGS, STRATEGIES
 from training.presets import PRESETS
 
-_NOT_TO_SET = frozenset({"self", "dataset", "voice", "model", "preset", "consent"})
+_NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "consent"})
 """What the command asks for by itself."""
 
 
@@ -68,16 +70,10 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     runs = open_runs(settings)
-    prepared = runs.prepare(
-        arguments.dataset,
-        arguments.voice,
-        arguments.model,
-        arguments.preset,
-        consent=consent_of(arguments),
-        **training_options(arguments),
-    )
-    print("\n".join(prepared.sentences), file=sys.stderr)
-    run_id = runs.start(prepared)
+    consent = require_consent(consent_of(arguments))
+    plan = runs.plan(training_request(arguments, arguments.dataset)).require_possible()
+    print("\n".join(plan.notes), file=sys.stderr)
+    run_id = runs.start(plan, consent)
     if arguments.detach:
         print(run_id)
         return 0
@@ -106,6 +102,17 @@ def open_runs(settings: Settings) -> Runs:
     """The runs of this person's home."""
     home = settings.home_folder
     return Runs(Database(home), home)
+
+
+def training_request(arguments: argparse.Namespace, dataset: str | None) -> RunRequest:
+    """What the command line asks for. Raises SettingsError."""
+    return RunRequest(
+        model=arguments.model,
+        dataset=dataset,
+        voice=arguments.voice,
+        preset=arguments.preset,
+        options=training_options(arguments),
+    )
 
 
 def training_options(arguments: argparse.Namespace) -> dict[str, Any]:

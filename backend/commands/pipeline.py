@@ -6,23 +6,22 @@ import argparse
 import re
 import shutil
 import sys
-import time
 from pathlib import Path
 
 from backend.commands.consent_options import consent_of
-from backend.commands.finetune import add_training_options, conclude, training_options
+from backend.commands.finetune import add_training_options, conclude, training_request
 from backend.commands.run_progress import follow
-from backend.dataset.clips.views import BuildState, DatasetView
+from backend.dataset.clips.views import BuildProgress
 from backend.dataset.datasets import Datasets, new_job
 from backend.errors import OutputRefused, RecordingMissing
+from backend.pipeline import build_and_start
+from backend.runs.planning.plan import RunPlan
 from backend.runs.runs import Runs
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.consent import require_consent
-from training.data.code_rows import DatasetError
 
-_POLL_SECONDS = 0.5
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     # What can be wrong at the end is found out at the beginning.
     consent = require_consent(consent_of(arguments))
-    options = training_options(arguments)
+    request = training_request(arguments, None)
     if arguments.report is not None:
         check_report(arguments.report)
     for recording in arguments.recordings:
@@ -53,15 +52,24 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             raise RecordingMissing(str(recording), problem="does not exist")
     home = settings.home_folder
     database = Database(home)
-    Runs(database, home).check_wish(arguments.voice, arguments.model, arguments.preset, **options)
-    dataset = build_dataset(Datasets(database, home), arguments)
-    print(f"Dataset {dataset.name}: {len(dataset.clips)} clips, {dataset.minutes():.1f} min in all.", file=sys.stderr)
-    runs = Runs(database, home)
-    prepared = runs.prepare(
-        dataset.name, arguments.voice, arguments.model, arguments.preset, consent=consent, **options
+    datasets, runs = Datasets(database, home), Runs(database, home)
+
+    def show_plan(plan: RunPlan) -> None:
+        dataset = datasets.show(build.name)
+        summary = f"Dataset {build.name}: {len(dataset.clips)} clips, {dataset.minutes():.1f} min in all."
+        print("\n".join((summary, *plan.notes)), file=sys.stderr)
+
+    build = new_job(
+        arguments.dataset or dataset_name(arguments.voice),
+        arguments.recordings,
+        model=arguments.model,
+        whisper=arguments.whisper,
+        language=arguments.language,
+        transcripts=arguments.transcripts,
     )
-    print("\n".join(prepared.sentences), file=sys.stderr)
-    ended = follow(runs, runs.start(prepared))
+    progress = BuildLines(build.name)
+    run_id = build_and_start(datasets, runs, build, request, consent, on_progress=progress.show, on_plan=show_plan)
+    ended = follow(runs, run_id)
     if arguments.report is not None and ended.state is RunState.DONE:
         shutil.copyfile(runs.write_report(ended.id), arguments.report)
         print(f"Report: {arguments.report}")
@@ -76,35 +84,15 @@ def check_report(path: Path) -> None:
         raise OutputRefused(f"The folder {path.absolute().parent} does not exist. Create it first.")
 
 
-def build_dataset(datasets: Datasets, arguments: argparse.Namespace) -> DatasetView:
-    """Build in a process of its own and show how far it is; Ctrl-C cancels it.
+class BuildLines:
+    def __init__(self, name: str) -> None:
+        self._name, self._told = name, ""
 
-    Raises:
-        EncoreError: it failed or was cancelled.
-    """
-    job = new_job(
-        arguments.dataset or dataset_name(arguments.voice),
-        arguments.recordings,
-        model=arguments.model,
-        whisper=arguments.whisper,
-        language=arguments.language,
-        transcripts=arguments.transcripts,
-    )
-    datasets.start_build(job)
-    told = ""
-    try:
-        while (progress := datasets.progress(job.name)).is_running:
-            stages = [f"{stage.stage} {stage.num_done}/{stage.num_total or '?'}" for stage in progress.stages]
-            if (now := ", ".join(stages)) != told:
-                print(f"Dataset {job.name}: {now}", file=sys.stderr, flush=True)
-                told = now
-            time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        datasets.cancel(job.name)
-        raise
-    if progress.state is not BuildState.DONE:
-        raise DatasetError(progress.problem or f"The dataset {job.name} is {progress.state}. Run the command again.")
-    return datasets.show(job.name)
+    def show(self, progress: BuildProgress) -> None:
+        stages = [f"{stage.stage} {stage.num_done}/{stage.num_total or '?'}" for stage in progress.stages]
+        if (now := ", ".join(stages)) != self._told:
+            print(f"Dataset {self._name}: {now}", file=sys.stderr, flush=True)
+            self._told = now
 
 
 def dataset_name(voice: str) -> str:

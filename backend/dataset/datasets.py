@@ -88,10 +88,10 @@ class Datasets(DatasetEditing):
             run_build(job, self._database, self._home)
         return self.show(job.name)
 
-    def build_beside(self, job: BuildJob, report: Callable[[int, int], None]) -> str:
-        """Start a build, wait for its end, and return its name; `report` gets what is done and what there is to do.
+    def build_and_wait(self, job: BuildJob, on_progress: Callable[[BuildProgress], None]) -> None:
+        """Build in a process of its own, and wait for its end; `on_progress` is called as long as it runs.
 
-        Where `report` raises, the build is cancelled; what it has done is kept.
+        Where `on_progress` raises, the build is cancelled; what it has done is kept.
 
         Raises:
             DatasetError: it failed or was cancelled.
@@ -100,19 +100,15 @@ class Datasets(DatasetEditing):
         self.start_build(job)
         try:
             while (progress := self.progress(job.name)).is_running:
-                report(
-                    sum(stage.num_done for stage in progress.stages),
-                    sum(stage.num_total or 0 for stage in progress.stages),
-                )
+                on_progress(progress)
                 time.sleep(_LOOK_SECONDS)
         finally:
             # One that has ended takes no notice.
             self.cancel(job.name)
         if progress.state is not BuildState.DONE:
             raise DatasetError(
-                progress.problem or f"The dataset {job.name} is {progress.state}. Prepare it again to go on."
+                progress.problem or f"The dataset {job.name} is {progress.state}. Build it again to continue."
             )
-        return job.name
 
     def progress(self, name: str) -> BuildProgress:
         """How the build under way is doing, or how the last one ended. Raises DatasetNotFound."""

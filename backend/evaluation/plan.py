@@ -1,4 +1,4 @@
-"""What is spoken to judge a run: the same sentences, seeds and reference for the base model and every checkpoint."""
+"""What is spoken to evaluate checkpoints: the same sentences, seeds and reference for the base model and each of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from backend.runs.errors import RunError
-from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, read_card, read_code_rows
+from backend.evaluation.errors import EvaluationError
+from training.data.code_rows import AUDIO_FOLDER, CodeRow, DatasetCard
 from training.model.project import PROJECT_FOLDER
 from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
 
 STANDARD_SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
-"""English; other languages are judged by what the person said."""
+"""English; other languages are evaluated on what the person said."""
 
 _MAX_REFERENCE_CLIPS = 8
 # A share of foreign letters above this means that English sentences would test another language.
@@ -36,7 +36,7 @@ class EvaluatedSentence(BaseModel):
 
 
 class EvaluationPlan(BaseModel):
-    """Everything a judge needs beside the checkpoint; travels to another machine."""
+    """Everything an evaluation needs besides the checkpoint; travels to another machine."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,15 +55,17 @@ class EvaluationPlan(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a plan. Raises RunError."""
+        """Read a plan. Raises EvaluationError."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
-            raise RunError(f"{path} cannot be read, so the run cannot go on. Start a new one.") from error
+            raise EvaluationError(f"{path} cannot be read, so nothing can be evaluated. Start a new run.") from error
 
 
-def plan_judging(
+def plan_evaluation(
     dataset: Path,
+    card: DatasetCard,
+    rows: Sequence[CodeRow],
     base_model: Path,
     *,
     speaker: Sequence[float] | None = None,
@@ -75,16 +77,14 @@ def plan_judging(
 
     Args:
         dataset: its folder.
+        card: its description.
+        rows: all of its clips, one or more.
         base_model: the checkpoint that the run starts from.
         speaker: the embedding that the run trains with; the reference clip's when None.
-        num_held_out: sentences that the person said and nobody trains on.
-        num_standard: sentences that are the same for everybody.
+        num_held_out: sentences that the person said and that are not trained on.
+        num_standard: sentences that are the same for every run.
         seed: decides the takes' seeds.
-
-    Raises:
-        DatasetError: the dataset cannot be read.
     """
-    card, rows = read_card(dataset), read_code_rows(dataset / ROWS_FILE)
     held_out = [row for row in rows if row.held_out]
     own = sorted(held_out or rows, key=lambda row: row.clip_id)
     frames_per_cap = _pace(rows)

@@ -61,7 +61,7 @@ def render_report(
         _section("Listen", _players(run, checkpoints, run_folder)),
         _section("How it learned", _charts(metrics)),
         _section("What happened", _event_list(events)),
-        _section("The recipe", f"<pre>{html.escape(run.job)}</pre>"),
+        _section("The recipe", f"<pre>{html.escape(run.job.model_dump_json(indent=1))}</pre>"),
     ]
     title = html.escape(f"{run.voice}: fine-tune {run.id}")
     return (

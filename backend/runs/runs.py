@@ -1,4 +1,4 @@
-"""Fine-tunes: prepared, started, watched and steered. Any number of processes may hold one; supervisors do the work."""
+"""Fine-tunes: planned, started, watched and steered. Any number of processes may hold one; supervisors do the work."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from backend.errors import EncoreError, OutputRefused
-from backend.runs.errors import RunError, RunStateError
-from backend.runs.planning.prepare import Prepared, check_wish, prepare
-from backend.runs.planning.store import store_run
+from backend.runs.errors import RunError, RunNotPossible, RunStateError
+from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
 from backend.runs.process.processes import end_session, is_alive, start_supervisor
 from backend.runs.report import write_report
 from backend.runs.storage.control import Control
@@ -20,7 +18,9 @@ from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
-from backend.voices.consent import Consent
+from backend.voices.consent import Consent, require_consent
+from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
+from training.job import FineTuneJob
 
 HUNG_AFTER_SECONDS = 20.0
 """A supervisor that has not obeyed a cancel for so long is ended by the next one."""
@@ -40,68 +40,33 @@ class Runs:
         self._database, self._home, self._num_cpus = database, home.absolute(), num_cpus
         self._rows = RunTable(database)
 
-    def prepare(
-        self,
-        dataset: str | Path,
-        voice: str,
-        model: str,
-        preset: str = "standard",
-        *,
-        consent: Consent | None = None,
-        **options: Any,
-    ) -> Prepared:
-        """Plan a run and check everything that can be checked before it starts.
+    def plan(self, request: RunRequest) -> RunPlan:
+        """Plan a run without storing anything.
+
+        Raises:
+            EncoreError: there is nothing to plan, see `plan_run`; what else is in the way is among its problems.
+        """
+        return plan_run(request, self._database, self._home, self._num_cpus)
+
+    def start(self, plan: RunPlan, consent: Consent | None) -> str:
+        """Begin a run and return its id; it continues after the caller has ended.
 
         Args:
-            dataset: name of one in the home, or its folder.
-            voice: name of the voice to be.
-            model: mini, a checkpoint folder, or a hub id.
-            preset: quick, standard or thorough.
+            plan: of a request that names a voice and a dataset.
             consent: of the person who speaks.
-            options: fields of `FineTuneJob` and of `LaunchOptions` that the preset shall not decide.
 
         Raises:
-            EncoreError: why it cannot be done, and what to do.
+            EncoreError: consent is missing, the plan has problems, the dataset was changed, the disk is full, or the
+                run's process cannot be started.
         """
-        return prepare(
-            self._database,
-            self._home,
-            dataset=dataset,
-            voice=voice,
-            model=model,
-            preset=preset,
-            consent=consent,
-            num_cpus=self._num_cpus,
-            options=options,
-        )
-
-    def check_wish(self, voice: str, model: str, preset: str = "standard", **options: Any) -> None:
-        """Refuse, before a dataset is made for it, a run that could not be prepared whatever the dataset held.
-
-        Raises:
-            EncoreError: why it cannot be done, and what to do.
-        """
-        check_wish(
-            self._database,
-            self._home,
-            voice=voice,
-            model=model,
-            preset=preset,
-            num_cpus=self._num_cpus,
-            options=options,
-        )
-
-    def start(self, prepared: Prepared) -> str:
-        """Begin a run and return its id; it goes on whatever becomes of the caller.
-
-        Raises:
-            EncoreError: the dataset was changed, the disk is full, or its process cannot be started.
-        """
-        run_id = prepared.run_id
-        store_run(prepared, RunFolder.of(self._home, run_id))
-        self._rows.add(_new_record(prepared))
-        self._start_supervisor(run_id)
-        return run_id
+        agreed = require_consent(consent)
+        plan.require_possible()
+        assert plan.data is not None, "a run without a dataset is not started"
+        assert plan.request.voice is not None, "a run without a name is not started"
+        _store(plan, plan.data, RunFolder.of(self._home, plan.run_id))
+        self._rows.add(_new_record(plan, plan.data, agreed))
+        self._start_supervisor(plan.run_id)
+        return plan.run_id
 
     def list(self) -> list[RunRecord]:
         """All runs, the newest first."""
@@ -270,19 +235,57 @@ class Runs:
             end_session(run.process_id, run.process_started_at or 0.0)
 
 
-def _new_record(prepared: Prepared) -> RunRecord:
+def _new_record(plan: RunPlan, data: DataPlan, consent: Consent) -> RunRecord:
     return RunRecord(
-        id=prepared.run_id,
-        dataset=prepared.dataset,
-        voice=prepared.job.voice,
-        model=prepared.model,
-        preset=prepared.preset,
-        strategy=prepared.job.strategy,
-        num_workers=prepared.job.num_workers,
+        id=plan.run_id,
+        dataset=data.dataset,
+        voice=plan.job.voice,
+        model=plan.request.model,
+        preset=data.preset,
+        strategy=plan.job.strategy,
+        num_workers=plan.job.num_workers,
         state=RunState.QUEUED,
         message="Waiting to begin.",
         created_at=time.time(),
-        num_steps=prepared.num_steps,
-        consent=prepared.consent.model_dump_json(),
-        job=prepared.job.model_dump_json(indent=1),
+        num_steps=data.estimate.num_steps,
+        consent=consent.model_dump_json(),
+        job=plan.job,
     )
+
+
+def _store(plan: RunPlan, data: DataPlan, folder: RunFolder) -> None:
+    """Write everything that a supervisor needs; on failure nothing is left behind.
+
+    Raises:
+        RunStateError: it was started already.
+        RunNotPossible: the dataset is no longer what the run was planned with.
+        RunError: the disk is full.
+    """
+    if folder.job.exists():
+        raise RunStateError(f"Run {plan.run_id} was started already. Plan another one.")
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        _keep_rows(plan.job, folder)
+        folder.launch.write_text(plan.launch.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        folder.evaluation_plan.write_text(data.evaluation.model_dump_json(), encoding="utf-8")
+        Control(attempt=0).write(folder.control)
+        plan.job.write(folder.job)
+    except OSError as error:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise RunError(f"The run cannot be stored: {error.strerror}. Free some space and start it again.") from error
+
+
+def _keep_rows(job: FineTuneJob, folder: RunFolder) -> None:
+    """Copy card and rows, so that the dataset can be edited and deleted while the run goes on and is resumed."""
+    folder.dataset.mkdir()
+    try:
+        # An edit replaces the folder as a whole, so that a card which is the same afterwards belongs to these rows.
+        for name in (ROWS_FILE, CARD_FILE):
+            shutil.copyfile(job.dataset / name, folder.dataset / name)
+        is_same = read_card(folder.dataset).digest == job.dataset_digest
+    except FileNotFoundError:
+        is_same = False
+    if not is_same:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        message = f"The dataset {job.dataset.name} was changed or deleted since this run was planned. Plan it again."
+        raise RunNotPossible(message)

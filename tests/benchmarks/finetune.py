@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from backend.runs.planning.prepare import fingerprint_of
+
 from tests.benchmarks.finetune_launchers import compare_launchers
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, run_stages, stage, task, write_dataset
 from training.data.code_rows import read_card, write_card
-from training.memory_plan import memory_table, worker_memory
+from training.job import STRATEGIES
+from training.memory_plan import GIB, network_tensors, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
 from training.model.prompt.length import FRAMES_PER_SECOND
@@ -254,6 +255,36 @@ def plan_of_large_model() -> list[str]:
     """What every strategy would take on machines that are not here."""
     large = ModelConfig.from_json(json.loads(CONTRACT.read_text(encoding="utf-8"))["config"])
     return ["## Planned memory of the 1.7B shapes, bf16 arithmetic, 1024 rows", "", memory_table(large)]
+
+
+def memory_table(config: ModelConfig, *, compute_bytes: int = 2, micro_batch_tokens: int = 1024) -> str:
+    """Memory per worker of every strategy with 1, 2, 4 and 8 workers, as a Markdown table in GiB."""
+    counts = (1, 2, 4, 8)
+    tensors = network_tensors(config)
+    lines = [
+        f"{(tensors.num_trained + tensors.num_frozen) / 1e9:.2f} billion parameters, {tensors.num_frozen / 1e9:.2f} of "
+        "them frozen; GiB per worker: weights + gradients + optimizer (with gathered weights and activations)",
+        "",
+        f"| strategy | {' | '.join(f'{count} workers' if count > 1 else '1 worker' for count in counts)} |",
+        f"|---|{'---|' * len(counts)}",
+    ]
+    for strategy in STRATEGIES:
+        cells = []
+        for count in counts:
+            if strategy == "fsdp2-hybrid" and count < 4:
+                cells.append("")
+                continue
+            memory = worker_memory(
+                config,
+                strategy,
+                count,
+                compute_bytes=compute_bytes,
+                micro_batch_tokens=micro_batch_tokens,
+                tensors=tensors,
+            )
+            cells.append(f"{memory.state.total / GIB:.1f} ({memory.total / GIB:.1f})")
+        lines.append(f"| {strategy} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from backend.runs.planning.prepare import Prepared
+from backend.runs.planning.plan import RunPlan, RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder
@@ -123,15 +123,15 @@ def compare_launchers(folder: Path, dataset: Path, model: Path, options: dict[st
     runs = Runs(Database(home), home, num_cpus=int(options["num_workers"]))
     under_ray, under_torchrun = Launcher("Ray Train", "RayTrainWorker"), Launcher("torchrun", "training.worker")
 
-    def prepare(**changes: Any) -> Prepared:
+    def plan(**changes: Any) -> RunPlan:
         fields = {**options, "judge": False, "name_voice": False, **changes}
-        return runs.prepare(dataset, "Ann", str(model), "quick", consent=Consent.give("Ann"), **fields)
+        return runs.plan(RunRequest(dataset=dataset, voice="Ann", model=str(model), preset="quick", options=fields))
 
     def start(**changes: Any) -> str:
-        return runs.start(prepare(**changes))
+        return runs.start(plan(**changes), Consent.give("Ann"))
 
     # Planned as Ray's are; only torchrun does it.
-    job = prepare().job
+    job = plan().job
     turns: list[Callable[[int], None]] = [
         lambda number: finish_one(runs, start, under_ray),
         lambda number: run_torchrun(job, folder / f"torchrun-{number}", under_torchrun),

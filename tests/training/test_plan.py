@@ -6,25 +6,36 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from tests.benchmarks.finetune import memory_table
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from training.data.batching import generator_of
-from training.errors import JobError, PreflightError
-from training.job import STRATEGIES
+from training.errors import JobError
+from training.estimate import estimate_run
+from training.job import STRATEGIES, FineTuneJob
 from training.loss import SpeechLoss
-from training.memory_plan import activation_bytes, memory_table, network_tensors, worker_memory
+from training.machine import Machine
+from training.memory_plan import activation_bytes, network_tensors, worker_memory
 from training.model.config import ModelConfig
+from training.model.errors import EncoreError
 from training.model.voice_model import VoiceModel
-from training.plan import plan_run
-from training.preflight import Machine, preflight
-from training.presets import PRESETS, job_from_preset, preset_fields
-from training.worker import plan_data
+from training.preflight import disk_problems, job_problems
+from training.presets import PRESETS, Preset, preset_fields
+from training.worker import plan_data, read_data
 
+MACHINE = Machine(num_cpus=2, num_gpus=0)
 CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"
+
+
+def job_from_preset(preset: Preset, fields: dict[str, Any]) -> FineTuneJob:
+    """What `fields` leave open is the preset's."""
+    draft = FineTuneJob.parse(fields)
+    return FineTuneJob.parse({**preset_fields(preset, read_data(draft), draft), **fields})
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +63,7 @@ def test_the_large_model_has_its_published_size(large):
     assert worker_memory(large, "ddp", 4).state.total == 4 * tensors.num_frozen + 16 * tensors.num_trained
 
 
-def test_the_table_shows_all_strategies(large):
+def test_the_table_of_the_benchmark_report_shows_all_strategies(large):
     lines = memory_table(large).splitlines()
     rows = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in lines if line.startswith("| ")}
     assert tuple(rows)[1:] == STRATEGIES
@@ -131,7 +142,7 @@ def test_presets_train_longer_on_more_data(tmp_path):
 def test_a_plan_knows_steps_time_and_disk(folder):
     job = make_job(folder, num_steps=None, num_epochs=4)
     _, training_set, batches = plan_data(job)
-    plan = plan_run(job, training_set, batches, device=torch.device("cpu"), seconds_per_step=30.0)
+    plan = estimate_run(job, training_set, batches, device=torch.device("cpu"), seconds_per_step=30.0)
     assert plan.num_steps == batches.num_steps >= 4
     assert plan.num_clips == 5
     assert plan.minutes == plan.num_steps / 2
@@ -139,11 +150,11 @@ def test_a_plan_knows_steps_time_and_disk(folder):
     assert plan.disk_bytes > 12 * weights * job.keep_checkpoints * 0.9
     twice = make_job(folder, num_steps=None, num_epochs=8)
     _, training_set, batches = plan_data(twice)
-    assert plan_run(twice, training_set, batches, device=torch.device("cpu")).minutes > 0
+    assert estimate_run(twice, training_set, batches, device=torch.device("cpu")).minutes > 0
 
 
 def test_a_job_that_can_run_passes(folder):
-    assert preflight(make_job(folder), Machine(num_cpus=2, num_gpus=0)).num_clips == 5
+    assert job_problems(make_job(folder), MACHINE) == []
 
 
 @pytest.mark.parametrize(
@@ -151,44 +162,61 @@ def test_a_job_that_can_run_passes(folder):
     [
         ({"num_workers": 3}, "3 workers need 3 CPUs, and this machine has 2 CPUs. Use at most 2 workers"),
         ({"device": "cuda"}, "There is no GPU on this machine"),
-        ({"dataset_digest": "older"}, "was changed since this run was planned"),
-        ({"dataset": "/nowhere"}, "/nowhere holds no dataset"),
         ({"base_model": "/nowhere"}, "There is no folder /nowhere"),
         ({"output": f"{__file__}/run"}, "is a file, so the run cannot be written"),
         ({"strategy": "zero3", "offload": "nvme", "nvme_folder": "/nowhere"}, "no folder /nowhere to offload to"),
     ],
-    ids=["workers", "gpu", "edited", "no data", "no model", "output", "nvme"],
+    ids=["workers", "gpu", "no model", "output", "nvme"],
 )
 def test_what_is_missing_is_said_before_anything_starts(folder, changes, message):
-    with pytest.raises(PreflightError, match=message):
-        preflight(make_job(folder, **changes), Machine(num_cpus=2, num_gpus=0))
+    (problem,) = job_problems(make_job(folder, **changes), MACHINE)
+    assert message in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dataset_digest": "older"}, "was changed since this run was planned"),
+        ({"dataset": "/nowhere"}, "/nowhere holds no dataset"),
+    ],
+    ids=["edited", "no data"],
+)
+def test_data_that_cannot_be_trained_on_is_refused(folder, changes, message):
+    with pytest.raises(EncoreError, match=message):
+        read_data(make_job(folder, **changes))
+
+
+def test_the_size_of_a_cluster_is_not_known_before_it_is_joined(folder):
+    cluster = MACHINE.model_copy(update={"address": "there:1"})
+    assert job_problems(make_job(folder, num_workers=64, device="cuda"), cluster) == []
 
 
 def test_a_compiler_is_asked_for_only_where_deepspeed_needs_one(folder, monkeypatch):
     monkeypatch.setenv("PATH", str(folder))
-    machine = Machine(num_cpus=2, num_gpus=0)
     for offload in ("none", "cpu"):
-        assert preflight(make_job(folder, strategy="zero3", offload=offload), machine).num_clips == 5
-    with pytest.raises(PreflightError, match=r"needs a C\+\+ compiler and ninja"):
-        preflight(make_job(folder, strategy="zero3", offload="nvme", nvme_folder=folder), machine)
+        assert job_problems(make_job(folder, strategy="zero3", offload=offload), MACHINE) == []
+    (problem,) = job_problems(make_job(folder, strategy="zero3", offload="nvme", nvme_folder=folder), MACHINE)
+    assert "needs a C++ compiler and ninja" in problem
 
 
 def test_a_model_of_another_family_is_refused(folder):
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(PreflightError, match="model_type is 'llama', not 'qwen3_tts'"):
-        preflight(make_job(folder, base_model=folder / "model"), Machine(num_cpus=2, num_gpus=0))
+    (problem,) = job_problems(make_job(folder, base_model=folder / "model"), MACHINE)
+    assert "model_type is 'llama', not 'qwen3_tts'" in problem
 
 
 def test_a_model_whose_weights_are_cut_off_is_refused(folder):
     model = folder / "model"
     shutil.copytree(GOLDEN_CHECKPOINT, model)
     os.truncate(model / "model.safetensors", 5000)
-    with pytest.raises(PreflightError, match=r"model\.safetensors"):
-        preflight(make_job(folder, base_model=model), Machine(num_cpus=2, num_gpus=0))
+    (problem,) = job_problems(make_job(folder, base_model=model), MACHINE)
+    assert "model.safetensors" in problem
 
 
 def test_a_full_disk_is_noticed_before(folder, monkeypatch):
     monkeypatch.setattr("training.preflight.free_bytes", lambda path: 1000)
-    with pytest.raises(PreflightError, match="Free some space"):
-        preflight(make_job(folder), Machine(num_cpus=2, num_gpus=0))
+    job = make_job(folder)
+    _, training_set, batches = plan_data(job)
+    (problem,) = disk_problems(job, estimate_run(job, training_set, batches, device=torch.device("cpu")))
+    assert "Free some space" in problem

@@ -69,6 +69,16 @@ class BuildProgress(_View):
         """Whether it is worth asking again."""
         return self.state is BuildState.RUNNING
 
+    @property
+    def num_done(self) -> int:
+        """Items of all stages that are finished."""
+        return sum(stage.num_done for stage in self.stages)
+
+    @property
+    def num_total(self) -> int:
+        """Items of all stages, as far as they are known."""
+        return sum(stage.num_total or 0 for stage in self.stages)
+
     def stage(self, name: Stage) -> StageProgress:
         """One stage by name."""
         return next((stage for stage in self.stages if stage.stage == name), StageProgress(stage=name))

@@ -1,18 +1,20 @@
-"""How a run is to be placed, repeated after faults, and judged; saved beside its job."""
+"""How a run is placed, repeated after faults, and evaluated; saved next to its job."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
-from backend.runs.errors import RunError
+from backend.runs.errors import RunError, RunNotPossible
+from training.job import FineTuneJob
 from training.machine import Machine
 
 
 class LaunchOptions(BaseModel):
-    """What a person may want to have otherwise."""
+    """What the user may set."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -21,14 +23,25 @@ class LaunchOptions(BaseModel):
     max_failures: NonNegativeInt = 3
     """Workers lost before the run gives up; each time it goes on from the last checkpoint."""
     judge: bool = True
+    """Evaluate the checkpoints by how they sound."""
     num_held_out: NonNegativeInt = 4
     num_standard: NonNegativeInt = 4
     name_voice: bool = True
     """Keep the best checkpoint as a voice when the run is done."""
 
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Self:
+        """Check options that came from a form or a command line. Raises RunNotPossible."""
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = f"{first['loc'][0]} cannot be {first['input']!r}: {first['msg']}. Correct it."
+            raise RunNotPossible(reason) from error
+
 
 class LaunchPlan(LaunchOptions):
-    """What a supervisor needs beside the job."""
+    """What a supervisor needs in addition to the job."""
 
     run_id: str
     machine: Machine
@@ -39,6 +52,16 @@ class LaunchPlan(LaunchOptions):
     def smallest_world_size(self) -> int:
         """It does not train with fewer."""
         return self.min_workers or self.max_workers
+
+    def worker_problems(self, job: FineTuneJob) -> list[str]:
+        """Why the job could not run with so few or with changing numbers of workers."""
+        if self.smallest_world_size > self.max_workers:
+            return [f"min_workers is {self.min_workers}, more than the {self.max_workers} workers. Lower it."]
+        if self.is_elastic and job.strategy == "fsdp2-hybrid":
+            return ["fsdp2-hybrid needs an even number of workers. Leave min_workers out, or use fsdp2."]
+        if self.is_elastic and job.offload == "nvme":
+            return ["Offload to nvme needs a fixed number of workers. Leave min_workers out, or offload to cpu."]
+        return []
 
     @property
     def is_elastic(self) -> bool:

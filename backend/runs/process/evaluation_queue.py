@@ -38,7 +38,7 @@ class EvaluationQueue:
         self._plan: EvaluationPlan | None = None
         if not launch.judge:
             return
-        self._plan = EvaluationPlan.read(folder.judging_plan)
+        self._plan = EvaluationPlan.read(folder.evaluation_plan)
         rows.add_checkpoint(run_id, BASE, 0)
         for record in rows.checkpoints(run_id):
             if record.state in ("judging", "failed"):

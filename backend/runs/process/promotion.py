@@ -63,7 +63,7 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     shutil.rmtree(folder.export, ignore_errors=True)
     exported: dict[Variant, Path] = {}
     checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
-    speaker = torch.tensor(EvaluationPlan.read(folder.judging_plan).speaker, dtype=torch.float32)
+    speaker = torch.tensor(EvaluationPlan.read(folder.evaluation_plan).speaker, dtype=torch.float32)
     weights = read_weights(checkpoint, speaker)
     # The dataset as the person knows it: the run learnt from a copy of its own.
     told = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
@@ -93,7 +93,7 @@ def _keep_voice(
     exported: Mapping[Variant, Path],
 ) -> str:
     """Make a voice of the export; what happened, in a sentence."""
-    plan, job = EvaluationPlan.read(folder.judging_plan), FineTuneJob.read(folder.job)
+    plan, job = EvaluationPlan.read(folder.evaluation_plan), FineTuneJob.read(folder.job)
     scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
     try:
         voice = voices.add_fine_tuned(

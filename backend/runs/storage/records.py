@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from backend.evaluation.scores import CheckpointScores, JudgedTake
 from backend.runs.storage.states import RunState
+from training.job import FineTuneJob
 
 BASE = "base"
 """Name of the model a run starts from, among its checkpoints."""
@@ -45,8 +47,18 @@ class RunRecord(BaseModel):
     export_folder: str | None = None
     consent: str | None
     """Who agreed to the cloning, as JSON."""
-    job: str
-    """The fine-tune itself, as JSON."""
+    job: FineTuneJob
+    """The fine-tune itself."""
+
+    @field_validator("job", mode="before")
+    @classmethod
+    def _read_job(cls, job: object) -> object:
+        """From the database's text."""
+        return json.loads(job) if isinstance(job, str) else job
+
+    def as_row(self) -> dict[str, object]:
+        """Columns of the database."""
+        return {**self.model_dump(exclude={"job"}), "job": self.job.model_dump_json(indent=1)}
 
     @property
     def share_done(self) -> float:

@@ -40,8 +40,8 @@ class RunFolder:
         return self.path / "dataset"
 
     @property
-    def judging_plan(self) -> Path:
-        """What is spoken to judge it; kept, because the dataset may be edited while it runs."""
+    def evaluation_plan(self) -> Path:
+        """What its checkpoints speak; kept, because the dataset may be edited while it runs."""
         return self.path / "judging.json"
 
     @property

@@ -24,7 +24,7 @@ class RunTable:
 
     def add(self, record: RunRecord) -> None:
         """Put a new run down."""
-        row = record.model_dump()
+        row = record.as_row()
         names = ", ".join(row)
         marks = ", ".join(f":{name}" for name in row)
         with self._database.transaction() as connection:

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.runs.planning.plan import RunRequest
 from backend.runs.process.processes import end_session
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
@@ -158,10 +159,9 @@ def options_of(num_steps: int) -> dict[str, int]:
 
 
 def start(runs: Runs, num_steps: int) -> str:
-    consent, options = Consent.give("Ann"), options_of(num_steps)
-    return runs.start(
-        runs.prepare("mine", "Ann", str(GOLDEN_CHECKPOINT), "quick", consent=consent, num_workers=2, **options)
-    )
+    options = {"num_workers": 2, **options_of(num_steps)}
+    request = RunRequest(dataset="mine", voice="Ann", model=str(GOLDEN_CHECKPOINT), preset="quick", options=options)
+    return runs.start(runs.plan(request), Consent.give("Ann"))
 
 
 def start_from_an_app_that_is_killed(runs: Runs, home: Path, num_steps: int) -> str:

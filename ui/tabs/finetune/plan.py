@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks
-from backend.runs.planning.estimate import Estimate, estimate
+from backend.dataset.clips.job import BuildJob
+from backend.pipeline import build_and_start
+from backend.runs.planning.plan import RunPlan, RunRequest
 from backend.voices.consent import Consent
 from backend.voices.samples import get_sample
 from ui.context import PageContext
@@ -80,10 +82,10 @@ class Planner:
         """Begin to plan, instead of what was being planned before."""
         if not wish.dataset:
             return
-        dataset, model = wish.dataset, self._model()
+        request, runs = self._request(wish), self._bench.studio.runs
 
-        def work(_: BackgroundTask) -> Estimate | None:
-            return self._estimate(dataset, model, wish) if dataset != MADE_FIRST else None
+        def work(_: BackgroundTask) -> RunPlan | None:
+            return runs.plan(request) if request.dataset is not None else None
 
         self.background_tasks.start(f"plan {session}", "Planning", work, replaces=True)
 
@@ -94,25 +96,24 @@ class Planner:
 
         Raises EncoreError.
         """
-        dataset, model = wish.dataset, self._model()
-        if not dataset:
+        if not wish.dataset:
             raise NotReady("Choose a dataset first. They are made on the Dataset tab.")
-        planned = self.background_tasks.state(f"plan {session}")
-        result = planned.result if planned is not None else None
-        preset = wish.preset or (result.preset if isinstance(result, Estimate) else "standard")
-        runs = self._bench.studio.runs
+        request, studio = self._request(wish, voice), self._bench.studio
 
         def work(_: BackgroundTask) -> str:
-            return runs.start(runs.prepare(dataset, voice, model, preset, consent=consent, **wish.options))
+            return studio.runs.start(studio.runs.plan(request), consent)
 
         def make_first(task: BackgroundTask) -> str:
-            """Before minutes are spent on a dataset, find out what is wrong whatever it holds."""
-            runs.check_wish(voice, model, preset, **wish.options)
-            made = self._make(task, material, source)
-            chosen = wish.preset or self._estimate(made, model, wish).preset
-            return runs.start(runs.prepare(made, voice, model, chosen, consent=consent, **wish.options))
+            return build_and_start(
+                studio.datasets,
+                studio.runs,
+                self._new_dataset(material, source),
+                request,
+                consent,
+                on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
+            )
 
-        if dataset == MADE_FIRST:
+        if request.dataset is None:
             self.background_tasks.start(f"start {session}", MAKING_CLIPS, make_first)
         else:
             self.background_tasks.start(f"start {session}", "Checking everything, and starting", work)
@@ -121,16 +122,21 @@ class Planner:
         """Stop the clips that are being made; those that are ready are kept for the next time."""
         self.background_tasks.cancel(f"start {session}")
 
-    def _make(self, task: BackgroundTask, material: Material, source: Source | None) -> str:
-        datasets = self._bench.studio.datasets
-        name = proposed_name(source, datasets.list())
+    def _new_dataset(self, material: Material, source: Source | None) -> BuildJob:
+        name = proposed_name(source, self._bench.studio.datasets.list())
         # A sample is done before Ray would have started.
         wanted = Preparation(name=name, language="auto", whisper="", num_actors="0" if material.sample else "")
-        return datasets.build_beside(plan_build(self._bench, material, wanted), task.report)
+        return plan_build(self._bench, material, wanted)
 
-    def _estimate(self, dataset: str, model: str, wish: Wish) -> Estimate:
-        studio, home = self._bench.studio, self._bench.settings.home_folder
-        return estimate(home, studio.datasets.folder(dataset), model, wish.preset or None, wish.options)
+    def _request(self, wish: Wish, voice: str | None = None) -> RunRequest:
+        """Raises NotReady."""
+        return RunRequest(
+            model=self._model(),
+            dataset=None if wish.dataset == MADE_FIRST else wish.dataset,
+            voice=voice,
+            preset=wish.preset or None,
+            options=wish.options,
+        )
 
     def _model(self) -> str:
         """The one that speaks, or is about to: a plan needs its files, not its voice. Raises NotReady."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from backend.background_tasks import TaskState
 from backend.evaluation.scores import CheckpointScores
 from backend.runs.charts import line_chart
-from backend.runs.planning.estimate import WORKER_COUNTS, Estimate, MemoryCell
+from backend.runs.planning.plan import WORKER_COUNTS, MemoryCell, RunPlan
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from ui.html.base import NOTHING, file_url, says, size_in_words, time_in_words
@@ -76,23 +76,24 @@ def plan_html(state: TaskState | None) -> str:
         return says("", "Planning …")
     if state.result is None and not state.problem:
         return says("", PLANNED_LATER)
-    if not isinstance(state.result, Estimate):
+    if not isinstance(state.result, RunPlan):
         return says("bad", f"<strong>This cannot be fine-tuned yet.</strong> {escape(state.problem)}", role="alert")
     return estimate_html(state.result)
 
 
-def estimate_html(estimate: Estimate) -> str:
+def estimate_html(plan: RunPlan) -> str:
     """The plan in words, with problems first."""
-    plan, job = estimate.plan, estimate.job
-    problems = "".join(f"<li>{escape(problem)}</li>" for problem in estimate.problems)
-    left_out = f" {plan.num_too_long} clips are too long and are left out." if plan.num_too_long else ""
-    minutes = max(1, math.ceil(plan.minutes))
+    assert plan.data is not None, "planned without a dataset"
+    data, job = plan.data.estimate, plan.job
+    problems = "".join(f"<li>{escape(problem)}</li>" for problem in plan.problems)
+    left_out = f" {data.num_too_long} clips are too long and are left out." if data.num_too_long else ""
+    minutes = max(1, math.ceil(data.minutes))
     text = (
-        f"<strong>{plan.num_steps} steps, about {time_in_words(60 * minutes)}</strong> on "
-        f"{count_of(job.num_workers, 'worker')}, from {plan.num_clips} clips with {plan.data_minutes:.1f} min of "
-        f"speech.{left_out} Each worker holds about {gib(plan.memory.total)} of memory besides PyTorch itself. "
-        f"Checkpoints take up to {size_in_words(plan.disk_bytes)} of disk; "
-        f"{size_in_words(estimate.free_disk_bytes)} are free."
+        f"<strong>{data.num_steps} steps, about {time_in_words(60 * minutes)}</strong> on "
+        f"{count_of(job.num_workers, 'worker')}, from {data.num_clips} clips with {data.data_minutes:.1f} min of "
+        f"speech.{left_out} Each worker holds about {gib(data.memory.total)} of memory besides PyTorch itself. "
+        f"Checkpoints take up to {size_in_words(data.disk_bytes)} of disk; "
+        f"{size_in_words(plan.data.free_disk_bytes)} are free."
     )
     return says("bad" if problems else "good", text, more=f"<ul>{problems}</ul>" if problems else "")
 
@@ -102,12 +103,14 @@ def made_first(sample: str, num_recordings: int) -> str:
     return f"New, of {count_of(num_recordings, 'recording') if num_recordings else f'the sample {sample.title()}'}"
 
 
-def memory_html(estimate: Estimate) -> str:
+def memory_html(plan: RunPlan) -> str:
     """Memory of a worker for every strategy and number of workers, as bars of one scale."""
-    most = max(cell.memory.total for cell in estimate.memory)
-    by_place = {(cell.strategy, cell.num_workers): cell for cell in estimate.memory}
-    strategies = list(dict.fromkeys(cell.strategy for cell in estimate.memory))
-    chosen = (estimate.job.strategy, estimate.job.num_workers)
+    assert plan.data is not None, "planned without a dataset"
+    cells_planned, worker_bytes = plan.data.memory, plan.data.worker_bytes
+    most = max(cell.memory.total for cell in cells_planned)
+    by_place = {(cell.strategy, cell.num_workers): cell for cell in cells_planned}
+    strategies = list(dict.fromkeys(cell.strategy for cell in cells_planned))
+    chosen = (plan.job.strategy, plan.job.num_workers)
     rows = ""
     for strategy in strategies:
         cells = "".join(
@@ -118,8 +121,8 @@ def memory_html(estimate: Estimate) -> str:
     head = "".join(f'<th scope="col">{count_of(count, "worker")}</th>' for count in WORKER_COUNTS)
     key = "".join(f'<span><i class="part-{part}"></i>{words}</span>' for part, words in PARTS.items())
     room = ""
-    if estimate.worker_bytes is not None:
-        room = f" Each could have {gib(estimate.worker_bytes)} here now."
+    if worker_bytes is not None:
+        room = f" Each could have {gib(worker_bytes)} here now."
     note = f"What each worker holds in memory besides PyTorch itself, by strategy.{room}"
     return (
         f'<p class="note">{note}</p><div class="memory-key">{key}</div>'

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from backend.runs.planning.estimate import Estimate
+from backend.runs.planning.plan import RunPlan
 from ui.context import PageContext
 from ui.errors import shows_errors
 from ui.html import base as render
@@ -229,8 +229,8 @@ def _planned(planner: Planner, session: str, seen: str = "") -> list[Any]:
     result = state.result if state is not None else None
     memory: Any = gr.skip()
     words = "Fine-tune"
-    if isinstance(result, Estimate):
+    if isinstance(result, RunPlan) and result.data is not None:
         memory = render_finetune.memory_html(result)
-        words = f"Fine-tune ({result.preset})"
-    can_start = since_end is not None and not (isinstance(result, Estimate) and result.problems)
+        words = f"Fine-tune ({result.data.preset})"
+    can_start = since_end is not None and not (isinstance(result, RunPlan) and result.problems)
     return [html, html, memory, gr.update(value=words, interactive=can_start), timer]

@@ -39,7 +39,13 @@ def record(run_id: str = "one", created_at: float = 1.0, **changes: object) -> R
         "verdict": "",
         "export_folder": None,
         "consent": None,
-        "job": "{}",
+        "job": {
+            "voice": "Ann",
+            "dataset": "/d",
+            "dataset_digest": "1",
+            "base_model": "/m",
+            "output": "/o",
+        },
     }
     return RunRecord(**{**fields, **changes})
 

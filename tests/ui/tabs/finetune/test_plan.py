@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from backend.errors import EncoreError
+from backend.runs.runs import Runs
 from backend.serving.pool.loading import LoadingState
 from backend.settings import Settings
+from backend.store.database import Database
 from training.model.hub.hub import DownloadProgress
 from ui.tabs.finetune.plan import Planner, Wish
 from ui.tabs.voice.speak import NotReady
@@ -27,10 +28,7 @@ WISH = Wish(
 
 
 def planner(tmp_path, loading) -> Planner:
-    def folder(name):
-        raise EncoreError(f"There is no dataset {name}.")
-
-    studio = SimpleNamespace(loaded=None, loading=loading, datasets=SimpleNamespace(folder=folder))
+    studio = SimpleNamespace(loaded=None, loading=loading, runs=Runs(Database(tmp_path), tmp_path))
     return Planner(SimpleNamespace(studio=studio, settings=Settings(home=tmp_path)))
 
 
@@ -38,7 +36,7 @@ def test_a_plan_needs_the_files_of_a_model_not_its_voice(tmp_path):
     planning = planner(tmp_path, LoadingState(name="mini"))
     planning.plan("session", WISH)
     planning.background_tasks.wait("plan session")
-    assert planning.background_tasks.state("plan session").problem == "There is no dataset ann."
+    assert planning.background_tasks.state("plan session").problem.startswith("There is no dataset 'ann'.")
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 
 from backend.background_tasks import TaskState
 from backend.evaluation.scores import JudgedTake, summarize
-from backend.runs.planning.estimate import estimate
+from backend.runs.planning.plan import RunRequest, plan_run
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
+from backend.store.database import Database
 from tests.backend.runs.small_dataset import write_small_dataset
 from tests.golden import GOLDEN_CHECKPOINT
 from training.job import STRATEGIES
@@ -25,7 +26,9 @@ EVIL = "<script>alert('x')</script>"
 def planned(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     dataset = write_small_dataset(home / "datasets" / "mine")
-    return estimate(home, dataset, str(GOLDEN_CHECKPOINT), None, {"strategy": "zero2", "num_workers": 2}, num_cpus=1)
+    options = {"strategy": "zero2", "num_workers": 2}
+    request = RunRequest(dataset=dataset, model=str(GOLDEN_CHECKPOINT), preset=None, options=options)
+    return plan_run(request, Database(home), home, num_cpus=1)
 
 
 def run(state=RunState.RUNNING, **changes) -> RunRecord:
@@ -51,7 +54,13 @@ def run(state=RunState.RUNNING, **changes) -> RunRecord:
         "verdict": "",
         "export_folder": None,
         "consent": None,
-        "job": "{}",
+        "job": {
+            "voice": "Ann",
+            "dataset": "/d",
+            "dataset_digest": "1",
+            "base_model": "/m",
+            "output": "/o",
+        },
     }
     return RunRecord.model_validate(fields | {"state": state} | changes)
 
@@ -73,9 +82,9 @@ def checkpoint(name="step-10", step=10, text="Hello.") -> CheckpointRecord:
 
 
 def test_a_plan_tells_steps_time_memory_disk_and_problems(planned):
-    assert planned.preset == "quick", "there is little to learn from"
+    assert planned.data.preset == "quick", "there is little to learn from"
     html = render_finetune.estimate_html(planned)
-    assert f"{planned.plan.num_steps} steps" in html
+    assert f"{planned.data.estimate.num_steps} steps" in html
     assert "2 workers" in html
     assert "2 workers need 2 CPUs" in html
     assert "are free" in html

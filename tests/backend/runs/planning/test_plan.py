@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from backend.errors import EncoreError
-from backend.runs.planning.prepare import Prepared
+from backend.runs.planning.plan import RunPlan, RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
@@ -19,6 +19,7 @@ from backend.voices.consent import Consent
 from tests.backend.runs.small_dataset import write_small_dataset
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
+from training.data import code_rows
 from training.data.code_rows import read_card, write_card
 
 CONSENT = Consent.give("Ann")
@@ -29,19 +30,21 @@ def runs(home: Path) -> Runs:
     return Runs(Database(home), home, num_cpus=4)
 
 
-def plan(runs: Runs, dataset: Path | str, **changes: Any) -> Prepared:
-    arguments = {"voice": "Ann", "model": str(GOLDEN_CHECKPOINT), "preset": "quick", "consent": CONSENT, **changes}
-    return runs.prepare(dataset, **arguments)
+def plan(runs: Runs, dataset: Path | str | None, **changes: Any) -> RunPlan:
+    """A plan that could be started; `changes` are of the request, or of its options."""
+    fields = {"voice": "Ann", "model": str(GOLDEN_CHECKPOINT), "preset": "quick"}
+    asked = {name: changes.pop(name, value) for name, value in fields.items()}
+    return runs.plan(RunRequest(dataset=dataset, options=changes, **asked)).require_possible()
 
 
 def test_a_run_is_planned_and_explained(runs: Runs, dataset: Path, home: Path) -> None:
-    prepared = plan(runs, "mine", num_workers=2, num_steps=7, num_held_out=1, num_standard=2)
-    assert prepared.num_steps == 7
-    assert prepared.job.output == home / "runs" / prepared.run_id
-    assert not prepared.job.output.exists()
-    assert [sentence.held_out for sentence in prepared.judging.sentences] == [True, False, False]
-    assert "7 steps" in prepared.sentences[0]
-    assert "2 workers" in prepared.sentences[0]
+    planned = plan(runs, "mine", num_workers=2, num_steps=7, num_held_out=1, num_standard=2)
+    assert planned.data.estimate.num_steps == 7
+    assert planned.job.output == home / "runs" / planned.run_id
+    assert not planned.job.output.exists()
+    assert [sentence.held_out for sentence in planned.data.evaluation.sentences] == [True, False, False]
+    assert "7 steps" in planned.notes[0]
+    assert "2 workers" in planned.notes[0]
     assert runs.list() == []
 
 
@@ -50,19 +53,17 @@ def test_options_go_before_the_preset(runs: Runs, dataset: Path) -> None:
 
 
 def test_a_run_that_is_not_judged_needs_no_sentences(runs: Runs, dataset: Path) -> None:
-    prepared = plan(runs, dataset, judge=False, num_held_out=0, num_standard=0)
-    assert not prepared.launch.judge
+    assert not plan(runs, dataset, judge=False, num_held_out=0, num_standard=0).launch.judge
 
 
 def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> None:
     write_small_dataset(home / "datasets" / "all", num_clips=3, num_held_out=0)
-    assert any("No clip is held out" in sentence for sentence in plan(runs, "all").sentences)
+    assert any("No clip is held out" in sentence for sentence in plan(runs, "all").notes)
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"consent": None}, "consent of the person"),
         ({"preset": "standart"}, "Did you mean standard"),
         ({"lerning_rate": 1e-5}, "did you mean 'learning_rate'"),
         ({"learning_rate": -1}, "learning_rate"),
@@ -74,7 +75,7 @@ def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> No
             "Leave min_workers out, or offload to cpu",
         ),
         ({"output": "/elsewhere"}, "The run itself decides output"),
-        ({"num_held_out": 0, "num_standard": 0}, "There is no sentence to judge by"),
+        ({"num_held_out": 0, "num_standard": 0}, "There is no sentence to evaluate with"),
         ({"max_failures": "often"}, "max_failures cannot be 'often'"),
         ({"strategy": "fsdp3"}, "strategy"),
         ({"strategy": "fsdp2-hybrid", "num_workers": 3}, "even number of workers"),
@@ -125,12 +126,12 @@ def test_a_model_that_is_no_base_model_is_refused(runs: Runs, dataset: Path, tmp
 
 
 def test_a_dataset_that_is_edited_between_plan_and_start_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
-    prepared = plan(runs, dataset)
+    planned = plan(runs, dataset)
     write_card(dataset, read_card(dataset).model_copy(update={"digest": "another"}))
     with pytest.raises(EncoreError, match="was changed or deleted since this run was planned"):
-        runs.start(prepared)
+        runs.start(planned, CONSENT)
     assert runs.list() == []
-    assert not RunFolder.of(home, prepared.run_id).path.exists()
+    assert not RunFolder.of(home, planned.run_id).path.exists()
 
 
 def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path, home: Path) -> None:
@@ -138,3 +139,53 @@ def test_a_name_that_another_run_is_making_is_refused(runs: Runs, dataset: Path,
     with pytest.raises(EncoreError, match="is making a voice"):
         plan(runs, dataset)
     assert plan(runs, dataset, name_voice=False).job.voice == "Ann"
+
+
+def test_a_run_without_consent_is_not_started(runs: Runs, dataset: Path, home: Path) -> None:
+    planned = plan(runs, dataset)
+    with pytest.raises(EncoreError, match="consent of the person"):
+        runs.start(planned, None)
+    assert not RunFolder.of(home, planned.run_id).path.exists()
+
+
+def test_a_plan_with_problems_is_shown_and_not_started(runs: Runs, dataset: Path, home: Path) -> None:
+    request = RunRequest(dataset=dataset, voice="Ann", model=str(GOLDEN_CHECKPOINT), options={"num_workers": 5})
+    planned = runs.plan(request)
+    assert planned.data.estimate.num_steps > 0
+    assert len(planned.problems) == 1
+    with pytest.raises(EncoreError, match="5 workers need 5 CPUs"):
+        runs.start(planned, CONSENT)
+    assert runs.list() == []
+
+
+def test_the_preset_is_chosen_by_the_amount_of_speech(runs: Runs, dataset: Path) -> None:
+    assert plan(runs, dataset, preset=None).data.preset == "quick"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "standart"}, "Did you mean standard"),
+        ({"lerning_rate": 1e-5}, "did you mean 'learning_rate'"),
+        ({"num_workers": 5}, "5 workers need 5 CPUs"),
+        ({"voice": "a/b"}, "cannot hold '/'"),
+        ({"model": "/nowhere/at/all"}, "nowhere"),
+    ],
+)
+def test_a_request_is_refused_before_its_dataset_is_built(runs: Runs, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(EncoreError, match=message):
+        plan(runs, None, **changes)
+
+
+def test_without_a_dataset_the_rest_is_planned(runs: Runs) -> None:
+    planned = plan(runs, None)
+    assert planned.data is None
+    assert planned.notes == ()
+
+
+def test_the_data_is_read_once(runs: Runs, dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    read_table = code_rows.pq.read_table
+    monkeypatch.setattr(code_rows.pq, "read_table", lambda *given, **how: reads.append(1) or read_table(*given, **how))
+    plan(runs, dataset)
+    assert len(reads) == 1

@@ -39,8 +39,8 @@ GPU_SPEED = Speed(operations_per_second=1.2e14, seconds_per_micro_batch=0.15)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPlan:
-    """An estimate for one job.
+class RunEstimate:
+    """What one job will take.
 
     Attributes:
         num_steps: of the run.
@@ -63,15 +63,16 @@ class RunPlan:
     disk_bytes: int
 
 
-def plan_run(
+def estimate_run(
     job: FineTuneJob,
     training_set: TrainingSet,
     batches: BatchPlan,
     *,
     device: torch.device,
+    tensors: Tensors | None = None,
     speed: Speed | None = None,
     seconds_per_step: float | None = None,
-) -> RunPlan:
+) -> RunEstimate:
     """Estimate a run.
 
     Args:
@@ -79,16 +80,17 @@ def plan_run(
         training_set: on what; see `training.worker.plan_data`.
         batches: in which steps.
         device: of the kind the workers will have.
+        tensors: of the network, where they are known already.
         speed: of a worker; an assumption when None.
         seconds_per_step: as measured, which leaves nothing to assume.
     """
     config = training_set.config
-    tensors = network_tensors(config, train_text_embedding=job.train_text_embedding)
+    tensors = tensors or network_tensors(config, train_text_embedding=job.train_text_embedding)
     precision = choose_precision(job.precision, device, tensors.num_trained)
     if seconds_per_step is None:
         chosen = speed or (GPU_SPEED if device.type == "cuda" else CPU_SPEED)
         seconds_per_step = _seconds_per_step(job, training_set, batches, chosen)
-    return RunPlan(
+    return RunEstimate(
         num_steps=batches.num_steps,
         steps_per_epoch=batches.steps_per_epoch,
         num_clips=len(training_set.clips),
@@ -103,7 +105,7 @@ def plan_run(
             micro_batch_tokens=job.micro_batch_tokens,
             code_predictor_fraction=job.code_predictor_fraction,
             activation_checkpointing=job.activation_checkpointing,
-            train_text_embedding=job.train_text_embedding,
+            tensors=tensors,
         ),
         disk_bytes=disk_bytes(job, tensors),
     )
