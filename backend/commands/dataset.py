@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.commands.progress import Progress
 from backend.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
         max_hours=arguments.max_hours,
         max_megabytes=arguments.max_megabytes,
     )
-    with _progress_line(datasets, job.name):
+    with _shown_progress(datasets, job.name):
         view = datasets.build(job)
     print(describe(view, with_clips=False))
     return 0
@@ -173,19 +174,17 @@ def _datasets(settings: Settings) -> Datasets:
 
 
 @contextmanager
-def _progress_line(datasets: Datasets, name: str) -> Iterator[None]:
-    """One line on a terminal that is written over; nothing when the output is not a terminal."""
-    stream = sys.stderr
+def _shown_progress(datasets: Datasets, name: str) -> Iterator[None]:
+    """Show how the build in this process is doing, on a terminal only."""
     ended = threading.Event()
 
     def follow() -> None:
-        """Write over the last line until the build has ended."""
-        while not ended.wait(_LOOK_SECONDS):
-            stream.write("\r" + _progress_text(datasets.progress(name)).ljust(100)[:100])
-            stream.flush()
+        with Progress(delay_seconds=0) as progress:
+            while not ended.wait(_LOOK_SECONDS):
+                show_build(progress, name, datasets.progress(name))
 
     thread = threading.Thread(target=follow, daemon=True)
-    if stream.isatty():
+    if sys.stderr.isatty():
         thread.start()
     try:
         yield
@@ -193,15 +192,12 @@ def _progress_line(datasets: Datasets, name: str) -> Iterator[None]:
         ended.set()
         if thread.is_alive():
             thread.join()
-            stream.write("\r" + " " * 100 + "\r")
-            stream.flush()
 
 
-def _progress_text(progress: BuildProgress) -> str:
-    parts = []
-    for stage in progress.stages:
-        total = f"/{stage.num_total}" if stage.num_total is not None else ""
-        left = f" {stage.seconds_left:.0f} s left" if stage.seconds_left else ""
-        if stage.num_done or stage.num_total:
-            parts.append(f"{stage.stage} {stage.num_done}{total}{left}")
-    return " | ".join(parts) or progress.notice or "starting"
+def show_build(progress: Progress, name: str, state: BuildProgress) -> None:
+    """Show how a build is doing: the items of all stages as far as they are known, and the newest stage in words."""
+    under_way = [stage for stage in state.stages if stage.num_done or stage.num_total]
+    what = f"Dataset {name}: {under_way[-1].stage if under_way else state.notice or 'starting'}"
+    counts = ", ".join(f"{stage.stage} {stage.num_done}/{stage.num_total or '?'}" for stage in under_way)
+    line = f"Dataset {name}: {counts}" if counts else what
+    progress.show(what, state.num_done, state.num_total or None, line=line, stage=what)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from typing import Any
 
-from backend.commands.consent_options import add_consent_options, consent_of
-from backend.commands.run_progress import follow
+from backend.commands.options import add_consent_options, add_model_option, consent_of
+from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
 from backend.runs.planning.plan import RunRequest
 from backend.runs.runs import Runs
@@ -23,6 +24,10 @@ from training.presets import PRESETS
 _NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "consent"})
 """What the command asks for by itself."""
 
+_POLL_SECONDS = 0.5
+_LINES_PER_STATE = 10
+_LOSSES = {"talker_loss": "talker", "code_predictor_loss": "code predictor"}
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
     """Describe the command's options."""
@@ -36,9 +41,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
 def add_training_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     """Options of every command that trains."""
     parser.add_argument("--voice", required=True, metavar="NAME", help="name of the new voice")
-    parser.add_argument(
-        "--model", default=settings.model, help="mini, a checkpoint folder or a hub id (default: %(default)s)"
-    )
+    add_model_option(parser, settings)
     parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
     parser.add_argument("--strategy", choices=STRATEGIES, help="how workers share the model (default: ddp)")
     parser.add_argument(
@@ -96,6 +99,47 @@ def describe_end(runs: Runs, run: RunRecord) -> str:
     if run.state.can_resume:
         told.append(f"Resume it with `app.py runs resume {run.id}`; its log is {runs.folder(run.id) / 'log.txt'}")
     return "\n".join(told)
+
+
+def follow(runs: Runs, run_id: str) -> RunRecord:
+    """Show a run's progress until it ends; Ctrl-C cancels it, which keeps its last checkpoint.
+
+    A second Ctrl-C only stops showing it: the run is cancelled all the same.
+    """
+    with Progress(unit="step", delay_seconds=0, num_lines=_LINES_PER_STATE) as progress:
+        try:
+            return _wait(runs, run_id, progress)
+        except KeyboardInterrupt:
+            progress.close()
+            print("Cancelling: the last checkpoint is kept.", file=sys.stderr)
+            if runs.get(run_id).state.is_active:
+                runs.cancel(run_id)
+            return _wait(runs, run_id, progress)
+
+
+def _wait(runs: Runs, run_id: str, progress: Progress) -> RunRecord:
+    while (run := runs.get(run_id)).state.is_active:
+        if not runs.is_looked_after(run_id):
+            # Its process was killed; the row alone would say for ever that it is running.
+            runs.reconcile(resume=False)
+            continue
+        line = describe_progress(run, runs.seconds_left(run_id), runs.newest_measures(run_id))
+        progress.show(f"{run.id}: {run.message}", run.step, run.num_steps, line=line, stage=run.state)
+        time.sleep(_POLL_SECONDS)
+    return run
+
+
+def describe_progress(run: RunRecord, seconds_left: float | None, measures: dict[str, float]) -> str:
+    """One line about a run that is under way."""
+    if run.state is not RunState.RUNNING or not run.step:
+        return f"{run.id}: {run.state}. {run.message}"
+    parts = [f"{run.id}: step {run.step} of {run.num_steps}"]
+    for name, words in _LOSSES.items():
+        if name in measures:
+            parts.append(f"{words} {measures[name]:.3f}")
+    if seconds_left is not None:
+        parts.append(f"about {describe_seconds(seconds_left)} left")
+    return ", ".join(parts)
 
 
 def open_runs(settings: Settings) -> Runs:

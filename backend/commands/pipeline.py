@@ -8,12 +8,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from backend.commands.consent_options import consent_of
-from backend.commands.finetune import add_training_options, conclude, training_request
-from backend.commands.run_progress import follow
+from backend.commands.dataset import show_build
+from backend.commands.finetune import add_training_options, conclude, follow, training_request
+from backend.commands.options import check_output, consent_of
+from backend.commands.progress import Progress
 from backend.dataset.clips.views import BuildProgress
 from backend.dataset.datasets import Datasets, new_job
-from backend.errors import OutputRefused, RecordingMissing
+from backend.errors import RecordingMissing
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan
 from backend.runs.runs import Runs
@@ -22,6 +23,7 @@ from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.consent import require_consent
 
+_LINES_PER_STAGE = 5
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -46,7 +48,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     consent = require_consent(consent_of(arguments))
     request = training_request(arguments, None)
     if arguments.report is not None:
-        check_report(arguments.report)
+        check_output(arguments.report, "report.html")
     for recording in arguments.recordings:
         if not recording.exists():
             raise RecordingMissing(str(recording), problem="does not exist")
@@ -55,6 +57,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     datasets, runs = Datasets(database, home), Runs(database, home)
 
     def show_plan(plan: RunPlan) -> None:
+        progress.close()
         dataset = datasets.show(build.name)
         summary = f"Dataset {build.name}: {len(dataset.clips)} clips, {dataset.minutes():.1f} min in all."
         print("\n".join((summary, *plan.notes)), file=sys.stderr)
@@ -67,32 +70,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         language=arguments.language,
         transcripts=arguments.transcripts,
     )
-    progress = BuildLines(build.name)
-    run_id = build_and_start(datasets, runs, build, request, consent, on_progress=progress.show, on_plan=show_plan)
+    with Progress(delay_seconds=0, num_lines=_LINES_PER_STAGE) as progress:
+
+        def show(state: BuildProgress) -> None:
+            show_build(progress, build.name, state)
+
+        run_id = build_and_start(datasets, runs, build, request, consent, on_progress=show, on_plan=show_plan)
     ended = follow(runs, run_id)
     if arguments.report is not None and ended.state is RunState.DONE:
         shutil.copyfile(runs.write_report(ended.id), arguments.report)
         print(f"Report: {arguments.report}")
     return conclude(runs, ended)
-
-
-def check_report(path: Path) -> None:
-    """Refuse a destination before minutes are spent on its content. Raises OutputRefused."""
-    if path.is_dir():
-        raise OutputRefused(f"{path} is a folder. Name a file to write, such as {path / 'report.html'}.")
-    if not path.absolute().parent.is_dir():
-        raise OutputRefused(f"The folder {path.absolute().parent} does not exist. Create it first.")
-
-
-class BuildLines:
-    def __init__(self, name: str) -> None:
-        self._name, self._told = name, ""
-
-    def show(self, progress: BuildProgress) -> None:
-        stages = [f"{stage.stage} {stage.num_done}/{stage.num_total or '?'}" for stage in progress.stages]
-        if (now := ", ".join(stages)) != self._told:
-            print(f"Dataset {self._name}: {now}", file=sys.stderr, flush=True)
-            self._told = now
 
 
 def dataset_name(voice: str) -> str:

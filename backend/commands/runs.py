@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from backend.commands.finetune import conclude, open_runs
-from backend.commands.run_progress import describe_seconds, follow
+from backend.commands.finetune import conclude, follow, open_runs
+from backend.commands.progress import describe_seconds
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.settings import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
-from backend.commands.clone import add_model_options
+from backend.commands.options import add_model_options, add_seed_option, check_output
 from backend.errors import OutputRefused
 from backend.serving.deploy.factory import build_speaker
 from backend.serving.requests import SynthesisRequest
@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     parser.add_argument("--voice", required=True, metavar="NAME", help="one of `voices list`")
     parser.add_argument("--text", required=True, help="what to say")
     parser.add_argument("--language", help="language of the text (default: the voice's own)")
-    parser.add_argument("--seed", type=int, help="decides the take; without one a runaway take is tried again")
+    add_seed_option(parser)
     parser.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
     parser.add_argument(
         "--output",
@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     voice = Voices(Database(settings.home_folder), settings.home_folder).get(arguments.voice)
     output: Path = arguments.output or Path(f"{voice.name}.wav")
     audio_format = find_format(output.suffix.removeprefix("."))
-    if not output.absolute().parent.is_dir():
-        raise OutputRefused(f"The folder {output.absolute().parent} does not exist. Create it first.")
+    check_output(output)
     # A fine-tuned voice needs no base model beside its own checkpoint.
     model = str(checkpoint_of(voice)) if voice.kind == "fine-tuned" else arguments.model
     speaker = build_speaker(

@@ -10,7 +10,7 @@ from types import FrameType
 from pydantic import ValidationError
 
 from backend.cluster.connect import SERVE, connect
-from backend.commands.clone import add_model_options
+from backend.commands.options import add_model_options
 from backend.errors import SettingsError
 from backend.serving.deploy.local_server import serve_locally
 from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettings

@@ -113,7 +113,7 @@ class VoiceResolver:
         return ResolvedVoice(side=side, loaded=loaded, prompt=prompt, reference=voice.reference)
 
     def _cast_run(self, side: Contender, base: LoadedModel) -> ResolvedVoice:
-        plan = EvaluationPlan.read(RunFolder.of(self._home, side.id).judging_plan)
+        plan = EvaluationPlan.read(RunFolder.of(self._home, side.id).evaluation_plan)
         precision, device = base.model.precision, str(base.model.device)
         if plan.base_model.resolve() != base.folder.resolve():
             base = self._shelf.get(plan.base_model.name, plan.base_model, precision=precision, device=device)
@@ -168,7 +168,7 @@ class VoiceResolver:
 
     def _keep_run(self, side: Contender, name: str, provenance: Mapping[str, JsonValue]) -> Voice:
         run: RunRecord = self._runs.get(side.id)
-        plan = EvaluationPlan.read(RunFolder.of(self._home, side.id).judging_plan)
+        plan = EvaluationPlan.read(RunFolder.of(self._home, side.id).evaluation_plan)
         consent = Consent.model_validate_json(run.consent) if run.consent else None
         reference = plan.reference_clip if plan.reference_clip.is_file() else None
         origin: dict[str, JsonValue] = {"dataset": run.dataset, "checkpoint": side.checkpoint or None, **provenance}

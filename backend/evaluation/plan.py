@@ -1,4 +1,4 @@
-"""What is spoken to evaluate checkpoints: the same sentences, seeds and reference for the base model and each of them."""
+"""What is spoken to evaluate checkpoints: the same sentences, seeds and reference for all, the base model included."""
 
 from __future__ import annotations
 

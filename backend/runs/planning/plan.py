@@ -139,8 +139,8 @@ class RunPlan(BaseModel):
         notes = [
             f"{estimate.num_clips} clips with {estimate.data_minutes:.1f} min of speech, {estimate.num_steps} steps, "
             f"about {max(1, math.ceil(estimate.minutes))} min on {workers}.",
-            f"Each worker needs about {estimate.memory.total / 2**30:.1f} GiB of memory; checkpoints and export take up "
-            f"to {estimate.disk_bytes / 1e9:.1f} GB of disk.",
+            f"Each worker needs about {estimate.memory.total / 2**30:.1f} GiB of memory; checkpoints and export take "
+            f"up to {estimate.disk_bytes / 1e9:.1f} GB of disk.",
         ]
         if estimate.num_too_long:
             notes.append(f"{estimate.num_too_long} clips are too long to train on and are left out.")
@@ -302,17 +302,21 @@ def _check_model(folder: Path, card: DatasetCard, model: str) -> None:
             f"{model} is a {config.tts_model_type} checkpoint, and only base ones can be fine-tuned. "
             "Choose a base checkpoint, or the base variant of a fine-tuned voice."
         )
-    files = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
-    if _fingerprint(folder, tuple((path, path.stat().st_mtime_ns) for path in files)) != card.tokenizer_fingerprint:
+    if fingerprint_of(folder) != card.tokenizer_fingerprint:
         raise RunNotPossible(
             f"The dataset {card.name} was made with {card.model}, whose codes {model} does not understand. "
             f"Build the dataset again with {model}, or fine-tune {card.model}."
         )
 
 
+def fingerprint_of(folder: Path) -> str:
+    """Which codes a checkpoint folder uses."""
+    files = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
+    return _fingerprint(folder, tuple((path, path.stat().st_mtime_ns) for path in files))
+
+
 @lru_cache(maxsize=4)  # reads all of the tokenizer, and the page plans again with every change of a field
 def _fingerprint(folder: Path, files: tuple[tuple[Path, int], ...]) -> str:
-    """Which codes a checkpoint folder uses, by its speech tokenizer's files and when they were changed."""
     with torch.device("meta"):
         tokenizer = SpeechTokenizer(read_speech_tokenizer_config(folder))
     load_weights(tokenizer, [path for path, _ in files], "", dtype=torch.float32, device=torch.device("cpu"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app import main
-from backend.commands.finetune import add_training_options, training_options
+from backend.commands.finetune import add_training_options, describe_progress, training_options
 from backend.commands.pipeline import dataset_name
-from backend.commands.run_progress import describe_progress, describe_seconds
+from backend.commands.progress import describe_seconds
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.settings import Settings

@@ -63,7 +63,7 @@ def studio(tmp_path_factory):
         reference_clip=clip,
         reference_text="Every morning.",
     )
-    folder.judging_plan.write_text(plan.model_dump_json())
+    folder.evaluation_plan.write_text(plan.model_dump_json())
     return studio
 
 

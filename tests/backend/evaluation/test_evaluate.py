@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from backend.evaluation.evaluate import Scorers, judge, prepare_ears
-from backend.evaluation.plan import EvaluationPlan, plan_judging
+from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, find_verifier
 from backend.transcription.transcript import Transcript
 from tests.backend.runs.small_dataset import write_small_dataset
@@ -30,7 +30,10 @@ def load_model() -> VoiceModel:
 
 
 def plan(dataset: Path, num_held_out: int = 1, num_standard: int = 1, seed: int = 0) -> EvaluationPlan:
-    return plan_judging(dataset, GOLDEN_CHECKPOINT, num_held_out=num_held_out, num_standard=num_standard, seed=seed)
+    card, rows = read_card(dataset), read_code_rows(dataset / ROWS_FILE)
+    return plan_evaluation(
+        dataset, card, rows, GOLDEN_CHECKPOINT, num_held_out=num_held_out, num_standard=num_standard, seed=seed
+    )
 
 
 class Parrot:

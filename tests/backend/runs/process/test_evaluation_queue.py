@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.evaluation.plan import plan_judging
+from backend.evaluation.plan import plan_evaluation
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.evaluation_queue import MAX_WAITING, EvaluationQueue
 from backend.runs.storage.records import BASE
@@ -16,6 +16,7 @@ from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
 from training.checkpoint import CHECKPOINTS_FOLDER, IN_USE_FILE
+from training.data.code_rows import ROWS_FILE, read_card, read_code_rows
 from training.machine import Machine
 
 LAUNCH = LaunchPlan(run_id="one", machine=Machine(num_cpus=2, num_gpus=0), max_workers=1)
@@ -32,8 +33,9 @@ def rows(home: Path) -> RunTable:
 def folder(home: Path, dataset: Path) -> RunFolder:
     folder = RunFolder.of(home, "one")
     folder.path.mkdir(parents=True)
-    plan = plan_judging(dataset, GOLDEN_CHECKPOINT, num_held_out=1, num_standard=0, seed=1)
-    folder.judging_plan.write_text(plan.model_dump_json())
+    card, rows = read_card(dataset), read_code_rows(dataset / ROWS_FILE)
+    plan = plan_evaluation(dataset, card, rows, GOLDEN_CHECKPOINT, num_held_out=1, num_standard=0, seed=1)
+    folder.evaluation_plan.write_text(plan.model_dump_json())
     return folder
 
 
