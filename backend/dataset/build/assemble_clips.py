@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.dataset.stages.cut import CutStage
-from backend.dataset.storage.dataset_table import ClipEdit, ClipRow, DatasetTable
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.records import CutClip, DecodedRecording, Span
+from backend.dataset.clips.views import ClipDetails, RecordingDetails, RecordingView
 from backend.dataset.review.incremental_review import ReviewedSet
 from backend.dataset.review.review import Candidate, judge
-from backend.dataset.clips.records import CutClip, DecodedRecording, Span
 from backend.dataset.sources.find import FoundRecording
-from backend.dataset.storage.stage_cache import stage_key
+from backend.dataset.stages.cut import CutStage
 from backend.dataset.stages.tokenize import TokenizeStage, read_encoded
-from backend.dataset.clips.views import ClipDetails, RecordingDetails, RecordingView
-from backend.dataset.build.context import SourceRecording, BuildContext
+from backend.dataset.storage.dataset_table import ClipEdit, ClipRow, DatasetTable
+from backend.dataset.storage.stage_cache import stage_key
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError
 from backend.transcription.transcript import Transcript
@@ -51,7 +51,11 @@ def assemble(
 
 
 def rejudge(
-    job: BuildJob, table: DatasetTable, clips: Mapping[str, ClipDetails], workspace: DatasetWorkspace, stage: TokenizeStage
+    job: BuildJob,
+    table: DatasetTable,
+    clips: Mapping[str, ClipDetails],
+    workspace: DatasetWorkspace,
+    stage: TokenizeStage,
 ) -> list[ClipRow]:
     """Judge the clips of a dataset with all its edits, and store them; gives what was stored."""
     edits = table.edits(job.name)
@@ -84,7 +88,9 @@ def rejudge_clip(
     table.update_clips(job.name, rows, judged.rows(edits, table.chosen_reference(job.name)))
 
 
-def _candidate(key: str, details: ClipDetails, edit: ClipEdit, workspace: DatasetWorkspace, stage: TokenizeStage) -> Candidate:
+def _candidate(
+    key: str, details: ClipDetails, edit: ClipEdit, workspace: DatasetWorkspace, stage: TokenizeStage
+) -> Candidate:
     tensors_id, embedding = _tokenized(details, workspace, stage)
     now = details.model_copy(
         update={

@@ -12,29 +12,29 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from backend.dataset.build.assemble_clips import assemble
-from backend.dataset.storage.build_table import BuildTable
-from backend.dataset.stages.clip_encoder import ClipEncoder
-from backend.dataset.storage.training_files import write_dataset
-from backend.dataset.storage.dataset_table import DatasetTable
-from backend.dataset.errors import BuildCancelled, DiskFull, NothingToBuild
-from backend.dataset.clips.job import BuildJob
-from backend.transcription.select import ChosenTranscriber, find_transcriber, language_code
-from backend.dataset.build.sequential import run_in_one_process
-from backend.dataset.build.passes import count_as_reused, is_listened_to, is_tokenized, run_passes
-from backend.dataset.build.heartbeat import BuildHeartbeat
 from backend.cluster.connect import BUILD_DATASET, connect, quiet_ray_data
-from backend.dataset.clips.records import EncoderFacts
-from backend.dataset.build.shared_progress import SharedCounts
-from backend.dataset.sources.find import FoundRecording, keep_originals, open_sources
+from backend.dataset.build.assemble_clips import assemble
+from backend.dataset.build.context import BuildContext, SourceRecording
+from backend.dataset.build.heartbeat import BuildHeartbeat
+from backend.dataset.build.passes import count_as_reused, is_listened_to, is_tokenized, run_passes
 from backend.dataset.build.progress import StageCounts
+from backend.dataset.build.sequential import run_in_one_process
+from backend.dataset.build.shared_progress import SharedCounts
 from backend.dataset.build.workers import DISK_FULL
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.records import EncoderFacts
 from backend.dataset.clips.views import BuildState
-from backend.dataset.build.context import SourceRecording, BuildContext
+from backend.dataset.errors import BuildCancelled, DiskFull, NothingToBuild
+from backend.dataset.sources.find import FoundRecording, keep_originals, open_sources
+from backend.dataset.stages.clip_encoder import ClipEncoder
+from backend.dataset.storage.build_table import BuildTable
+from backend.dataset.storage.dataset_table import DatasetTable
+from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.errors import EncoreError
 from backend.store.database import Database
 from backend.store.errors import StoreError
+from backend.transcription.select import ChosenTranscriber, find_transcriber, language_code
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress, resolve_model
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend.audio.voice_activity import SpeechSpan
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.records import CutRecording, DecodedRecording, Span, TokenizedClip
 from backend.dataset.stages.cut import CutStage
 from backend.dataset.stages.decode import DecodeStage
-from backend.dataset.clips.job import BuildJob
-from backend.transcription.select import TranscriberSource
-from backend.dataset.clips.records import CutRecording, DecodedRecording, Span, TokenizedClip
 from backend.dataset.stages.tokenize import TokenizeStage
 from backend.dataset.stages.transcribe import TranscribeStage
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.transcription.recordings import cut_into_pieces
+from backend.transcription.select import TranscriberSource
 from backend.transcription.transcript import Transcript, assemble_transcript
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.errors import BuildCancelled
+from backend.dataset.storage.build_table import BuildTable
 from backend.store.errors import StoreError
 
 if TYPE_CHECKING:

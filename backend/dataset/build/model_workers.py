@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import torch
 
-from backend.dataset.clips.records import Span
+from backend.dataset.build.context import BuildContext
 from backend.dataset.build.progress import Outcome
 from backend.dataset.build.workers import CLIP_SCHEMA, PIECE_SCHEMA, Row, piece_name, problem_of
-from backend.dataset.build.context import BuildContext
+from backend.dataset.clips.records import Span
 from backend.transcription.transcriber import Transcriber
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import ray
 
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.ray_pipeline import listen_pass, rows_of, share_of, tokenize_pass
 from backend.dataset.build.workers import piece_name, source_row
-from backend.dataset.build.context import SourceRecording, BuildContext
 from training.model.device import choose_device
 
 

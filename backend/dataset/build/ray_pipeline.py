@@ -19,9 +19,9 @@ import pyarrow as pa
 import ray
 import ray.data
 
+from backend.dataset.build.context import BuildContext
 from backend.dataset.build.model_workers import TokenizeClips, TranscribePieces
 from backend.dataset.build.workers import Row, cut, decode
-from backend.dataset.build.context import BuildContext
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.build.model_workers import TokenizeClips, TranscribePieces
 from backend.dataset.build.passes import is_ready_to_cut
-from backend.dataset.build.workers import (CLIP_SCHEMA, PIECE_SCHEMA, SOURCE_SCHEMA, Row, cut, decode, source_row)
-from backend.dataset.build.context import SourceRecording, BuildContext
+from backend.dataset.build.workers import CLIP_SCHEMA, PIECE_SCHEMA, SOURCE_SCHEMA, Row, cut, decode, source_row
 
 
 def run_in_one_process(sources: Sequence[SourceRecording], order: BuildContext) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import ray
 
-from backend.dataset.storage.stage_cache import Stage
 from backend.dataset.build.progress import Outcome, StageCount, StageCounts
+from backend.dataset.storage.stage_cache import Stage
 
 
 class SharedCounts:

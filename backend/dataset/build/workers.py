@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from backend.dataset.build.context import BuildContext, SourceRecording
 from backend.dataset.clips.records import Span
 from backend.dataset.storage.stage_cache import Stage
-from backend.dataset.build.context import SourceRecording, BuildContext
 from backend.errors import EncoreError
 
 if TYPE_CHECKING:
