@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     parser = commands.add_parser("finetune", help="fine-tune a model to a voice", description=__doc__)
     parser.add_argument("dataset", metavar="DATASET", help="name of a dataset, or its folder")
     add_training_options(parser, settings)
-    parser.add_argument("--detach", action="store_true", help="return at once; `runs show` tells how it goes")
+    parser.add_argument("--detach", action="store_true", help="return at once; `runs show` shows its progress")
     parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
 
@@ -91,14 +91,14 @@ def conclude(runs: Runs, run: RunRecord) -> int:
 
 def describe_end(runs: Runs, run: RunRecord) -> str:
     """The result in one line per fact."""
-    told = [f"Run {run.id} is {run.state}. {run.message}"]
+    lines = [f"Run {run.id} is {run.state}. {run.message}"]
     if run.verdict:
-        told.append(run.verdict)
+        lines.append(run.verdict)
     if run.export_folder:
-        told.append(f"Exported to {run.export_folder}; report: {runs.folder(run.id) / 'report.html'}")
+        lines.append(f"Exported to {run.export_folder}; report: {runs.folder(run.id) / 'report.html'}")
     if run.state.can_resume:
-        told.append(f"Resume it with `app.py runs resume {run.id}`; its log is {runs.folder(run.id) / 'log.txt'}")
-    return "\n".join(told)
+        lines.append(f"Resume it with `app.py runs resume {run.id}`; its log is {runs.folder(run.id) / 'log.txt'}")
+    return "\n".join(lines)
 
 
 def follow(runs: Runs, run_id: str) -> RunRecord:
@@ -120,7 +120,7 @@ def follow(runs: Runs, run_id: str) -> RunRecord:
 def _wait(runs: Runs, run_id: str, progress: Progress) -> RunRecord:
     while (run := runs.get(run_id)).state.is_active:
         if not runs.is_looked_after(run_id):
-            # Its process was killed; the row alone would say for ever that it is running.
+            # Its process was killed; the row alone would say forever that it is running.
             runs.reconcile(resume=False)
             continue
         line = describe_progress(run, runs.seconds_left(run_id), runs.newest_measures(run_id))
@@ -174,7 +174,7 @@ def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
         if not equals or not name:
             raise SettingsError(f"--set {given} is not of the form option=value. Correct it.")
         if name.strip() in _NOT_TO_SET:
-            raise SettingsError(f"--set cannot change {name.strip()}. `--help` tells where it is given.")
+            raise SettingsError(f"--set cannot change {name.strip()}. `--help` shows where it is given.")
         options[name.strip()] = _parse(value)
     return options
 

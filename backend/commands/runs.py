@@ -22,7 +22,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="all runs, the newest first")
     listing.set_defaults(run=lambda arguments: _list(open_runs(settings)))
-    for name, verb, told in (
+    for name, verb, summary in (
         ("show", _show, "state, scores and what happened"),
         ("log", _log, "what it printed"),
         ("cancel", _cancel, "end it; its last checkpoint is kept"),
@@ -31,12 +31,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
         ("delete", _delete, "forget it and remove its files"),
         ("report", _report, "write its page"),
     ):
-        one = verbs.add_parser(name, help=told, description=told)
+        one = verbs.add_parser(name, help=summary, description=summary)
         one.add_argument("run_id", metavar="RUN")
         if name == "resume":
             one.add_argument("--detach", action="store_true", help="return at once")
         if name == "report":
-            one.add_argument("--output", type=Path, metavar="FILE.html", help="(default: beside the run's files)")
+            one.add_argument("--output", type=Path, metavar="FILE.html", help="(default: in the run's folder)")
         one.set_defaults(run=lambda arguments, verb=verb: verb(open_runs(settings), arguments))
 
 
@@ -60,7 +60,7 @@ def _show(runs: Runs, arguments: argparse.Namespace) -> int:
 
 def describe_run(runs: Runs, run: RunRecord) -> str:
     """Everything worth knowing, in lines."""
-    told = [
+    lines = [
         f"{run.id}: {run.voice} from {run.dataset} with {run.model}, {run.preset}, {run.strategy}, "
         f"{run.num_workers} worker(s)",
         f"{run.state}: {run.message}",
@@ -68,18 +68,18 @@ def describe_run(runs: Runs, run: RunRecord) -> str:
     ]
     left = runs.seconds_left(run.id)
     if run.state.is_active and left is not None:
-        told.append(f"about {describe_seconds(left)} left")
+        lines.append(f"about {describe_seconds(left)} left")
     for record in list(runs.metrics(run.id, max(0, run.step - _NEWEST_STEPS))):
-        told.append(f"  step {record.step}: " + ", ".join(f"{k} {v:.4g}" for k, v in record.measures.items()))
-    told += [_describe_checkpoint(point) for point in runs.checkpoints(run.id)]
-    told += [
+        lines.append(f"  step {record.step}: " + ", ".join(f"{k} {v:.4g}" for k, v in record.measures.items()))
+    lines += [_describe_checkpoint(point) for point in runs.checkpoints(run.id)]
+    lines += [
         f"  {time.strftime('%H:%M:%S', time.localtime(event.at))} {event.sentence}" for event in runs.events(run.id)
     ]
     if run.verdict:
-        told.append(run.verdict)
+        lines.append(run.verdict)
     if run.export_folder:
-        told.append(f"exported to {run.export_folder}")
-    return "\n".join(told)
+        lines.append(f"exported to {run.export_folder}")
+    return "\n".join(lines)
 
 
 def _describe_checkpoint(point: CheckpointRecord) -> str:

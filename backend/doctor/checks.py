@@ -23,7 +23,7 @@ from training.model.voice_model import choose_precision
 _GB = 1e9
 # A dataset of an hour, a run with three checkpoints of the embedded model, and room to breathe.
 _FREE_DISK_GB = 2.0
-# The studio with the embedded model, beside what a desktop needs.
+# The studio with the embedded model, on top of what a desktop needs.
 _MEMORY_GB = 4.0
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -112,7 +112,7 @@ def check_transcriber(settings: Settings) -> Finding:
 
 
 def check_memory(settings: Settings) -> Finding:
-    """Whether there is room for a model beside what runs already."""
+    """Whether there is room for a model next to what runs already."""
     memory = psutil.virtual_memory()
     found = f"{memory.available / _GB:.1f} of {memory.total / _GB:.1f} GB are free."
     if memory.available < _MEMORY_GB * _GB:
@@ -163,7 +163,7 @@ def check_address(settings: Settings) -> Finding:
         return Finding(
             name="Address",
             level=Level.BROKEN,
-            found=f"{settings.host} lets other machines in, and nobody is asked for a password.",
+            found=f"{settings.host} is open to other machines, and no password is asked for.",
             remedy="Set ENCORE_AUTH=user:password.",
         )
     return Finding(name="Address", level=Level.GOOD, found=f"{settings.host}, with a password.")

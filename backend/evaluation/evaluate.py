@@ -17,7 +17,7 @@ from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
-from backend.evaluation.scores import JudgedTake, clipped_share, cosine, text_errors
+from backend.evaluation.scores import EvaluatedTake, clipped_share, cosine, text_errors
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.speech import Speech, speak
@@ -74,7 +74,7 @@ def judge(
     folder: Path,
     *,
     cancelled: Callable[[], bool] | None = None,
-) -> list[JudgedTake]:
+) -> list[EvaluatedTake]:
     """Let a model speak all sentences of the plan, keep the takes in `folder`, and measure them.
 
     Raises:
@@ -87,7 +87,7 @@ def judge(
 
 def _judge(
     engine: Engine, plan: EvaluationPlan, scorers: Scorers, folder: Path, cancelled: Callable[[], bool]
-) -> Iterator[JudgedTake]:
+) -> Iterator[EvaluatedTake]:
     # The engine speaks on while somebody listens to what is finished.
     asked: deque[Speech] = deque()
     left = deque(plan.sentences)
@@ -120,7 +120,7 @@ def _measure(
     path: Path,
     plan: EvaluationPlan,
     scorers: Scorers,
-) -> JudgedTake:
+) -> EvaluatedTake:
     seconds = len(samples) / sample_rate
     heard: dict[str, object] = {}
     if scorers.transcriber is not None:
@@ -129,7 +129,7 @@ def _measure(
         heard = {"transcript": transcript, "character_error": characters, "word_error": words}
     if seconds >= _MIN_HEARD_SECONDS:
         heard |= _similarities(samples, sample_rate, plan, scorers)
-    return JudgedTake(
+    return EvaluatedTake(
         position=position,
         text=sentence.text,
         held_out=sentence.held_out,

@@ -18,7 +18,7 @@ MAX_ERROR_LENGTH = 1.0
 """A runaway take may insert more words than the text has; more than all wrong is no worse than all wrong."""
 
 
-class JudgedTake(BaseModel):
+class EvaluatedTake(BaseModel):
     """One sentence as one checkpoint said it, with what was measured on it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -65,7 +65,7 @@ class CheckpointScores(BaseModel):
     clipped_share: float
 
 
-def summarize(takes: Sequence[JudgedTake]) -> CheckpointScores:
+def summarize(takes: Sequence[EvaluatedTake]) -> CheckpointScores:
     """Put the scores of all takes of a checkpoint together."""
     assert takes, "a checkpoint without takes was not judged"
     return CheckpointScores(

@@ -1,1 +1,1 @@
-"""[5] Fine-tunes as the product sees them: prepared, started, watched, steered, judged by sound, kept."""
+"""[5] Fine-tunes as the product sees them: planned, started, watched, steered, evaluated, kept."""

@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: no script, no font, no file beside them, and colours of the page they stand in."""
+"""Line charts as inline SVG: no script, no font, no other file, and in the colours of the page they stand in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WANTED_TICKS = 5
 def line_chart(title: str, lines: Mapping[str, Sequence[Point]], x_label: str = "step") -> str:
     """Draw named lines over a common axis; an empty string when there is nothing to draw.
 
-    Values that are no numbers leave a gap, and long lines are thinned out.
+    Values that are not numbers leave a gap, and long lines are thinned out.
     """
     drawn = {name: _thin(_finite(points)) for name, points in lines.items()}
     drawn = {name: points for name, points in drawn.items() if points}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from backend.errors import OutputRefused
-from backend.evaluation.scores import JudgedTake
+from backend.evaluation.scores import EvaluatedTake
 from backend.runs.charts import line_chart
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
@@ -115,8 +115,8 @@ def _scores_row(
     name = "Base model, zero-shot" if point.is_base else f"Step {point.step}"
     mark = " ★ best" if is_best else ""
     if point.scores is None:
-        told = html.escape(point.problem or f"Not judged ({point.state}).")
-        cells = f'<td colspan="{max(1, len(columns))}">{told}</td>'
+        reason = html.escape(point.problem or f"Not evaluated ({point.state}).")
+        cells = f'<td colspan="{max(1, len(columns))}">{reason}</td>'
     else:
         values = ((getattr(point.scores, field), show) for field, _, show in columns)
         cells = "".join(f"<td>{show(value) if value is not None else '-'}</td>" for value, show in values)
@@ -143,22 +143,22 @@ def _players(run: RunRecord, checkpoints: Sequence[CheckpointRecord], run_folder
     return f'<div class="wide"><table class="takes">{head}{"".join(rows)}</table></div>'
 
 
-def _player(take: JudgedTake | None, who: str, run_folder: Path) -> str:
+def _player(take: EvaluatedTake | None, who: str, run_folder: Path) -> str:
     if take is None:
         return "-"
     try:
         sound = base64.b64encode((run_folder / take.file).read_bytes()).decode()
     except OSError:
         return "The recording is gone."
-    told = f"{take.seconds:.1f} s"
+    facts = f"{take.seconds:.1f} s"
     if take.finish_reason != "eos":
-        told += ", stopped because it did not end"
+        facts += ", stopped because it did not end"
     if take.transcript is not None:
-        told += f", heard: “{take.transcript}”"
+        facts += f", heard: “{take.transcript}”"
     label = html.escape(f"{who}: {take.text}", quote=True)
     return (
         f'<audio controls preload="none" aria-label="{label}" src="data:audio/wav;base64,{sound}"></audio>'
-        f"<small>{html.escape(told)}</small>"
+        f"<small>{html.escape(facts)}</small>"
     )
 
 

@@ -104,7 +104,7 @@ class Runs:
         return dict(newest[-1].measures) if newest else {}
 
     def is_looked_after(self, run_id: str) -> bool:
-        """Whether a supervisor is at work on it. Raises RunNotFound."""
+        """Whether a supervisor is running it. Raises RunNotFound."""
         return self._is_looked_after(self._rows.get(run_id))
 
     def seconds_left(self, run_id: str) -> float | None:
@@ -146,13 +146,13 @@ class Runs:
             RunFolder.of(self._home, run_id).ask_to_stop("pause")
         else:
             self._end_leftovers(run)
-            self._rows.move(run_id, RunState.PAUSED, "Paused. Resuming goes on from the last checkpoint.")
+            self._rows.move(run_id, RunState.PAUSED, "Paused. Resuming continues from the last checkpoint.")
 
     def resume(self, run_id: str) -> None:
-        """Go on from the last complete checkpoint.
+        """Continue from the last complete checkpoint.
 
         Raises:
-            RunNotFound, RunStateError: it is at work, or done.
+            RunNotFound, RunStateError: it is running, or done.
         """
         run = self._rows.get(run_id)
         if run.state.is_active and not self._is_looked_after(run):
@@ -163,7 +163,7 @@ class Runs:
         if not folder.job.is_file():
             raise RunError(f"The files of run {run_id} are gone from {folder.path}. Start a new run.")
         Control.read(folder.control).model_copy(update={"stop": None}).write(folder.control)
-        self._rows.move(run_id, RunState.QUEUED, "Waiting to go on.")
+        self._rows.move(run_id, RunState.QUEUED, "Waiting to continue.")
         self._rows.add_event(run_id, "Resumed.")
         self._start_supervisor(run_id)
 
@@ -171,7 +171,7 @@ class Runs:
         """Forget a run and remove its files; a voice made of it stays.
 
         Raises:
-            RunNotFound, RunStateError: it is at work.
+            RunNotFound, RunStateError: it is running.
         """
         run = self._rows.get(run_id)
         if run.state.is_active and self._is_looked_after(run):
@@ -181,7 +181,7 @@ class Runs:
         shutil.rmtree(RunFolder.of(self._home, run_id).path, ignore_errors=True)
 
     def write_report(self, run_id: str, path: Path | None = None) -> Path:
-        """Write the run's page, finished or not; beside its other files unless a path is given.
+        """Write the run's page, finished or not; among its other files unless a path is given.
 
         Raises:
             EncoreError: there is no such run, or the page cannot be written.
@@ -216,7 +216,7 @@ class Runs:
     def _interrupt(self, run: RunRecord) -> RunRecord:
         self._end_leftovers(run)
         self._rows.add_event(run.id, "Its process was gone.")
-        return self._rows.move(run.id, RunState.INTERRUPTED, "Interrupted: its process ended without a word.")
+        return self._rows.move(run.id, RunState.INTERRUPTED, "Interrupted: its process ended unexpectedly.")
 
     def _start_supervisor(self, run_id: str) -> None:
         try:

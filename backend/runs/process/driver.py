@@ -30,7 +30,7 @@ class Driver:
         from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
 
         from backend.runs.process.ray_dataset import SHARD, rows_for_everyone  # noqa: PLC0415
-        from backend.runs.process.ray_worker import FaultLog, share_rows_or_tell, train_under_ray  # noqa: PLC0415
+        from backend.runs.process.ray_worker import FaultLog, share_rows_recording_problems, train_under_ray  # noqa: PLC0415
 
         # Typed as Ray Train's first version, which shares the names of the second, which is the one that runs.
         train: Any = ray.train
@@ -46,7 +46,7 @@ class Driver:
             train_under_ray,
             train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
             torch_config=TorchConfig(backend=_backend(launch, raw_job)),
-            datasets={SHARD: share_rows_or_tell(raw_job, run_folder, attempt)},
+            datasets={SHARD: share_rows_recording_problems(raw_job, run_folder, attempt)},
             dataset_config=rows_for_everyone(),
             scaling_config=train.ScalingConfig(
                 num_workers=workers,

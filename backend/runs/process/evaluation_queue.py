@@ -1,4 +1,4 @@
-"""Judging beside training: one Ray task at a time, the base model first, then each checkpoint as it appears."""
+"""Evaluates checkpoints during training: one Ray task at a time, the base model first, then each as it appears."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluationPlan
-from backend.evaluation.scores import JudgedTake, summarize
+from backend.evaluation.scores import EvaluatedTake, summarize
 from backend.runs.planning.launch import LaunchPlan
-from backend.runs.process.evaluation_task import judge_checkpoint
+from backend.runs.process.evaluation_task import evaluate_checkpoint
 from backend.runs.process.select_checkpoint import choose
 from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.runs.storage.run_folder import RunFolder
@@ -19,19 +19,19 @@ from backend.runs.storage.run_table import RunTable
 from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, release
 
 MAX_WAITING = 3
-"""Checkpoints that are kept on the disk only to be listened to; a full one of a large model has many gigabytes."""
+"""Checkpoints that are kept on disk only to be evaluated; a full one of a large model has many gigabytes."""
 
 _logger = logging.getLogger(__name__)
 
 
 class EvaluationQueue:
-    """Knows what is still to be listened to, and hands it out."""
+    """Knows what is still to be evaluated, and hands it out."""
 
     def __init__(self, rows: RunTable, run_id: str, folder: RunFolder, launch: LaunchPlan) -> None:
-        """Read the plan; what an earlier attempt had begun to judge is judged anew.
+        """Read the plan; what an earlier attempt had begun to evaluate is evaluated again.
 
         Raises:
-            RunError: there is no plan.
+            EvaluationError: there is no plan.
         """
         self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
         self._current: tuple[CheckpointRecord, Any] | None = None
@@ -42,7 +42,7 @@ class EvaluationQueue:
         rows.add_checkpoint(run_id, BASE, 0)
         for record in rows.checkpoints(run_id):
             if record.state in ("judging", "failed"):
-                rows.mark_judging(run_id, record.name, waiting=True)
+                rows.mark_evaluating(run_id, record.name, waiting=True)
 
     def advance(self) -> bool:
         """Take in what is finished and hand out what is next; false when nothing is left to wait for."""
@@ -58,7 +58,7 @@ class EvaluationQueue:
         return bool(waiting)
 
     def waiting(self) -> Sequence[CheckpointRecord]:
-        """What is to be listened to, the base model first; held on the disk, but only the newest few."""
+        """What is to be evaluated, the base model first; held on disk, but only the newest few."""
         waiting = [record for record in self._rows.checkpoints(self._run_id) if record.state == "waiting"]
         base = [record for record in waiting if record.is_base]
         own = [record for record in waiting if not record.is_base]
@@ -68,11 +68,11 @@ class EvaluationQueue:
 
     def _skip(self, record: CheckpointRecord) -> None:
         release(self._place(record))
-        problem = "Newer checkpoints came before anybody could listen to it."
-        self._rows.fail_judgement(self._run_id, record.name, problem)
+        problem = "Newer checkpoints came before it could be evaluated."
+        self._rows.fail_evaluation(self._run_id, record.name, problem)
 
     def _hold(self, record: CheckpointRecord) -> bool:
-        """Keep a checkpoint until it was judged; false if it is gone."""
+        """Keep a checkpoint until it is evaluated; false if it is gone."""
         try:
             hold(self._place(record))
         except FileNotFoundError:
@@ -83,34 +83,34 @@ class EvaluationQueue:
     def _hand_out(self, record: CheckpointRecord, plan: EvaluationPlan) -> None:
         import ray  # noqa: PLC0415 - only where a supervisor has started it
 
-        # No processor is set aside: training has them all on a laptop, and listening may take what it leaves.
+        # No processor is set aside: training has them all on a laptop, and evaluation may use what it leaves.
         options: dict[str, Any] = {"num_cpus": 0, "max_retries": 1}
         spare_gpus = ray.available_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
         if self._launch.use_gpu and spare_gpus >= 1:
             options["num_gpus"] = 1
         place = None if record.is_base else str(self._place(record))
-        task = ray.remote(**options)(judge_checkpoint).remote(
+        task = ray.remote(**options)(evaluate_checkpoint).remote(
             plan.model_dump(mode="json"), str(self._folder.path), record.name, place
         )
-        self._rows.mark_judging(self._run_id, record.name)
+        self._rows.mark_evaluating(self._run_id, record.name)
         self._current = record, task
 
     def _take_in(self, record: CheckpointRecord, task: Any) -> bool:
-        """Put a finished judgement down; false if it is not finished."""
+        """Record a finished evaluation; false if it is not finished."""
         import ray  # noqa: PLC0415
 
         if not ray.wait([task], timeout=0)[0]:
             return False
         try:
-            takes = [JudgedTake.model_validate(take) for take in ray.get(task)]
-            self._rows.add_judgement(self._run_id, record.name, takes, summarize(takes))
+            takes = [EvaluatedTake.model_validate(take) for take in ray.get(task)]
+            self._rows.add_evaluation(self._run_id, record.name, takes, summarize(takes))
             self._keep_best()
         except Exception as error:
-            # One checkpoint that cannot be listened to must not end the run.
-            _logger.exception("judging %s failed", record.name)
+            # One checkpoint that cannot be evaluated must not end the run.
+            _logger.exception("evaluating %s failed", record.name)
             cause = error.__cause__ or getattr(error, "cause", None)
-            problem = str(cause) if isinstance(cause, EncoreError) else "Listening failed; the run's log says why."
-            self._rows.fail_judgement(self._run_id, record.name, problem)
+            problem = str(cause) if isinstance(cause, EncoreError) else "The evaluation failed; the run's log says why."
+            self._rows.fail_evaluation(self._run_id, record.name, problem)
         if not record.is_base:
             release(self._place(record))
         return True

@@ -1,4 +1,4 @@
-"""The Ray task that listens to one checkpoint; runs beside training, perhaps on another machine."""
+"""The Ray task that evaluates one checkpoint; runs during training, perhaps on another machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.export import export_checkpoint
 from training.model.voice_model import VoiceModel
 
 
-def judge_checkpoint(
+def evaluate_checkpoint(
     raw_plan: dict[str, Any], run_folder: str, name: str, checkpoint: str | None
 ) -> list[dict[str, Any]]:
     """Speak and measure; returns the takes.
@@ -34,7 +34,7 @@ def judge_checkpoint(
         EncoreError: it cannot be loaded, or cannot speak.
     """
     logging.basicConfig(level=logging.INFO)
-    # Training beside it is what the processors are for.
+    # The processors are for the training that runs at the same time.
     torch.set_num_threads(1)
     plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
     scorers = prepare_ears(plan, find_transcriber(plan.base_model), find_verifier())

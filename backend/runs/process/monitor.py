@@ -1,4 +1,4 @@
-"""From what workers wrote into a run's folder to rows that anybody can read."""
+"""Moves what workers wrote into a run's folder into the database."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")
 
 
 class RunMonitor:
-    """Reads what is new since the last look; made anew for each attempt."""
+    """Reads what is new since the last call; each attempt has its own."""
 
     def __init__(self, rows: RunTable, run_id: str, folder: RunFolder, attempt: int) -> None:
         self._rows, self._run_id, self._folder, self._attempt = rows, run_id, folder, attempt
         self._metrics, self._faults = LineReader(folder.metrics), LineReader(folder.faults)
-        # What earlier attempts wrote has been seen to by their supervisors, or is put down late by this one.
+        # What earlier attempts wrote has been recorded by their supervisors, or is recorded late by this one.
         self._num_workers: int | None = None
-        self._put_down_steps(tells=False)
+        self._record_steps(reports=False)
         for _ in self._faults.new_lines():
             pass
         self._num_workers = None
 
-    def look(self) -> bool:
-        """Put down what is new; tells whether workers are training."""
-        began = self._put_down_steps(tells=True)
+    def poll(self) -> bool:
+        """Record what is new. Returns whether workers are training."""
+        began = self._record_steps(reports=True)
         for fault in self._faults.new_lines():
             self._rows.add_event(self._run_id, describe_fault(fault))
         return began
 
-    def _put_down_steps(self, *, tells: bool) -> bool:
+    def _record_steps(self, *, reports: bool) -> bool:
         measures: dict[int, dict[str, float]] = {}
         began = False
         for line in self._metrics.new_lines():
             began = True
             if "step" not in line:
-                self._greet(int(line["workers"]), tells=tells)
+                self._note_workers(int(line["workers"]), reports=reports)
                 continue
             measures[int(line["step"])] = _measures(line)
             if name := line.get("checkpoint"):
@@ -48,11 +48,11 @@ class RunMonitor:
         self._rows.add_metrics(self._run_id, self._attempt, measures)
         return began
 
-    def _greet(self, num_workers: int, *, tells: bool) -> None:
+    def _note_workers(self, num_workers: int, *, reports: bool) -> None:
         before, self._num_workers = self._num_workers, num_workers
-        if before is not None and tells:
+        if before is not None and reports:
             change = "again" if before == num_workers else f"instead of {before}"
-            self._rows.add_event(self._run_id, f"Training goes on with {_count(num_workers)} {change}.")
+            self._rows.add_event(self._run_id, f"Training continues with {_count(num_workers)} {change}.")
 
     def _add_checkpoint(self, name: str) -> None:
         step = int(name.rpartition("-")[2])
@@ -60,10 +60,10 @@ class RunMonitor:
 
 
 def register_checkpoints(rows: RunTable, run_id: str, folder: RunFolder) -> int:
-    """Put down the checkpoints on disk, and tell how many steps the newest one holds; 0 without any."""
+    """Record the checkpoints on disk. Returns the steps of the newest one; 0 without any."""
     found = list_checkpoints(folder.path)
     for name in damaged_checkpoints(folder.path):
-        rows.add_event(run_id, f"The checkpoint {name} is damaged and is left out; an earlier one takes its place.")
+        rows.add_event(run_id, f"The checkpoint {name} is damaged and is ignored; an earlier one takes its place.")
     for checkpoint in found:
         rows.add_checkpoint(run_id, checkpoint.folder.name, checkpoint.progress.step)
     return found[-1].progress.step if found else 0
@@ -73,7 +73,7 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     """What Ray saw go wrong, for a person."""
     ranks = [int(rank) for rank in fault.get("ranks", [])]
     who = "A worker was" if len(ranks) <= 1 else f"{len(ranks)} workers were"
-    return f"{who} lost ({_plain_cause(str(fault.get('cause', '')))}); training goes on from the last checkpoint."
+    return f"{who} lost ({_plain_cause(str(fault.get('cause', '')))}); training continues from the last checkpoint."
 
 
 def _plain_cause(cause: str) -> str:

@@ -1,4 +1,4 @@
-"""Supervisors: processes of their own that outlive whoever started them."""
+"""Supervisors: processes of their own that outlive the app that started them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def end_session(leader: int, started_at: float) -> None:
     A session's number is not given away again as long as one of its processes lives.
     """
     if (birth := birth_of(leader)) and abs(birth - started_at) >= _SAME_BIRTH_SECONDS:
-        return  # it is long gone, and somebody else has its number
+        return  # it is long gone, and another process has its number
     give_up = time.monotonic() + _END_SECONDS
     # Once is not enough: what a member started after the processes were listed would live on.
     while (members := _living_members(leader)) and time.monotonic() < give_up:
@@ -92,7 +92,7 @@ def _living_members(session: int) -> list[psutil.Process]:
     members = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            # A zombie is dead already; it may stay for ever where nobody reaps orphans, as in many containers.
+            # A zombie is dead already; it may stay for ever where nothing reaps orphans, as in many containers.
             if _session_of(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
                 members.append(process)
     return members

@@ -1,4 +1,4 @@
-"""The end of a run: the best checkpoint by ear, exported, and kept as a voice."""
+"""The end of a run: the best checkpoint is selected, exported, and kept as a voice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def conclude(database: Database, home: Path, run_id: str) -> None:
     if launch.name_voice:
         message = _keep_voice(Voices(database, home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
     rows.move(run_id, RunState.DONE, message)
-    # Nothing learns from them any more, and whoever deletes the dataset means them too.
+    # They are needed no more, and deleting the dataset must delete its copy too.
     shutil.rmtree(folder.dataset, ignore_errors=True)
     run = rows.get(run_id)
     write_report(folder.report, run, rows.metrics(run_id), rows.checkpoints(run_id), rows.events(run_id), folder.path)
@@ -65,23 +65,23 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
     speaker = torch.tensor(EvaluationPlan.read(folder.evaluation_plan).speaker, dtype=torch.float32)
     weights = read_weights(checkpoint, speaker)
-    # The dataset as the person knows it: the run learnt from a copy of its own.
-    told = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
+    # With the dataset as the user knows it: the run learnt from a copy of its own.
+    job = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
     for variant in VARIANTS:
         exported[variant] = folder.export / variant
-        export_weights(replace(weights, job=told), exported[variant], variant)
+        export_weights(replace(weights, job=job), exported[variant], variant)
     return exported
 
 
 def _choose(checkpoints: Sequence[CheckpointRecord], folder: RunFolder) -> Choice:
-    """The best by ear; the newest where nothing could be listened to."""
+    """The best by its scores; the newest if none could be evaluated."""
     choice = choose(checkpoints)
     if choice.best is not None:
         return choice
     found = list_checkpoints(folder.path)
     if not found:
         raise TrainingError("The run has no checkpoint, so there is nothing to export. Start it again.")
-    verdict = "No checkpoint was judged; the last one was taken. Listen to it before you use it."
+    verdict = "No checkpoint was evaluated, so the last one was taken. Listen to it before you use it."
     return Choice(best=found[-1].folder.name, beats_base=None, verdict=verdict)
 
 

@@ -35,14 +35,14 @@ class RayContext:
             self._lines.write({"workers": self.world_size})
 
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        """Every step goes into the run's folder, where a crash of Ray loses none; Ray hears of checkpoints."""
+        """Write every step into the run's folder, where a crash of Ray loses none; Ray gets only checkpoints."""
         if self._lines is not None:
             saved = {"checkpoint": checkpoint_folder.name} if checkpoint_folder else {}
             try:
                 self._lines.write({**metrics, "at": time.time(), **saved})
             except OSError as error:
-                told = f"Step {metrics['step']:.0f} could not be put down: {error.strerror}."
-                raise TrainingError(f"{told} Free some space for the run's folder and resume it.") from error
+                problem = f"Step {metrics['step']:.0f} could not be recorded: {error.strerror}."
+                raise TrainingError(f"{problem} Free some space for the run's folder and resume it.") from error
         if checkpoint_folder is not None:
             # A barrier over all workers, so not at every step. The checkpoint itself is ours: complete or absent,
             # while Ray's list of checkpoints is spoilt by a crash during its writing.
@@ -63,7 +63,7 @@ class RayContext:
 def train_under_ray(config: dict[str, Any]) -> None:
     """What Ray Train calls on every worker."""
     folder, attempt = RunFolder(Path(config["folder"])), int(config["attempt"])
-    with _telling_problems(folder, attempt):
+    with _recording_problems(folder, attempt):
         if not folder.control.is_file():
             raise PreflightError(
                 f"A worker's machine does not see {folder.path}. Put ENCORE_HOME on storage that all machines share."
@@ -73,25 +73,27 @@ def train_under_ray(config: dict[str, Any]) -> None:
         run_worker(job, context, fetch_rows())
 
 
-def share_rows_or_tell(raw_job: Mapping[str, Any], folder: RunFolder, attempt: int) -> Any:  # a Ray Data dataset
+def share_rows_recording_problems(
+    raw_job: Mapping[str, Any], folder: RunFolder, attempt: int
+) -> Any:  # a Ray Data dataset
     """The rows that workers will fetch, read by the driver before it starts any."""
-    with _telling_problems(folder, attempt):
+    with _recording_problems(folder, attempt):
         return share_rows(FineTuneJob.parse(raw_job).dataset)
 
 
 @contextmanager
-def _telling_problems(folder: RunFolder, attempt: int) -> Iterator[None]:
+def _recording_problems(folder: RunFolder, attempt: int) -> Iterator[None]:
     """Write down what every further attempt would meet as well; the supervisor ends the run with these words."""
     try:
         yield
     except EncoreError as error:
-        _tell_problem(folder, attempt, error)
+        _record_problem(folder, attempt, error)
         raise
 
 
-def _tell_problem(folder: RunFolder, attempt: int, error: EncoreError) -> None:
+def _record_problem(folder: RunFolder, attempt: int, error: EncoreError) -> None:
     if Control.read(folder.control).attempt == attempt:
-        # On a full disk the file stays empty, which tells as much.
+        # On a full disk the file stays empty, which means the same.
         with suppress(OSError):
             folder.problem.write_text(str(error), encoding="utf-8")
 
@@ -109,7 +111,7 @@ class FaultLog(UserCallback):
             # Ray Train wraps what a worker raised.
             cause = getattr(exception, "_base_exc", exception)
             if isinstance(cause, EncoreError) and not self._folder.problem.is_file():
-                _tell_problem(self._folder, self._attempt, cause)
+                _record_problem(self._folder, self._attempt, cause)
         first = next(iter(worker_exceptions.values()), None)
         lines = str(first).strip().splitlines() or [type(first).__name__]
         with suppress(OSError):

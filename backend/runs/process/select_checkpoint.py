@@ -1,4 +1,4 @@
-"""Which checkpoint is the best, by how it sounds, and whether it was worth it. Pure: scores in, words out."""
+"""Selects the best checkpoint by its scores, and says whether it beats zero-shot cloning. Scores in, words out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backend.evaluation.scores import CheckpointScores
 from backend.runs.storage.records import CheckpointRecord
 
 ERROR_WEIGHT = 1.0
-"""A tenth more characters wrong outweighs a tenth more similarity: a voice that cannot be understood is no voice."""
+"""A tenth more characters wrong outweighs a tenth more similarity: a voice that cannot be understood is useless."""
 
 SIMILARITY_WEIGHT = 1.0
 DURATION_WEIGHT = 0.25
@@ -22,10 +22,10 @@ TOLERATED_PACE = 1.25
 """People speak a quarter faster or slower than expected without anything being wrong."""
 
 NOTABLE_GAIN = 0.01
-"""Smaller differences than this are luck with the seeds."""
+"""Smaller differences than this are due to the seeds."""
 
 MIN_TO_COMPARE = 3
-"""Sentences that tell how much of a difference is luck."""
+"""Sentences needed to estimate how much of a difference is chance."""
 
 WORSE_ERROR = 0.05
 """That much more error is heard whatever the similarity."""
@@ -33,11 +33,11 @@ WORSE_ERROR = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The best checkpoint and what to tell.
+    """The best checkpoint and what to say about it.
 
     Attributes:
-        best: name of the best fine-tuned checkpoint; None when none could be judged.
-        beats_base: whether it sounds better than the model the run started from; None when that was not judged.
+        best: name of the best fine-tuned checkpoint; None when none could be evaluated.
+        beats_base: whether it sounds better than the model the run started from; None when that was not evaluated.
         verdict: in plain words.
     """
 
@@ -67,17 +67,19 @@ def quality(scores: CheckpointScores) -> float:
 
 
 def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
-    """Compare the judged checkpoints with each other and with the base model."""
-    judged = [(point, point.scores) for point in checkpoints if point.scores is not None]
-    zero_shot = next(((point, scores) for point, scores in judged if point.is_base), None)
-    tuned = [(point, scores) for point, scores in judged if not point.is_base]
+    """Compare the evaluated checkpoints with each other and with the base model."""
+    evaluated = [(point, point.scores) for point in checkpoints if point.scores is not None]
+    zero_shot = next(((point, scores) for point, scores in evaluated if point.is_base), None)
+    tuned = [(point, scores) for point, scores in evaluated if not point.is_base]
     if not tuned:
-        return Choice(best=None, beats_base=None, verdict="No checkpoint could be judged, so none is recommended.")
+        return Choice(best=None, beats_base=None, verdict="No checkpoint could be evaluated, so none is recommended.")
     # Of two that sound alike the earlier one has forgotten less of the base model.
     best, scores = max(tuned, key=lambda pair: (round(quality(pair[1]), 4), -pair[0].step))
     if zero_shot is None:
-        told = f"The best checkpoint is step {best.step}. The base model was not judged, so there is no comparison."
-        return Choice(best=best.name, beats_base=None, verdict=told)
+        verdict = (
+            f"The best checkpoint is step {best.step}. The base model was not evaluated, so there is no comparison."
+        )
+        return Choice(best=best.name, beats_base=None, verdict=verdict)
     base_point, base = zero_shot
     beats = quality(scores) > quality(base) + NOTABLE_GAIN and not _is_harder_to_understand(scores, base)
     opening = (
@@ -89,7 +91,7 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     return Choice(
         best=best.name,
         beats_base=beats,
-        verdict=opening + _differences(base, scores, luck_with_error(base_point, best)) + ending,
+        verdict=opening + _differences(base, scores, standard_error_of_difference(base_point, best)) + ending,
     )
 
 
@@ -99,8 +101,8 @@ def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores) -
     return scores.character_error > base.character_error + WORSE_ERROR
 
 
-def luck_with_error(base: CheckpointRecord, tuned: CheckpointRecord) -> float | None:
-    """How far the difference between two character errors may be luck: the standard error over the same sentences."""
+def standard_error_of_difference(base: CheckpointRecord, tuned: CheckpointRecord) -> float | None:
+    """Standard error of the difference between two character errors, over the same sentences; None with too few."""
     before = {take.position: take.character_error for take in base.takes}
     differences = [
         take.character_error - earlier

@@ -1,4 +1,4 @@
-"""The process that sees one run through: it starts Ray, watches, judges, and outlives whoever asked for the run.
+"""The process that sees one run through: it starts Ray, watches, evaluates, and outlives the app that started it.
 
 python -m backend.runs.process.supervisor RUN --home HOME
 """
@@ -43,13 +43,16 @@ GRACE_SECONDS: dict[StopReason, float] = {"cancel": 5.0, "interrupt": 5.0, "paus
 """How long workers may take to finish their step and save; a cancel has to free the machine within ten seconds."""
 
 _STATE_AFTER: dict[StopReason, tuple[RunState, str]] = {
-    "cancel": (RunState.CANCELLED, "Cancelled. Its last checkpoint is kept; resuming goes on from there."),
-    "pause": (RunState.PAUSED, "Paused. Resuming goes on from the last checkpoint."),
-    "interrupt": (RunState.INTERRUPTED, "Interrupted: its process was asked to end. Resuming goes on from there."),
+    "cancel": (RunState.CANCELLED, "Cancelled. Its last checkpoint is kept; resuming continues from there."),
+    "pause": (RunState.PAUSED, "Paused. Resuming continues from the last checkpoint."),
+    "interrupt": (
+        RunState.INTERRUPTED,
+        "Interrupted: its process was asked to end. Resuming continues from the last checkpoint.",
+    ),
 }
 _TOO_MANY_FAILURES = (
     "The workers failed more often than the run allows. Its log says why; "
-    "correct that and resume: it goes on from the last checkpoint."
+    "correct that and resume: it continues from the last checkpoint."
 )
 _logger = logging.getLogger(__name__)
 
@@ -109,14 +112,14 @@ class Supervisor:
         if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
             self._launch = self._launch.model_copy(update={"use_gpu": True})
         check_size(fewest, fewest if self._launch.use_gpu else 0)
-        judges = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch)
+        evaluation = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch)
         run = self._rows.get(self._run_id)
         if run.step < run.num_steps:
-            self._train_to_the_end(monitor, judges)
+            self._train_to_the_end(monitor, evaluation)
         else:
             self._rows.move(self._run_id, RunState.RUNNING, "All steps are done.")
-        self._rows.move(self._run_id, RunState.JUDGING, "Listening to the checkpoints.")
-        while judges.advance():
+        self._rows.move(self._run_id, RunState.JUDGING, "Evaluating the checkpoints.")
+        while evaluation.advance():
             self._stop_if_wanted()
             self._beat()
             time.sleep(POLL_SECONDS)
@@ -144,22 +147,22 @@ class Supervisor:
         self._rows.forget_steps_after(self._run_id, last_step)
         return monitor
 
-    def _train_to_the_end(self, monitor: RunMonitor, judges: EvaluationQueue) -> None:
+    def _train_to_the_end(self, monitor: RunMonitor, evaluation: EvaluationQueue) -> None:
         """Train; a driver that is lost is replaced, as often as workers may be lost."""
         for failures_left in range(self._launch.max_failures, -1, -1):
             try:
-                self._train(monitor, judges)
+                self._train(monitor, evaluation)
                 return
             except _DriverLost as lost:
                 if not failures_left:
                     raise EncoreError(_TOO_MANY_FAILURES) from lost
-                told = "The driver of the training was lost; training goes on from the last checkpoint."
-                self._rows.add_event(self._run_id, told)
+                event = "The driver of the training was lost; training continues from the last checkpoint."
+                self._rows.add_event(self._run_id, event)
                 self._begin_attempt(self._attempt + 1)
                 self._rows.change(self._run_id, attempt=self._attempt)
                 monitor = self._watch()
 
-    def _train(self, monitor: RunMonitor, judges: EvaluationQueue) -> None:
+    def _train(self, monitor: RunMonitor, evaluation: EvaluationQueue) -> None:
         import ray  # noqa: PLC0415 - takes a second, and a run that waits does not need it
 
         from backend.runs.process.driver import Driver  # noqa: PLC0415
@@ -176,16 +179,16 @@ class Supervisor:
         stop_by = float("inf")
         try:
             while not ray.wait([fit], timeout=POLL_SECONDS)[0]:
-                if monitor.look() and not is_running:
+                if monitor.poll() and not is_running:
                     self._rows.move(self._run_id, RunState.RUNNING, "Training.")
                     is_running = True
-                judges.advance()
+                evaluation.advance()
                 stop_by = self._check_on(stop_by)
             self._raise_for(fit)
         finally:
             # Nothing if it has ended; otherwise this is what frees the processors.
             ray.kill(driver)
-            monitor.look()
+            monitor.poll()
             release_placement_groups()
         self._stop_if_wanted()
         if not is_running:
@@ -208,11 +211,13 @@ class Supervisor:
         """End with the words of a worker that met something no other attempt would get around."""
         if not self._folder.problem.is_file():
             return
-        told = self._folder.problem.read_text(encoding="utf-8")
-        if not told and time.time() - self._folder.problem.stat().st_mtime < WRITTEN_SECONDS:
+        problem = self._folder.problem.read_text(encoding="utf-8")
+        if not problem and time.time() - self._folder.problem.stat().st_mtime < WRITTEN_SECONDS:
             return  # it is just being written
         # Only a full disk leaves it empty.
-        raise EncoreError(told or f"The disk of {self._folder.path} is full. Free some space there and resume the run.")
+        raise EncoreError(
+            problem or f"The disk of {self._folder.path} is full. Free some space there and resume the run."
+        )
 
     def _raise_for(self, fit: Any) -> None:
         """Turn what Ray Train ended with into a sentence."""
@@ -233,7 +238,7 @@ class Supervisor:
             raise _Stopped(reason)
 
     def _beat(self) -> None:
-        """Say that the run is looked after."""
+        """Record that a supervisor is running."""
         if time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
             self._rows.change(self._run_id, heartbeat_at=time.time())
             self._last_beat = time.monotonic()

@@ -1,4 +1,4 @@
-"""How supervisor and workers of a run understand each other, on any machine: by small files in the run's folder."""
+"""How supervisor and workers of a run communicate, on any machine: by small files in the run's folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Control(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     attempt: int
-    """Workers of an earlier attempt that somehow live on must not write beside the ones that took over."""
+    """Workers of an earlier attempt that somehow live on must not write at the same time as those that took over."""
     stop: StopReason | None = None
 
     @classmethod
@@ -43,7 +43,7 @@ class LineWriter:
 
     def __init__(self, folder: Path, attempt: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        # Later files have later names: a step that was trained twice is told by the second.
+        # Later files have later names: of a step that was trained twice the second counts.
         earlier = sum(path.name.startswith(f"{attempt:04}-") for path in folder.iterdir())
         self._path = folder / f"{attempt:04}-{earlier:04}-{secrets.token_hex(2)}.jsonl"
 

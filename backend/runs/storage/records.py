@@ -1,4 +1,4 @@
-"""What is known of a run: read by whoever watches, written by Encore's own machine."""
+"""What is known of a run: read by the page and the command line, written by its supervisor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from backend.evaluation.scores import CheckpointScores, JudgedTake
+from backend.evaluation.scores import CheckpointScores, EvaluatedTake
 from backend.runs.storage.states import RunState
 from training.job import FineTuneJob
 
@@ -43,7 +43,7 @@ class RunRecord(BaseModel):
     num_steps: int
     best_checkpoint: str | None = None
     verdict: str = ""
-    """What judging found, in plain words; empty until then."""
+    """The result of the evaluation, in plain words; empty until then."""
     export_folder: str | None = None
     consent: str | None
     """Who agreed to the cloning, as JSON."""
@@ -87,7 +87,7 @@ class CheckpointRecord(BaseModel):
     state: Literal["waiting", "judging", "judged", "failed"]
     problem: str = ""
     scores: CheckpointScores | None = None
-    takes: tuple[JudgedTake, ...] = ()
+    takes: tuple[EvaluatedTake, ...] = ()
 
     @property
     def is_base(self) -> bool:
@@ -96,7 +96,7 @@ class CheckpointRecord(BaseModel):
 
 
 class EventRecord(BaseModel):
-    """Something worth telling later."""
+    """Something that happened to a run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

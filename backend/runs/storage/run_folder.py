@@ -31,7 +31,7 @@ class RunFolder:
 
     @property
     def launch(self) -> Path:
-        """How it is to be run and judged."""
+        """How it is to be run and evaluated."""
         return self.path / "launch.json"
 
     @property
@@ -76,12 +76,12 @@ class RunFolder:
 
     @property
     def takes(self) -> Path:
-        """A folder of WAV files for each judged checkpoint."""
+        """A folder of WAV files for each evaluated checkpoint."""
         return self.path / "takes"
 
     @property
     def judging(self) -> Path:
-        """Checkpoints as they are being judged; emptied afterwards."""
+        """Checkpoints as they are being evaluated; emptied afterwards."""
         return self.path / "judging"
 
     @property

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from backend.evaluation.scores import CheckpointScores, JudgedTake
+from backend.evaluation.scores import CheckpointScores, EvaluatedTake
 from backend.runs.errors import RunNotFound
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState, check_transition
@@ -23,7 +23,7 @@ class RunTable:
         self._database = database
 
     def add(self, record: RunRecord) -> None:
-        """Put a new run down."""
+        """Record a new run."""
         row = record.as_row()
         names = ", ".join(row)
         marks = ", ".join(f":{name}" for name in row)
@@ -62,7 +62,7 @@ class RunTable:
         Args:
             run_id: the run whose turn it may be.
             alone: whether it shares the machine with no other run.
-            is_alive: tells from process id and birth whether a run's supervisor lives; dead ones hold up nobody.
+            is_alive: whether a supervisor lives, by process id and birth; runs of dead ones block no others.
 
         Raises:
             RunNotFound, RunStateError: it is not there, or not queued any more.
@@ -101,7 +101,7 @@ class RunTable:
             connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
 
     def add_metrics(self, run_id: str, attempt: int, measures_by_step: Mapping[int, Measures]) -> None:
-        """Put steps down; one that was trained before, until a fault, is replaced."""
+        """Record steps; one that was trained before, until a fault, is replaced."""
         if not measures_by_step:
             return
         rows = [(run_id, step, attempt, json.dumps(dict(m))) for step, m in sorted(measures_by_step.items())]
@@ -127,20 +127,20 @@ class RunTable:
         ]
 
     def add_checkpoint(self, run_id: str, name: str, step: int) -> None:
-        """Put a checkpoint down, to be judged; nothing changes if it is there already."""
+        """Record a checkpoint, to be evaluated; nothing changes if it is there already."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO run_checkpoints (run_id, name, step, saved_at, state) VALUES (?, ?, ?, ?, ?)",
                 (run_id, name, step, time.time(), "waiting"),
             )
 
-    def mark_judging(self, run_id: str, name: str, *, waiting: bool = False) -> None:
-        """Say that a checkpoint is being judged, or waits to be again."""
+    def mark_evaluating(self, run_id: str, name: str, *, waiting: bool = False) -> None:
+        """Record that a checkpoint is being evaluated, or waits to be again."""
         state = "waiting" if waiting else "judging"
         self._change_checkpoint(run_id, name, {"state": state, "problem": ""})
 
-    def add_judgement(self, run_id: str, name: str, takes: Sequence[JudgedTake], scores: CheckpointScores) -> None:
-        """Put down how a checkpoint sounds."""
+    def add_evaluation(self, run_id: str, name: str, takes: Sequence[EvaluatedTake], scores: CheckpointScores) -> None:
+        """Record how a checkpoint sounds."""
         rows = [(run_id, name, take.position, take.model_dump_json()) for take in takes]
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM run_takes WHERE run_id = ? AND checkpoint = ?", (run_id, name))
@@ -150,8 +150,8 @@ class RunTable:
                 (scores.model_dump_json(), run_id, name),
             )
 
-    def fail_judgement(self, run_id: str, name: str, problem: str) -> None:
-        """Say why a checkpoint could not be judged."""
+    def fail_evaluation(self, run_id: str, name: str, problem: str) -> None:
+        """Record why a checkpoint could not be evaluated."""
         self._change_checkpoint(run_id, name, {"state": "failed", "problem": problem})
 
     def checkpoints(self, run_id: str) -> Sequence[CheckpointRecord]:
@@ -164,13 +164,13 @@ class RunTable:
             takes = connection.execute(
                 "SELECT checkpoint, take FROM run_takes WHERE run_id = ? ORDER BY position", (run_id,)
             ).fetchall()
-        by_checkpoint: dict[str, list[JudgedTake]] = {}
+        by_checkpoint: dict[str, list[EvaluatedTake]] = {}
         for row in takes:
-            by_checkpoint.setdefault(row["checkpoint"], []).append(JudgedTake.model_validate_json(row["take"]))
+            by_checkpoint.setdefault(row["checkpoint"], []).append(EvaluatedTake.model_validate_json(row["take"]))
         return [_checkpoint(row, by_checkpoint.get(row["name"], [])) for row in rows]
 
     def add_event(self, run_id: str, sentence: str) -> None:
-        """Put down something worth telling later."""
+        """Record something that happened."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO run_events (run_id, at, sentence) VALUES (?, ?, ?)", (run_id, time.time(), sentence)
@@ -207,7 +207,7 @@ def _assignments(names: Iterable[str]) -> str:
     return ", ".join(f"{name} = :{name}" for name in names)
 
 
-def _checkpoint(row: sqlite3.Row, takes: Iterable[JudgedTake]) -> CheckpointRecord:
+def _checkpoint(row: sqlite3.Row, takes: Iterable[EvaluatedTake]) -> CheckpointRecord:
     scores = CheckpointScores.model_validate_json(row["scores"]) if row["scores"] else None
     return CheckpointRecord(
         name=row["name"],

@@ -24,7 +24,7 @@ class RunState(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Whether a supervisor is, or should be, at work on it."""
+        """Whether a supervisor is, or should be, running it."""
         return self in ACTIVE
 
     @property
@@ -42,7 +42,7 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
         RunState.QUEUED: _ENDS | {RunState.STARTING, RunState.PAUSED},
         RunState.STARTING: _ENDS | {RunState.RUNNING, RunState.PAUSED},
         RunState.RUNNING: _ENDS | {RunState.JUDGING, RunState.PAUSED},
-        # Judging resumed needs no training, so it can be paused and interrupted like training itself.
+        # An evaluation that is resumed needs no training, so it can be paused and interrupted like training itself.
         RunState.JUDGING: _ENDS | {RunState.DONE, RunState.PAUSED},
         RunState.PAUSED: frozenset({RunState.QUEUED, RunState.CANCELLED}),
         RunState.FAILED: frozenset({RunState.QUEUED}),

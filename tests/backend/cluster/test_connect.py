@@ -57,7 +57,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_start_that_took_too_long_is_cleared_away_and_made_again(
+def test_a_start_that_timed_out_is_cleaned_up_and_repeated(
     monkeypatch: pytest.MonkeyPatch, bystander: subprocess.Popen[bytes]
 ) -> None:
     start = SlowStart(num_failures=2)
@@ -83,7 +83,7 @@ def test_a_machine_where_ray_never_starts_says_so(monkeypatch: pytest.MonkeyPatc
         process.wait(timeout=60)
 
 
-def test_a_ray_of_its_own_is_quiet_and_wishes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_ray_is_quiet_and_keeps_what_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.init", SlowStart(num_failures=0))
     monkeypatch.setenv("LOG_NAME_UPDATE_INTERVAL_S", "7")
     with connect(FINE_TUNE, Machine(num_cpus=1, num_gpus=0)):

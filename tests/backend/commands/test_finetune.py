@@ -62,7 +62,7 @@ def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return told
 
 
-def test_without_consent_nothing_begins(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_nothing_starts_without_consent(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     write_small_dataset(home / "datasets" / "mine")
     told = refuse(capsys, "finetune", "mine", "--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT))
     assert "consent" in told
@@ -88,7 +88,7 @@ def test_a_report_that_cannot_be_written_is_refused_first(capsys: pytest.Capture
     assert "does not exist" in refuse(capsys, *arguments)
 
 
-def test_a_pipeline_refuses_before_it_builds(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
+def test_a_pipeline_is_refused_before_it_builds(capsys: pytest.CaptureFixture[str], home: Path, tmp_path: Path) -> None:
     start = ["--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT), *AGREED]
     assert "a.wav does not exist" in refuse(capsys, "pipeline", str(tmp_path / "a.wav"), *start)
     (tmp_path / "a.wav").touch()
@@ -117,7 +117,7 @@ def test_runs_are_listed_shown_and_reported(capsys: pytest.CaptureFixture[str], 
     assert "The disk was full." in (home / "r.html").read_text()
 
 
-def test_progress_in_words() -> None:
+def test_progress_is_described_in_words() -> None:
     run = record(state=RunState.RUNNING, step=5)
     told = describe_progress(run, 300.0, {"talker_loss": 2.5, "code_predictor_loss": 1.5})
     assert told == "one: step 5 of 10, talker 2.500, code predictor 1.500, about 5 min left"

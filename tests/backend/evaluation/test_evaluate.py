@@ -60,7 +60,7 @@ def with_rows(dataset: Path, folder: Path, change: dict[str, object], language: 
     return folder
 
 
-def test_sentences_are_what_nobody_trained_on_and_what_everybody_speaks(dataset: Path) -> None:
+def test_sentences_are_held_out_ones_and_standard_ones(dataset: Path) -> None:
     own, *standard = plan(dataset, num_held_out=1, num_standard=2).sentences
     row = next(row for row in read_code_rows(dataset / ROWS_FILE) if row.text == own.text)
     assert row.held_out
@@ -69,7 +69,7 @@ def test_sentences_are_what_nobody_trained_on_and_what_everybody_speaks(dataset:
     assert [sentence.held_out for sentence in standard] == [False, False]
 
 
-def test_seeds_are_the_runs_own_and_the_same_each_time(dataset: Path) -> None:
+def test_seeds_depend_on_the_run_alone(dataset: Path) -> None:
     assert plan(dataset) == plan(dataset)
     assert plan(dataset).sentences[0].seed != plan(dataset, seed=1).sentences[0].seed
 
@@ -87,7 +87,7 @@ def test_english_sentences_are_for_english(
     assert [sentence.held_out for sentence in plan(foreign, 2, 2).sentences] == [True, True]
 
 
-def test_a_model_is_judged_twice_alike(dataset: Path, tmp_path: Path) -> None:
+def test_evaluating_a_model_twice_gives_the_same_scores(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
     scorers = prepare_ears(chosen, None, None)
     assert scorers.verifier is None
@@ -108,7 +108,7 @@ def test_a_model_is_judged_twice_alike(dataset: Path, tmp_path: Path) -> None:
         assert take.verified_similarity is None
 
 
-def test_what_is_heard_is_compared_with_what_was_to_be_said(dataset: Path, tmp_path: Path) -> None:
+def test_transcripts_are_compared_with_the_sentences(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
     first, second = chosen.sentences
     scorers = Scorers(
@@ -122,7 +122,7 @@ def test_what_is_heard_is_compared_with_what_was_to_be_said(dataset: Path, tmp_p
     assert second.text == wrong.text
 
 
-def test_judging_can_be_stopped(dataset: Path, tmp_path: Path) -> None:
+def test_an_evaluation_can_be_cancelled(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
     scorers = Scorers(own=load_model())
     assert judge(load_model(), chosen, scorers, tmp_path / "a" / "b", cancelled=lambda: True) == []

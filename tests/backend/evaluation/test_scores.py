@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backend.evaluation.scores import JudgedTake, clipped_share, cosine, spoken_form, summarize, text_errors
+from backend.evaluation.scores import EvaluatedTake, clipped_share, cosine, spoken_form, summarize, text_errors
 
 
-def take(position: int = 0, **changes: object) -> JudgedTake:
+def take(position: int = 0, **changes: object) -> EvaluatedTake:
     fields = {
         "position": position,
         "text": "Hello there.",
@@ -19,7 +19,7 @@ def take(position: int = 0, **changes: object) -> JudgedTake:
         "finish_reason": "eos",
         "file": "takes/base/00.wav",
     }
-    return JudgedTake(**{**fields, **changes})
+    return EvaluatedTake(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_clipped_share() -> None:
     assert clipped_share(np.zeros(0, np.float32)) == 0.0
 
 
-def test_a_summary_leaves_out_what_was_not_measured() -> None:
+def test_a_summary_skips_missing_scores() -> None:
     scores = summarize(
         [take(speaker_similarity=0.5, character_error=0.1), take(speaker_similarity=0.7), take(finish_reason="length")]
     )

@@ -18,7 +18,7 @@ class Base:
     folder: Path
 
 
-def test_the_embedded_transcriber_listens_to_the_embedded_model_only(tmp_path, monkeypatch):
+def test_the_embedded_transcriber_is_used_for_the_embedded_model_only(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     measuring = TakeMeasuring()
     listener = measuring.transcriber(Base(EMBEDDED_FOLDER))

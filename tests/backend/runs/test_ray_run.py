@@ -114,7 +114,7 @@ def lose_a_worker(runs: Runs, run_id: str) -> None:
     rows.rename(rows.with_suffix(".away"))
     processes_of(run.process_id, "RayTrainWorker")[0].send_signal(signal.SIGKILL)
     wait_until(runs, run_id, lambda run: any("lost" in event.sentence for event in runs.events(run_id)))
-    wait_until(runs, run_id, lambda run: any("goes on" in event.sentence[:20] for event in runs.events(run_id)))
+    wait_until(runs, run_id, lambda run: any("continues" in event.sentence[:20] for event in runs.events(run_id)))
     step = runs.get(run_id).step
     wait_until(runs, run_id, lambda run: run.step > step)
     rows.with_suffix(".away").rename(rows)
@@ -206,7 +206,7 @@ def losses_under_torchrun(job: FineTuneJob, folder: Path) -> list[list[float]]:
     return [[line[name] for name in SAME_EVERYWHERE] for line in lines]
 
 
-def test_a_run_ends_as_a_voice_that_was_listened_to(runs: Runs, dataset: Path, home: Path, tmp_path: Path) -> None:
+def test_a_run_ends_as_an_evaluated_voice(runs: Runs, dataset: Path, home: Path, tmp_path: Path) -> None:
     run_id = start(runs, num_steps=2 * CHECKPOINT_EVERY)
     done = wait_until(runs, run_id, lambda run: not run.state.is_active)
     assert done.state is RunState.DONE

@@ -84,18 +84,18 @@ def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
     assert "Listen" not in page
 
 
-def test_a_lost_recording_is_said(tmp_path: Path) -> None:
+def test_the_report_says_that_a_recording_is_gone(tmp_path: Path) -> None:
     takes = (take(0, file="takes/base/99.wav"),)
     base = CheckpointRecord(name=BASE, step=0, saved_at=1.0, state="judged", scores=summarize(takes), takes=takes)
     assert "The recording is gone." in render_report(record(), [], [base], [], tmp_path)
 
 
-def test_a_folder_is_no_page(tmp_path: Path) -> None:
+def test_a_report_is_not_written_over_a_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputRefused, match="is a folder"):
         write_report(tmp_path, record(), [], [], [], tmp_path)
 
 
-def test_a_chart_survives_what_is_no_number_and_one_point_and_equal_values() -> None:
+def test_a_chart_can_show_nan_one_point_and_equal_values() -> None:
     for points in ([(1.0, float("nan"))], []):
         assert line_chart("t", {"a": points}) == ""
     for points in ([(1.0, 2.0)], [(1.0, 2.0), (2.0, 2.0)], [(1.0, float("inf")), (2.0, 1.0)]):

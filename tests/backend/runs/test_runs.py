@@ -39,7 +39,7 @@ def test_a_run_whose_process_is_gone_is_interrupted(runs: Runs, rows: RunTable) 
     assert "process was gone" in runs.events("one")[0].sentence
 
 
-def test_what_ended_by_itself_is_left_alone(runs: Runs, rows: RunTable) -> None:
+def test_a_run_that_ended_by_itself_is_not_changed(runs: Runs, rows: RunTable) -> None:
     for number, state in enumerate(sorted(set(RunState) - {s for s in RunState if s.is_active or s == "interrupted"})):
         rows.add(record(f"run-{number}", state=state))
     before = runs.list()
@@ -55,13 +55,13 @@ def test_a_run_without_files_is_not_resumed_and_says_why(runs: Runs, rows: RunTa
         runs.resume("one")
 
 
-def test_cancelling_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows: RunTable) -> None:
+def test_a_run_without_supervisor_is_cancelled_at_once(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.RUNNING, **LONG_GONE))
     runs.cancel("one")
     assert runs.get("one").state is RunState.CANCELLED
 
 
-def test_pausing_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows: RunTable) -> None:
+def test_a_run_without_supervisor_is_paused_at_once(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.RUNNING, **LONG_GONE))
     runs.pause("one")
     assert runs.get("one").state is RunState.PAUSED
@@ -69,14 +69,14 @@ def test_pausing_a_run_that_nobody_looks_after_is_done_at_once(runs: Runs, rows:
     assert runs.get("one").state is RunState.CANCELLED
 
 
-def test_what_is_over_cannot_be_steered(runs: Runs, rows: RunTable) -> None:
+def test_a_finished_run_cannot_be_steered(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.DONE))
     for verb in (runs.cancel, runs.pause, runs.resume):
         with pytest.raises(RunStateError, match="Run one is done"):
             verb("one")
 
 
-def test_unknown_runs_are_named(runs: Runs) -> None:
+def test_the_error_names_the_unknown_run(runs: Runs) -> None:
     for verb in (runs.get, runs.log, runs.events, runs.metrics, runs.cancel, runs.resume, runs.delete):
         with pytest.raises(RunNotFound, match="There is no run 'seven'"):
             verb("seven")
@@ -89,7 +89,7 @@ def test_deleting_removes_row_and_files(runs: Runs, rows: RunTable) -> None:
     assert not runs.folder("one").exists()
 
 
-def test_time_left_is_told_once_there_is_a_pace(runs: Runs, rows: RunTable) -> None:
+def test_time_left_is_known_after_the_first_steps(runs: Runs, rows: RunTable) -> None:
     rows.add(record(num_steps=10))
     assert runs.seconds_left("one") is None
     rows.add_metrics("one", 1, {step: {"seconds_per_step": 2.0} for step in (1, 2)})

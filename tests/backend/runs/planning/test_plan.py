@@ -48,15 +48,15 @@ def test_a_run_is_planned_and_explained(runs: Runs, dataset: Path, home: Path) -
     assert runs.list() == []
 
 
-def test_options_go_before_the_preset(runs: Runs, dataset: Path) -> None:
+def test_options_override_the_preset(runs: Runs, dataset: Path) -> None:
     assert plan(runs, dataset, learning_rate=0.5).job.learning_rate == 0.5
 
 
-def test_a_run_that_is_not_judged_needs_no_sentences(runs: Runs, dataset: Path) -> None:
+def test_a_run_without_evaluation_needs_no_sentences(runs: Runs, dataset: Path) -> None:
     assert not plan(runs, dataset, judge=False, num_held_out=0, num_standard=0).launch.judge
 
 
-def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> None:
+def test_a_plan_notes_that_no_clip_is_held_out(runs: Runs, home: Path) -> None:
     write_small_dataset(home / "datasets" / "all", num_clips=3, num_held_out=0)
     assert any("No clip is held out" in sentence for sentence in plan(runs, "all").notes)
 
@@ -84,14 +84,14 @@ def test_without_held_out_clips_the_person_is_told(runs: Runs, home: Path) -> No
         ({"model": "/nowhere/at/all"}, "nowhere"),
     ],
 )
-def test_what_cannot_be_is_refused(runs: Runs, dataset: Path, changes: dict[str, Any], told: str) -> None:
+def test_a_request_that_cannot_work_is_refused(runs: Runs, dataset: Path, changes: dict[str, Any], told: str) -> None:
     with pytest.raises(EncoreError) as refusal:
         plan(runs, dataset, **changes)
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
-def test_an_unknown_dataset_is_answered_with_those_there_are(runs: Runs, dataset: Path) -> None:
+def test_an_unknown_dataset_is_answered_with_the_known_ones(runs: Runs, dataset: Path) -> None:
     with pytest.raises(EncoreError, match="There are: mine"):
         plan(runs, "yours")
 
@@ -116,7 +116,7 @@ def test_codes_of_another_model_are_refused(runs: Runs, dataset: Path) -> None:
         plan(runs, dataset)
 
 
-def test_a_model_that_is_no_base_model_is_refused(runs: Runs, dataset: Path, tmp_path: Path) -> None:
+def test_a_model_other_than_a_base_model_is_refused(runs: Runs, dataset: Path, tmp_path: Path) -> None:
     folder = tmp_path / "custom"
     shutil.copytree(GOLDEN_CHECKPOINT, folder)
     config = json.loads((folder / "config.json").read_text())

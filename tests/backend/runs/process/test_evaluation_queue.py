@@ -56,7 +56,7 @@ def test_the_base_model_comes_first_and_checkpoints_are_held(rows: RunTable, fol
     assert (path / IN_USE_FILE).exists()
 
 
-def test_when_training_is_faster_the_oldest_are_let_go(rows: RunTable, folder: RunFolder) -> None:
+def test_the_oldest_waiting_checkpoints_are_released_when_training_is_faster(rows: RunTable, folder: RunFolder) -> None:
     queue = EvaluationQueue(rows, "one", folder, LAUNCH)
     paths = [save(rows, folder, step) for step in range(1, MAX_WAITING + 1)]
     assert len(names(queue)) == 1 + MAX_WAITING
@@ -66,20 +66,20 @@ def test_when_training_is_faster_the_oldest_are_let_go(rows: RunTable, folder: R
     assert "Newer checkpoints came" in rows.checkpoints("one")[1].problem
 
 
-def test_a_checkpoint_that_is_gone_is_told(rows: RunTable, folder: RunFolder) -> None:
+def test_a_checkpoint_that_is_gone_is_reported(rows: RunTable, folder: RunFolder) -> None:
     queue = EvaluationQueue(rows, "one", folder, LAUNCH)
     save(rows, folder, 5).rmdir()
     assert names(queue) == [BASE]
     assert rows.checkpoints("one")[1].state == "failed"
 
 
-def test_what_was_being_judged_when_the_supervisor_died_is_judged_anew(rows: RunTable, folder: RunFolder) -> None:
+def test_an_evaluation_cut_short_by_a_killed_supervisor_is_repeated(rows: RunTable, folder: RunFolder) -> None:
     EvaluationQueue(rows, "one", folder, LAUNCH)
-    rows.mark_judging("one", BASE)
+    rows.mark_evaluating("one", BASE)
     assert names(EvaluationQueue(rows, "one", folder, LAUNCH)) == [BASE]
 
 
-def test_a_run_that_is_not_judged_waits_for_nothing(rows: RunTable, folder: RunFolder) -> None:
+def test_a_run_without_evaluation_waits_for_nothing(rows: RunTable, folder: RunFolder) -> None:
     queue = EvaluationQueue(rows, "one", folder, LAUNCH.model_copy(update={"judge": False}))
     assert not queue.advance()
     assert list(rows.checkpoints("one")) == []

@@ -32,13 +32,13 @@ def step(number: int, loss: float = 1.0, **more: object) -> dict[str, object]:
 
 def test_steps_and_checkpoints_become_rows(rows: RunTable, folder: RunFolder) -> None:
     monitor = RunMonitor(rows, "one", folder, 1)
-    assert not monitor.look()
+    assert not monitor.poll()
     lines = LineWriter(folder.metrics, 1)
     lines.write({"workers": 2})
-    assert monitor.look()
+    assert monitor.poll()
     lines.write(step(1))
     lines.write(step(2, checkpoint="step-00000002"))
-    monitor.look()
+    monitor.poll()
     assert [(m.step, m.measures) for m in rows.metrics("one")] == [(1, {"talker_loss": 1.0}), (2, {"talker_loss": 1.0})]
     assert [(point.name, point.step, point.state) for point in rows.checkpoints("one")] == [
         ("step-00000002", 2, "waiting")
@@ -46,7 +46,7 @@ def test_steps_and_checkpoints_become_rows(rows: RunTable, folder: RunFolder) ->
     assert list(rows.events("one")) == []
 
 
-def test_a_lost_worker_is_told_and_its_steps_are_not_doubled(rows: RunTable, folder: RunFolder) -> None:
+def test_a_lost_worker_is_reported_and_its_steps_are_not_doubled(rows: RunTable, folder: RunFolder) -> None:
     monitor = RunMonitor(rows, "one", folder, 1)
     before = LineWriter(folder.metrics, 1)
     before.write({"workers": 2})
@@ -59,21 +59,21 @@ def test_a_lost_worker_is_told_and_its_steps_are_not_doubled(rows: RunTable, fol
     after.write({"workers": 1})
     for number in (3, 4):
         after.write(step(number))
-    monitor.look()
+    monitor.poll()
     assert [(m.step, m.measures["talker_loss"]) for m in rows.metrics("one")] == [(1, 5), (2, 5), (3, 1), (4, 1)]
     assert [event.sentence for event in rows.events("one")] == [
-        "Training goes on with 1 worker instead of 2.",
-        "A worker was lost (its process was killed or crashed); training goes on from the last checkpoint.",
+        "Training continues with 1 worker instead of 2.",
+        "A worker was lost (its process was killed or crashed); training continues from the last checkpoint.",
     ]
 
 
-def test_what_an_earlier_supervisor_did_not_put_down_is_not_lost(rows: RunTable, folder: RunFolder) -> None:
+def test_steps_that_an_earlier_supervisor_did_not_record_are_kept(rows: RunTable, folder: RunFolder) -> None:
     for _ in range(2):
         lines = LineWriter(folder.metrics, 1)
         lines.write({"workers": 2})
         lines.write(step(1))
     LineWriter(folder.faults, 1).write({"ranks": [0], "cause": "long ago"})
-    RunMonitor(rows, "one", folder, 2).look()
+    RunMonitor(rows, "one", folder, 2).poll()
     assert [m.step for m in rows.metrics("one")] == [1]
     assert list(rows.events("one")) == []
 
@@ -91,5 +91,5 @@ def test_what_an_earlier_supervisor_did_not_put_down_is_not_lost(rows: RunTable,
         ({}, "the log says why"),
     ],
 )
-def test_faults_in_plain_words(fault: dict[str, object], told: str) -> None:
+def test_faults_are_described_in_plain_words(fault: dict[str, object], told: str) -> None:
     assert told in describe_fault(fault)

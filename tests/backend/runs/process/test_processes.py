@@ -18,14 +18,14 @@ SLEEPER = [sys.executable, "-c", "import subprocess, sys; print(flush=True); sub
 SLEEPER[-1] += "'import time; time.sleep(600)'])"
 
 
-def test_this_process_lives_and_its_number_alone_says_nothing() -> None:
+def test_a_process_is_known_by_its_number_and_its_birth() -> None:
     birth = birth_of(os.getpid())
     assert is_alive(os.getpid(), birth)
     assert not is_alive(os.getpid(), birth - 100)
     assert not is_alive(None, None)
 
 
-def test_a_session_ends_with_all_that_is_in_it() -> None:
+def test_ending_a_session_ends_all_its_processes() -> None:
     with subprocess.Popen(SLEEPER, start_new_session=True, stdout=subprocess.PIPE) as child:
         child.stdout.readline()
         birth = birth_of(child.pid)

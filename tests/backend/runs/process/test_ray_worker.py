@@ -38,7 +38,7 @@ def test_a_machine_that_does_not_see_the_runs_folder_says_so(tmp_path: Path) -> 
     assert not elsewhere.exists()
 
 
-def test_the_controller_writes_down_what_such_a_worker_cannot(folder: RunFolder) -> None:
+def test_the_controller_records_the_problem_of_a_worker_that_cannot(folder: RunFolder) -> None:
     from backend.runs.process.ray_worker import FaultLog  # noqa: PLC0415 - see above
 
     FaultLog(folder, 2).after_exception(None, {0: Wrapped(ValueError("broke")), 1: Wrapped(TrainingError("No room."))})
@@ -46,7 +46,7 @@ def test_the_controller_writes_down_what_such_a_worker_cannot(folder: RunFolder)
     assert [line["ranks"] for line in LineReader(folder.faults).new_lines()] == [[0, 1]]
 
 
-def test_workers_that_were_replaced_have_no_say(folder: RunFolder) -> None:
+def test_workers_of_an_earlier_attempt_are_ignored(folder: RunFolder) -> None:
     from backend.runs.process.ray_worker import FaultLog  # noqa: PLC0415 - see above
 
     FaultLog(folder, 1).after_exception(None, {0: Wrapped(TrainingError("Not needed any more."))})

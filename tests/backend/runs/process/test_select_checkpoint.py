@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from backend.evaluation.scores import CheckpointScores, JudgedTake
-from backend.runs.process.select_checkpoint import choose, luck_with_error, quality
+from backend.evaluation.scores import CheckpointScores, EvaluatedTake
+from backend.runs.process.select_checkpoint import choose, quality, standard_error_of_difference
 from backend.runs.storage.records import BASE, CheckpointRecord
 
 FAIR = CheckpointScores(
@@ -29,8 +29,8 @@ def point(step: int, *, errors: Sequence[float] = (), **changes: object) -> Chec
     return CheckpointRecord(name=name, step=step, saved_at=0.0, state="judged", scores=scores, takes=takes)
 
 
-def take(position: int, error: float) -> JudgedTake:
-    return JudgedTake(
+def take(position: int, error: float) -> EvaluatedTake:
+    return EvaluatedTake(
         position=position,
         text="Said.",
         held_out=False,
@@ -43,7 +43,7 @@ def take(position: int, error: float) -> JudgedTake:
     )
 
 
-def test_the_most_similar_that_can_be_understood_wins() -> None:
+def test_the_most_similar_intelligible_checkpoint_wins() -> None:
     points = [
         point(0),
         point(10, verified_similarity=0.7),
@@ -57,40 +57,42 @@ def test_the_most_similar_that_can_be_understood_wins() -> None:
     assert "0.60 → 0.75" in choice.verdict
 
 
-def test_the_verdict_tells_how_much_of_a_difference_is_luck() -> None:
+def test_the_verdict_gives_the_standard_error_of_a_difference() -> None:
     before, after = (0.1, 0.2, 0.3, 0.4), (0.2, 0.2, 0.5, 0.4)
     # Differences of 0.1, 0, 0.2 and 0: their standard deviation is 0.0957, and half of it with four sentences.
-    assert luck_with_error(point(0, errors=before), point(10, errors=after)) == pytest.approx(0.0479, abs=1e-4)
+    assert standard_error_of_difference(point(0, errors=before), point(10, errors=after)) == pytest.approx(
+        0.0479, abs=1e-4
+    )
     assert "(by chance ±5%)" in choose([point(0, errors=before), point(10, errors=after)]).verdict
-    assert luck_with_error(point(0, errors=before[:2]), point(10, errors=after)) is None
+    assert standard_error_of_difference(point(0, errors=before[:2]), point(10, errors=after)) is None
 
 
-def test_none_beats_zero_shot_is_said() -> None:
+def test_the_verdict_says_that_none_beats_zero_shot() -> None:
     choice = choose([point(0), point(10, verified_similarity=0.55), point(20, verified_similarity=0.4)])
     assert (choice.best, choice.beats_base) == ("step-00000010", False)
     assert choice.verdict.startswith("No checkpoint beats zero-shot")
 
 
-def test_more_similar_and_not_understood_is_no_win() -> None:
+def test_a_similar_but_unintelligible_checkpoint_does_not_win() -> None:
     choice = choose([point(0), point(10, verified_similarity=0.9, character_error=0.12)])
     assert choice.beats_base is False
 
 
-def test_of_two_alike_the_earlier_is_taken() -> None:
+def test_of_two_equal_checkpoints_the_earlier_wins() -> None:
     assert choose([point(20), point(10), point(30)]).best == "step-00000010"
 
 
-def test_the_independent_ear_counts_more_than_the_models_own() -> None:
+def test_the_independent_verifier_outweighs_the_models_own_encoder() -> None:
     flattered = FAIR.model_copy(update={"speaker_similarity": 0.99, "verified_similarity": 0.5})
     assert quality(flattered) < quality(FAIR)
 
 
-def test_the_models_own_ear_is_called_biased() -> None:
+def test_the_verdict_calls_the_models_own_encoder_biased() -> None:
     changes = {"verified_similarity": None, "speaker_similarity": 0.8}
     assert "biased" in choose([point(0, verified_similarity=None), point(10, **changes)]).verdict
 
 
-def test_babble_and_cut_off_words_cost() -> None:
+def test_babble_and_cut_off_words_lower_the_quality() -> None:
     for changes in ({"duration_ratio": 3.0}, {"duration_ratio": 0.3}, {"finished_share": 0.5}, {"clipped_share": 0.1}):
         assert quality(FAIR.model_copy(update=changes)) < quality(FAIR)
 
@@ -100,7 +102,7 @@ def test_without_transcriber_the_verdict_says_that_no_words_were_checked() -> No
     assert "words were not checked" in choose(points).verdict
 
 
-def test_nothing_judged() -> None:
+def test_nothing_evaluated_means_no_recommendation() -> None:
     waiting = CheckpointRecord(name="step-00000010", step=10, saved_at=0.0, state="waiting")
     assert choose([point(0), waiting]).best is None
     assert choose([point(10)]).beats_base is None

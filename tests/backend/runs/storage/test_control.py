@@ -8,7 +8,7 @@ from backend.runs.storage.control import Control, LineReader, LineWriter
 from backend.runs.storage.run_folder import RunFolder
 
 
-def test_nothing_written_means_nothing_wanted(tmp_path: Path) -> None:
+def test_a_missing_control_file_asks_for_nothing(tmp_path: Path) -> None:
     assert Control.read(tmp_path / "control.json") == Control(attempt=0, stop=None)
 
 
@@ -34,7 +34,7 @@ def test_each_line_is_read_once_in_the_order_of_the_writers(tmp_path: Path) -> N
     assert list(reader.new_lines()) == [{"step": 4}]
 
 
-def test_half_a_line_waits_for_its_end_and_hurts_nobody(tmp_path: Path) -> None:
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     (tmp_path / "0001-0000-aa.jsonl").write_bytes(b'{"step": 1}\n{"st')
     LineWriter(tmp_path, 1).write({"step": 2})
     reader = LineReader(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_run_is_read_as_it_was_added(rows: RunTable) -> None:
     assert rows.list() == [record()]
 
 
-def test_an_unknown_run_is_named(rows: RunTable) -> None:
+def test_the_error_names_an_unknown_run(rows: RunTable) -> None:
     for question in (rows.get, rows.metrics, rows.checkpoints):
         with pytest.raises(RunNotFound, match="no run 'two'"):
             question("two")
@@ -94,7 +95,7 @@ def test_an_end_forgets_the_process_and_keeps_the_time(rows: RunTable) -> None:
     assert ended.ended_at is not None
 
 
-def test_a_step_trained_twice_is_there_once(rows: RunTable) -> None:
+def test_a_step_trained_twice_is_stored_once(rows: RunTable) -> None:
     rows.add_metrics("one", 1, {1: {"talker_loss": 3.0}, 2: {"talker_loss": 2.0}})
     rows.add_metrics("one", 2, {2: {"talker_loss": 1.0}, 3: {"talker_loss": 0.5}})
     assert [(m.step, m.attempt, m.measures["talker_loss"]) for m in rows.metrics("one")] == [
@@ -117,8 +118,8 @@ def test_checkpoints_come_with_scores_and_takes(rows: RunTable) -> None:
     rows.add_checkpoint("one", "step-00000005", 5)
     rows.add_checkpoint("one", BASE, 0)
     takes = [take(0), take(1, text="Другой текст.", transcript="x")]
-    rows.add_judgement("one", BASE, takes, summarize(takes))
-    rows.fail_judgement("one", "step-00000005", "Why.")
+    rows.add_evaluation("one", BASE, takes, summarize(takes))
+    rows.fail_evaluation("one", "step-00000005", "Why.")
     base, other = rows.checkpoints("one")
     assert base.is_base
     assert base.takes == tuple(takes)
@@ -131,7 +132,7 @@ def test_checkpoints_come_with_scores_and_takes(rows: RunTable) -> None:
 def test_deleting_leaves_nothing(rows: RunTable) -> None:
     rows.add_metrics("one", 1, {1: {}})
     rows.add_checkpoint("one", BASE, 0)
-    rows.add_judgement("one", BASE, [take()], summarize([take()]))
+    rows.add_evaluation("one", BASE, [take()], summarize([take()]))
     rows.add_event("one", "Something.")
     rows.delete("one")
     rows.add(record())
@@ -157,9 +158,16 @@ def test_one_run_at_a_time_the_earliest_first(rows: RunTable) -> None:
     assert rows.claim("two", alone=True, is_alive=everybody)
 
 
-def test_a_dead_run_and_a_cluster_hold_up_nobody(rows: RunTable) -> None:
+def test_dead_runs_and_runs_on_a_cluster_do_not_block_the_queue(rows: RunTable) -> None:
     rows.claim("one", alone=True, is_alive=nobody)
     rows.add(record("two", created_at=2.0))
     rows.add(record("three", created_at=3.0))
     assert rows.claim("two", alone=True, is_alive=nobody)
     assert rows.claim("three", alone=False, is_alive=everybody)
+
+
+def test_a_row_of_the_previous_version_still_opens(rows: RunTable, home: Path) -> None:
+    fields = {"voice": "Ann", "dataset": "/d", "dataset_digest": "1", "base_model": "/m", "output": "/o"}
+    with Database(home).transaction() as connection:
+        connection.execute("UPDATE runs SET job = ?", (json.dumps({**fields, "kept_change": 0.5}),))
+    assert rows.get("one").job.interpolation_alpha == 0.5

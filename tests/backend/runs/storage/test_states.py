@@ -23,7 +23,7 @@ def test_what_can_resume_goes_back_to_the_queue() -> None:
         assert state.can_resume == (RunState.QUEUED in TRANSITIONS[state])
 
 
-def test_done_is_the_end() -> None:
+def test_a_done_run_cannot_change_state() -> None:
     for state in RunState:
         with pytest.raises(RunStateError, match="is done"):
             check_transition("r", RunState.DONE, state)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from backend.background_tasks import TaskState
-from backend.evaluation.scores import JudgedTake, summarize
+from backend.evaluation.scores import EvaluatedTake, summarize
 from backend.runs.planning.plan import RunRequest, plan_run
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
@@ -66,7 +66,7 @@ def run(state=RunState.RUNNING, **changes) -> RunRecord:
 
 
 def checkpoint(name="step-10", step=10, text="Hello.") -> CheckpointRecord:
-    take = JudgedTake(
+    take = EvaluatedTake(
         position=0,
         text=text,
         held_out=False,
