@@ -19,7 +19,6 @@ from backend.audio.writing import WavWriter, write_wav
 from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.contenders import Contender, ways_of
-from backend.evaluation.transcriber import find_transcriber
 from backend.runs.runs import Runs
 from backend.serving.pool.loaded_model import LoadedModel
 from backend.serving.pool.loading import LoadingState, ModelLoading
@@ -27,6 +26,7 @@ from backend.serving.speech.speech import Speech, speak
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
+from backend.transcription.select import load_stored_transcriber
 from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
@@ -273,7 +273,7 @@ class Studio:
             RecordingError: a recording cannot be used.
         """
         # A Whisper that knows people, if there is one.
-        listener = find_transcriber(None) or self.comparing.measuring.transcriber(loaded)
+        listener = load_stored_transcriber(None) or self.comparing.measuring.transcriber(loaded)
         if listener is None:
             raise ConsentRefused(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "

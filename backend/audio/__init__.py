@@ -1,1 +1,1 @@
-"""From a file somebody handed in to clean mono samples, and from samples to a file."""
+"""From an uploaded file to clean mono samples, and from samples to a file."""

@@ -1,18 +1,17 @@
-"""Recordings in the one form that the rest of Encore reads: mono 24 kHz 16-bit WAV files written by Encore itself.
+"""Recordings in the canonical form that the rest of Encore reads: mono 24 kHz 16-bit WAV files.
 
-They are never held in memory as a whole: written in blocks, read in blocks or in parts.
+They are never held in memory as a whole, but written in blocks and read in blocks or parts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import wave
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from backend.audio.decoder_protocol import DecodingJob
@@ -49,7 +48,7 @@ def store_recording(
     The WAV file is there complete or not at all. For a moment its folder holds the samples twice.
 
     Args:
-        path: a stranger's file, decoded in a process of its own.
+        path: an untrusted file, decoded in a process of its own.
         wav_path: where to write; an existing file is replaced.
         name: what the recording is called in errors, where the file has another name.
         limits: of length, size and effort; by default 2 h and 500 MB.
@@ -72,12 +71,6 @@ def store_recording(
             container=decoded.container,
             codec=decoded.codec,
         )
-
-
-def wav_seconds(wav_path: Path) -> float:
-    """How long the canonical WAV file at `wav_path` lasts."""
-    with _open_wav(wav_path) as file:
-        return file.getnframes() / file.getframerate()
 
 
 def read_part(
@@ -104,24 +97,6 @@ def read_blocks(wav_path: Path) -> Iterator[NDArray[np.float32]]:
     with _open_wav(wav_path) as file:
         while content := file.readframes(_BLOCK_SAMPLES):
             yield _to_samples(content)
-
-
-def resample_blocks(
-    blocks: Iterable[NDArray[np.float32]], rate: int, wanted_rate: int
-) -> Iterator[NDArray[np.float32]]:
-    """Bring consecutive blocks (samples,) to another rate, without seams."""
-    resampler = soxr.ResampleStream(rate, wanted_rate, 1, dtype="float32", quality="HQ")
-    for block in blocks:
-        yield resampler.resample_chunk(block)
-    yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
-
-
-def resample(samples: NDArray[np.float32], rate: int, wanted_rate: int) -> NDArray[np.float32]:
-    """Bring samples (samples,) to another rate."""
-    if rate == wanted_rate:
-        return samples
-    resampled: NDArray[np.float32] = soxr.resample(samples, rate, wanted_rate, quality="HQ").astype(np.float32)
-    return resampled
 
 
 @contextlib.contextmanager

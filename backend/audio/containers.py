@@ -1,4 +1,4 @@
-"""Which container a file is, told by its first bytes alone: names lie, and so do content types."""
+"""Detects the container of a file from its first bytes: names and content types cannot be trusted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO, Literal, cast
 
 Container = Literal["wav", "flac", "mp3", "ogg", "mp4", "matroska", "aac"]
 
-# A tag holds a cover picture at most; a chain of tags is an attack on whoever walks it.
+# A real file has a tag or two; a long chain of them is an attack on the parser.
 _MAX_TAGS = 4
 _HEAD_BYTES = 16
 # Broadcast recorders put a description of some hundred bytes before the format.
@@ -39,7 +39,7 @@ def sniff_container(file: BinaryIO) -> Container | None:
 def promised_wav_share(file: BinaryIO) -> float:
     """How large the RIFF header says the file is, as a multiple of its size; 1.0 where it makes no promise.
 
-    The demuxer takes the end of the file for the end of the sound, so only this tells a broken-off upload.
+    The demuxer takes the end of the file for the end of the sound, so only this reveals a truncated upload.
     Leaves the position at the start.
     """
     num_bytes = file.seek(0, os.SEEK_END)
@@ -86,7 +86,7 @@ def _head_after_tags(file: BinaryIO) -> bytes:
 
 
 def _sniff_mpeg_frame(head: bytes) -> Container | None:
-    """Tell MP3 from ADTS AAC by the fields after the sync word (ISO 11172-3, 13818-7)."""
+    """Distinguish MP3 from ADTS AAC by the fields after the sync word (ISO 11172-3, 13818-7)."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return None
     layer = head[1] >> 1 & 0b11

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from backend.audio.containers import sniff_container
 from backend.audio.decoder_protocol import BYTES_PER_SAMPLE, DecodingJob, Refusal, SampleFormat
 from backend.audio.mono_blocks import MonoBlocks
 from backend.audio.pcm16 import to_pcm16
+from backend.audio.resample import resample_blocks
 
 # Beyond the exact number of samples: the resampler rounds up, the outcome needs a line.
 _OUTPUT_SLACK_BYTES = 1 << 20
@@ -53,11 +53,11 @@ def _confine(job: DecodingJob) -> None:
     max_output_bytes = int(limits.maximum_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
     max_output_bytes += _OUTPUT_SLACK_BYTES
     if sys.platform == "linux":
-        # Elsewhere the address space tells nothing about what is used of it; the other limits have to do.
+        # On other systems the address space says nothing about memory in use; the other limits have to suffice.
         _lower(resource.RLIMIT_AS, _address_space_bytes() + limits.memory_bytes)
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, max_output_bytes)
-    # The soft limit ends it with SIGXCPU, which the app can tell from a kill for lack of memory.
+    # The soft limit ends it with SIGXCPU, which the app can distinguish from a kill for lack of memory.
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
     # From here on no file, socket or library can be opened, whatever a decoder is talked into.
     _lower(resource.RLIMIT_NOFILE, 0)
@@ -104,10 +104,7 @@ def _decode(recording: BinaryIO, output: BinaryIO, job: DecodingJob) -> dict[str
 def _resample(blocks: MonoBlocks, sample_rate: int) -> Iterator[NDArray[np.float32]]:
     """Bring all blocks to one rate, each run of blocks of the same rate with a resampler of its own."""
     for rate, run in itertools.groupby(blocks, key=operator.itemgetter(0)):
-        resampler = soxr.ResampleStream(rate, sample_rate, 1, dtype="float32", quality="HQ")
-        for _, block in run:
-            yield resampler.resample_chunk(block)
-        yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+        yield from resample_blocks((block for _, block in run), rate, sample_rate)
 
 
 def _to_bytes(block: NDArray[np.float32], sample_format: SampleFormat) -> bytes:

@@ -1,8 +1,8 @@
-"""A stranger's file to mono samples, at arm's length: the decoding happens in a process of its own.
+"""An untrusted file to mono samples, decoded in a process of its own.
 
-Decoders are large C programs fed with bytes from strangers. So each recording gets a fresh process that has
+Decoders are large C programs fed with untrusted bytes. So each recording gets a fresh process that has
 limits for memory, CPU, time and output, no file but the recording, and no way to open another; it is killed
-whatever happens. A crash or a decompression bomb costs that process, and the person reads one line about it.
+whatever happens. A crash or a decompression bomb costs that process, and the user gets a one-line error.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ _ANSWER: TypeAdapter[Decoded | _Refused] = TypeAdapter(Decoded | _Refused)
 def decode_recording(path: Path, *, sample_rate: int, limits: DecodingLimits = REFERENCE_DECODING) -> Recording:
     """Decode the first audio track of the file at `path`, mixed to mono, at `sample_rate` Hz.
 
-    WAV, FLAC, MP3, OGG (Vorbis, Opus), MP4/M4A/3GP, Matroska/WebM and raw AAC are told apart by content; the
+    WAV, FLAC, MP3, OGG (Vorbis, Opus), MP4/M4A/3GP, Matroska/WebM and raw AAC are recognised by content; the
     name does not matter. A file that ends before its header says so is refused, not decoded as far as it goes.
 
     Raises:
-        RecordingError: with one line for the person who handed it in; see `backend.errors` for the kinds.
+        RecordingError: with one line for the user; see `backend.errors` for the kinds.
     """
     with decoded_samples(path, DecodingJob(sample_rate=sample_rate, limits=limits)) as (samples_path, outcome):
         return Recording(
@@ -209,10 +209,10 @@ def _start_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: st
 
 @contextlib.contextmanager
 def _interrupts_put_off() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of a block: what has just been started must be known to whoever is to end it."""
+    """Delay Ctrl-C to the end of a block, so that a process that was just started can be ended."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield  # other threads are never told of interrupts
+        yield  # other threads never receive interrupts
         return
     put_off: list[tuple[int, FrameType | None]] = []
     signal.signal(signal.SIGINT, lambda number, frame: put_off.append((number, frame)))
@@ -291,6 +291,6 @@ def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> Recording
             return DecoderFailed(name, cause=f"it needs more than {limits.memory_bytes / 1e6:g} MB of memory")
         case "no_space":
             error = DecoderFailed(name, cause="the disk for temporary files is full")
-            # For whoever has to tell this from what is wrong with the recording.
+            # Lets callers distinguish a full disk from a bad recording.
             error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return error

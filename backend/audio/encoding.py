@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +13,7 @@ from av.audio.stream import AudioStream
 from numpy.typing import NDArray
 
 from backend.audio.formats import FORMAT_TABLE, AudioFormat, FormatEntry, find_format, rate_for
-from backend.audio.pcm16 import to_pcm16
-
-_UNKNOWN_LENGTH = 0xFFFFFFFF
-"""What a WAV header says of a stream whose end nobody knows; players take it to mean "until it ends"."""
+from backend.audio.pcm16 import to_pcm16, wav_bytes, wav_header
 
 _OGG_PAGE_MICROSECONDS = "80000"
 """A page is sent when it is full, by default with a second of sound: a frame's worth instead."""
@@ -68,15 +64,14 @@ class StreamEncoder:
 
 
 def encode(samples: NDArray[np.floating[Any]], sample_rate: int, audio_format: str) -> bytes:
-    """A whole mono take as a file, with its true length where the format tells one.
+    """A whole mono take as a file, with its true length if the format has a field for it.
 
     Raises:
         AudioFormatError: a format that is not made here.
     """
     chosen = find_format(audio_format)
     if chosen == "wav":
-        content = to_pcm16(samples).tobytes()
-        return wav_header(sample_rate, num_bytes=len(content)) + content
+        return wav_bytes(samples, sample_rate)
     if chosen == "flac":
         # Not FFmpeg: without a file to go back in, it leaves the length open.
         file = io.BytesIO()
@@ -84,16 +79,6 @@ def encode(samples: NDArray[np.floating[Any]], sample_rate: int, audio_format: s
         return file.getvalue()
     encoder = StreamEncoder(chosen, sample_rate)
     return encoder.header() + encoder.encode(samples) + encoder.finish()
-
-
-def wav_header(sample_rate: int, num_bytes: int | None = None) -> bytes:
-    """The 44 bytes before mono PCM16 samples; of unknown length without `num_bytes`."""
-    content = _UNKNOWN_LENGTH if num_bytes is None else num_bytes
-    whole = _UNKNOWN_LENGTH if num_bytes is None else num_bytes + 36
-    form = struct.pack(
-        "<4sI4s4sIHHIIHH", b"RIFF", whole, b"WAVE", b"fmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16
-    )
-    return form + struct.pack("<4sI", b"data", content)
 
 
 class _Sink(io.RawIOBase):

@@ -74,12 +74,12 @@ FORMAT_TABLE: dict[AudioFormat, FormatEntry] = {
 
 
 def find_format(name: str) -> AudioFormat:
-    """The format a person asked for, in any case. Raises AudioFormatError when it is not made here."""
+    """The format of this name, in any case. Raises AudioFormatError if it is not supported."""
     lowered = name.strip().lower()
     for known in AUDIO_FORMATS:
         if known == lowered:
             return known
-    raise AudioFormatError(f"The format {name[:40]!r} cannot be made. Choose one of: {', '.join(AUDIO_FORMATS)}.")
+    raise AudioFormatError(f"The format {name[:40]!r} is not supported. Choose one of: {', '.join(AUDIO_FORMATS)}.")
 
 
 def rate_for(audio_format: AudioFormat, sample_rate: int) -> int:

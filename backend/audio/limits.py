@@ -1,4 +1,4 @@
-"""What is accepted from a stranger, and how much effort one file may cost; every number with its reason."""
+"""Which files are accepted, and how much effort one may cost; every number with its reason."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def audible_range(
 ) -> tuple[int, int]:
     """First and end sample of what remains when silence at both ends is cut to `keep_seconds`.
 
-    Silence is told from the softest consonants, so where the background is loud too much is kept, never too little.
+    The threshold is below the softest consonants: with a loud background, too much is kept rather than too little.
     Digital silence is kept whole.
     """
     frame = max(1, round(_FRAME_SECONDS * sample_rate))

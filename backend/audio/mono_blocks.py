@@ -1,6 +1,6 @@
 """The first audio track of a container as mono float32 blocks, refused where it leaves what is accepted.
 
-Runs in the decoder process only: this is where a stranger's bytes meet FFmpeg.
+Runs in the decoder process only: untrusted bytes reach FFmpeg here.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class MonoBlocks:
     def _check_complete(self) -> None:
         """Refuse a recording that breaks off or has holes.
 
-        What is there could be used, but it would no longer be what the person heard and wrote down: a reference
+        The rest could be used, but it would no longer match its transcript: a reference
         whose transcript says more than its sound makes the voice invent speech.
         """
         if self._num_broken_packets > 1 + _DAMAGED_SHARE * self._num_packets:

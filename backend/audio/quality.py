@@ -1,14 +1,17 @@
-"""How good a reference recording is: measured, and judged against what cloning needs."""
+"""How good a reference recording is: refused if no voice can be cloned from it, measured otherwise."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.audio.limits import REFERENCE_LIMITS, ReferenceLimits
 from backend.audio.recording import Recording
+from backend.errors import RecordingDamaged, RecordingSilent, RecordingTooLong, RecordingTooShort
 
 FRAME_SECONDS = 0.03
 """Long enough for a level, short enough to fit between two syllables."""
@@ -30,14 +33,16 @@ NOISY_RATIO_DB = 20.0
 """Voice over background; with less the background is cloned too."""
 
 CLIPPED_LEVEL = 0.998
+"""At full scale: limiters and codecs leave a clipped peak a little below it."""
+
 CLIPPED_SHARE = 0.001
-"""More samples than this at full scale are heard as crackle, and imitated."""
+"""More samples than this at full scale are audible as crackle, and imitated."""
 
 ENVELOPE_BARS = 160
 
 
 class Concern(StrEnum):
-    """What will be heard in takes of a voice cloned from a recording."""
+    """What will be audible in takes of a voice cloned from a recording."""
 
     SHORT = "short"
     LONG = "long"
@@ -77,10 +82,10 @@ def report_on(recording: Recording) -> ReferenceReport:
     samples = recording.samples
     levels = frame_levels_dbfs(samples, recording.sample_rate)
     speech_dbfs, noise_dbfs = (float(np.percentile(levels, share)) for share in (SPEECH_PERCENTILE, NOISE_PERCENTILE))
-    clipped_share = float(np.mean(np.abs(samples) >= CLIPPED_LEVEL))
+    clipped = clipped_share(samples)
     shortest, longest = COMFORTABLE_SECONDS
     found = {
-        Concern.CLIPPED: clipped_share > CLIPPED_SHARE,
+        Concern.CLIPPED: clipped > CLIPPED_SHARE,
         Concern.NOISY: speech_dbfs - noise_dbfs < NOISY_RATIO_DB,
         Concern.QUIET: speech_dbfs < QUIET_SPEECH_DBFS,
         Concern.SHORT: recording.seconds < shortest,
@@ -90,7 +95,7 @@ def report_on(recording: Recording) -> ReferenceReport:
         seconds=recording.seconds,
         speech_dbfs=speech_dbfs,
         noise_dbfs=noise_dbfs,
-        clipped_share=clipped_share,
+        clipped_share=clipped,
         envelope=peak_envelope(samples, ENVELOPE_BARS),
         concerns=tuple(concern for concern, applies in found.items() if applies),
     )
@@ -107,6 +112,11 @@ def frame_levels_dbfs(samples: NDArray[np.float32], sample_rate: int) -> NDArray
     return levels
 
 
+def clipped_share(samples: NDArray[np.float32]) -> float:
+    """Share of samples (samples,) at full scale, 0 to 1; 0 without samples."""
+    return float(np.mean(np.abs(samples) >= CLIPPED_LEVEL)) if samples.size else 0.0
+
+
 def peak_envelope(samples: NDArray[np.float32], num_bars: int) -> tuple[float, ...]:
     """Largest magnitude, 0 to 1, in each of `num_bars` parts of `samples` (samples,); all zero without samples."""
     if not len(samples):
@@ -115,3 +125,42 @@ def peak_envelope(samples: NDArray[np.float32], num_bars: int) -> tuple[float, .
     # reduceat takes the sample at the start where a part is empty, which is right for fewer samples than bars.
     peaks = np.maximum.reduceat(np.abs(samples), starts)
     return tuple(float(peak) for peak in np.minimum(peaks, 1.0))
+
+
+def check_reference(recording: Recording, limits: ReferenceLimits = REFERENCE_LIMITS) -> None:
+    """Refuse a recording that no voice can be cloned from.
+
+    Raises:
+        RecordingDamaged: samples are not numbers, or far beyond full scale.
+        RecordingTooShort, RecordingTooLong: it lasts less or more than the limits.
+        RecordingSilent: no moment of it is as loud as speech.
+    """
+    name, samples = recording.source_name, recording.samples
+    if not np.isfinite(samples).all():
+        raise RecordingDamaged(name, problem="some samples are not numbers (NaN or infinite)")
+    if recording.seconds < limits.minimum_seconds:
+        raise RecordingTooShort(name, seconds=recording.seconds, minimum_seconds=limits.minimum_seconds)
+    if recording.seconds > limits.maximum_seconds:
+        raise RecordingTooLong(name, seconds=recording.seconds, maximum_seconds=limits.maximum_seconds)
+    peak = float(np.abs(samples).max(initial=0.0))
+    if peak > limits.maximum_peak:
+        raise RecordingDamaged(name, problem=f"its loudest sample is {peak:.0f} times full scale")
+    for measure, level_dbfs, minimum_dbfs in (
+        ("peak", _to_dbfs(peak), limits.minimum_peak_dbfs),
+        ("loudest second", _to_dbfs(_loudest_second_rms(samples, recording.sample_rate)), limits.minimum_rms_dbfs),
+    ):
+        if level_dbfs < minimum_dbfs:
+            raise RecordingSilent(name, measure=measure, level_dbfs=level_dbfs, minimum_dbfs=minimum_dbfs)
+
+
+def _loudest_second_rms(samples: NDArray[np.float32], sample_rate: int) -> float:
+    """The highest mean level of any second that starts at a whole quarter second."""
+    hop = max(1, sample_rate // 4)
+    starts = np.arange(0, len(samples), hop)
+    quarter_energies = np.add.reduceat(np.square(samples, dtype=np.float64), starts)
+    second_energies = np.convolve(quarter_energies, np.ones(4))
+    return math.sqrt(second_energies.max() / min(len(samples), 4 * hop))
+
+
+def _to_dbfs(amplitude: float) -> float:
+    return 20.0 * math.log10(amplitude) if amplitude > 0.0 else -math.inf

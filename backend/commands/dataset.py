@@ -1,4 +1,4 @@
-"""`app.py dataset`: make a training set of recordings, look at it, and hand it to other tools."""
+"""`app.py dataset`: build a training set from recordings, inspect it, and export it for other tools."""
 
 from __future__ import annotations
 
@@ -15,44 +15,51 @@ from backend.commands.progress import Progress
 from backend.settings import Settings
 
 if TYPE_CHECKING:
-    from backend.dataset.clips.views import BuildProgress, ClipView, DatasetView
+    from backend.dataset.clips.views import BuildProgress, ClipRow, DatasetView
     from backend.dataset.datasets import Datasets
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _MAX_TEXT_LENGTH = 48
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
     """Describe the command's options."""
-    parser = commands.add_parser("dataset", help="make a training set of recordings", description=__doc__)
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _add_build(verbs, settings)
-    show = verbs.add_parser("show", help="list clips with verdicts and reasons")
+    parser = commands.add_parser("dataset", help="build a training set from recordings", description=__doc__)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_build(subcommands, settings)
+    show = subcommands.add_parser("show", help="list clips with verdicts and reasons")
     show.add_argument("name", metavar="NAME", nargs="?", help="without a name, all datasets are listed")
     show.set_defaults(run=lambda arguments: run_show(settings, arguments))
-    export = verbs.add_parser("export", help="write WAV and JSONL for other fine-tuning tools")
+    export = subcommands.add_parser("export", help="write WAV and JSONL for other fine-tuning tools")
     export.add_argument("name", metavar="NAME")
     export.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
     export.set_defaults(run=lambda arguments: run_export(settings, arguments))
 
 
-def _add_build(verbs: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    build = verbs.add_parser("build", help="cut, check, transcribe and tokenize recordings")
+def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    build = subcommands.add_parser("build", help="cut, check, transcribe and tokenize recordings")
     build.add_argument("recordings", type=Path, nargs="+", metavar="RECORDINGS", help="files, folders or zip archives")
     build.add_argument("--name", required=True, help="of the dataset: letters, digits, - and _")
     build.add_argument(
-        "--model", default=settings.model, help="whose codes: mini, a checkpoint folder or a hub id (%(default)s)"
+        "--model",
+        default=settings.model,
+        help="the model to encode for: mini, a checkpoint folder or a hub id (default: %(default)s)",
     )
-    build.add_argument("--whisper", help="who transcribes: a Whisper model by name or path, mini, or none (base)")
+    build.add_argument(
+        "--whisper", help="the transcriber: a Whisper model by name or path, mini, or none (default: base)"
+    )
     build.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")
     build.add_argument(
-        "--transcripts", type=Path, nargs="+", default=[], metavar="PATH", help="texts that lie somewhere else"
+        "--transcripts",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="text files or folders apart from the recordings",
     )
     build.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
-    build.add_argument("--workers", type=int, metavar="N", help="model copies at work in Ray; 0 works without Ray")
-    build.add_argument(
-        "--keep-originals", action="store_true", help="keep the files as they are, too; otherwise only what they become"
-    )
+    build.add_argument("--workers", type=int, metavar="N", help="parallel model copies in Ray; 0 builds without Ray")
+    build.add_argument("--keep-originals", action="store_true", help="keep copies of the original files, too")
     build.add_argument(
         "--max-hours",
         "--longest-hours",
@@ -73,12 +80,12 @@ def _add_build(verbs: argparse._SubParsersAction[argparse.ArgumentParser], setti
 
 
 def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
-    """Build, with a progress line; Ctrl-C stops it, and the same command goes on later."""
-    # Imported here: Ray and PyTorch take seconds to load, and no other command needs both.
-    from backend.dataset.datasets import new_job  # noqa: PLC0415 - see above
+    """Build, with a progress line; Ctrl-C stops it, and the same command resumes it."""
+    # Imported here: it takes a second to load, which no other command needs.
+    from backend.dataset.clips.job import BuildJob  # noqa: PLC0415 - see above
 
     datasets = _datasets(settings)
-    job = new_job(
+    job = BuildJob.parse(
         arguments.name,
         arguments.recordings,
         model=arguments.model,
@@ -98,7 +105,7 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
 
 
 def run_show(settings: Settings, arguments: argparse.Namespace) -> int:
-    """Print what is known of one dataset, or the names of all."""
+    """Print one dataset, or the names of all."""
     datasets = _datasets(settings)
     if arguments.name is None:
         print("\n".join(datasets.list()) or "There are no datasets. Build one with `app.py dataset build`.")
@@ -122,7 +129,7 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     lines = [f"note: {view.notice}"] if view.notice else []
     for recording in view.recordings:
         if recording.problem:
-            # What is wrong with a file is told with its name, what is wrong with its sound is not.
+            # Problems of a file name it, problems of its sound do not.
             about = "" if recording.problem.startswith(_shown(recording.name)) else f"{_shown(recording.name)}: "
             lines.append(f"left out: {about}{recording.problem}")
     for recording in view.recordings:
@@ -146,7 +153,7 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     return "\n".join([*lines, state])
 
 
-def _clip_lines(clip: ClipView) -> list[str]:
+def _clip_lines(clip: ClipRow) -> list[str]:
     text = clip.text if len(clip.text) <= _MAX_TEXT_LENGTH else clip.text[: _MAX_TEXT_LENGTH - 1] + "…"
     marks = [mark for mark, applies in (("reference", clip.is_reference), ("held out", clip.held_out)) if applies]
     notes = f" ({', '.join(marks)})" if marks else ""
@@ -162,7 +169,7 @@ def _moment(seconds: float) -> str:
 
 
 def _shown(name: str) -> str:
-    """A file name that does nothing to a terminal."""
+    """A file name without control characters, for a terminal."""
     return "".join(character if character.isprintable() else "?" for character in name)
 
 
@@ -180,7 +187,7 @@ def _shown_progress(datasets: Datasets, name: str) -> Iterator[None]:
 
     def follow() -> None:
         with Progress(delay_seconds=0) as progress:
-            while not ended.wait(_LOOK_SECONDS):
+            while not ended.wait(_POLL_SECONDS):
                 show_build(progress, name, datasets.progress(name))
 
     thread = threading.Thread(target=follow, daemon=True)

@@ -12,8 +12,9 @@ from backend.commands.dataset import show_build
 from backend.commands.finetune import add_training_options, conclude, follow, training_request
 from backend.commands.options import check_output, consent_of
 from backend.commands.progress import Progress
+from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildProgress
-from backend.dataset.datasets import Datasets, new_job
+from backend.dataset.datasets import Datasets
 from backend.errors import RecordingMissing
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         summary = f"Dataset {build.name}: {len(dataset.clips)} clips, {dataset.minutes():.1f} min in all."
         print("\n".join((summary, *plan.notes)), file=sys.stderr)
 
-    build = new_job(
+    build = BuildJob.parse(
         arguments.dataset or dataset_name(arguments.voice),
         arguments.recordings,
         model=arguments.model,

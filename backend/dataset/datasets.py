@@ -1,4 +1,4 @@
-"""What can be done with datasets: the verbs that the page, the command line and the API call."""
+"""All operations on datasets, for the page and the command line."""
 
 from __future__ import annotations
 
@@ -8,33 +8,27 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from backend.dataset.clips.job import BuildJob, absolute_paths, check_name
-from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.views import BuildProgress, BuildState, ClipView, DatasetView
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView
 from backend.dataset.editing import DatasetEditing
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.build_table import BuildTable
-from backend.dataset.storage.dataset_table import ClipRow
 from backend.dataset.storage.lock import acquire_lock, dataset_lock
 from backend.dataset.storage.training_files import dataset_folder, export_dataset
-from backend.dataset.storage.uploads import remove_uploads
-from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.errors import SettingsError
+from backend.dataset.storage.workspace import remove_uploads
 from backend.store.database import Database
 from training.data.code_rows import DatasetError, read_card
 from training.model.project import PROJECT_FOLDER
 
 _JOBS_FOLDER = "jobs/dataset"
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class Datasets(DatasetEditing):
-    """All datasets of one home. Objects are cheap; any number of processes may have one."""
+    """The datasets of one home. Objects are cheap; any number of processes may have one."""
 
     def __init__(self, database: Database, home: Path) -> None:
         super().__init__(database, home)
@@ -42,7 +36,7 @@ class Datasets(DatasetEditing):
         self._builds = BuildTable(database, home)
 
     def start_build(self, job: BuildJob) -> None:
-        """Build in a process of its own, which goes on when this one ends; watch it with `progress`.
+        """Build in a process of its own, which continues when this one ends; watch it with `progress`.
 
         Raises:
             DatasetBusy: the dataset is being built or edited already.
@@ -65,23 +59,23 @@ class Datasets(DatasetEditing):
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=PROJECT_FOLDER,
-                    # It inherits the lock, so that there is no moment at which nobody has it.
+                    # It inherits the lock, so that the dataset is locked without a gap.
                     pass_fds=[lock],
-                    # Closing the terminal, or Ctrl-C in it, is not meant for it.
+                    # Closing the terminal, or Ctrl-C in it, must not end it.
                     start_new_session=True,
                 )
-            # Nobody waits for it, but somebody has to take note of its end, or it stays as a zombie.
+            # Reaps it when it ends; otherwise it would stay as a zombie.
             threading.Thread(target=process.wait, daemon=True, name=f"dataset-build-{job.name}").start()
         finally:
             os.close(lock)
 
     def build(self, job: BuildJob) -> DatasetView:
-        """Build here and now.
+        """Build in this process.
 
         Raises:
             EncoreError: it failed, was cancelled, or is under way elsewhere.
         """
-        # Here: Ray and PyTorch take seconds to load, and whoever only looks needs neither.
+        # Here: Ray and PyTorch take seconds to load, and only a build needs them.
         from backend.dataset.build.build import run_build  # noqa: PLC0415 - see above
 
         with dataset_lock(self._home, job.name):
@@ -89,9 +83,9 @@ class Datasets(DatasetEditing):
         return self.show(job.name)
 
     def build_and_wait(self, job: BuildJob, on_progress: Callable[[BuildProgress], None]) -> None:
-        """Build in a process of its own, and wait for its end; `on_progress` is called as long as it runs.
+        """Build in a process of its own, and wait for its end; `on_progress` is called while it runs.
 
-        Where `on_progress` raises, the build is cancelled; what it has done is kept.
+        If `on_progress` raises, the build is cancelled; what it has done is kept.
 
         Raises:
             DatasetError: it failed or was cancelled.
@@ -101,21 +95,21 @@ class Datasets(DatasetEditing):
         try:
             while (progress := self.progress(job.name)).is_running:
                 on_progress(progress)
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         finally:
-            # One that has ended takes no notice.
+            # No effect on a build that has ended.
             self.cancel(job.name)
         if progress.state is not BuildState.DONE:
             raise DatasetError(
-                progress.problem or f"The dataset {job.name} is {progress.state}. Build it again to continue."
+                progress.problem or f"The dataset {job.name} is {progress.state}. Build it again to resume."
             )
 
     def progress(self, name: str) -> BuildProgress:
-        """How the build under way is doing, or how the last one ended. Raises DatasetNotFound."""
+        """How the running build is doing, or how the last one ended. Raises DatasetNotFound."""
         return self._builds.progress(name)
 
     def cancel(self, name: str) -> None:
-        """Ask the build under way to stop; it does within a clip or two. Raises DatasetNotFound."""
+        """Ask the running build to stop, which takes a clip or two. Raises DatasetNotFound."""
         self._builds.progress(name)
         self._builds.request_cancel(name)
 
@@ -124,7 +118,7 @@ class Datasets(DatasetEditing):
         return self._table.names()
 
     def folder(self, name: str) -> Path:
-        """What a fine-tune is given. Raises DatasetNotFound, or DatasetError where no build has finished."""
+        """The training files. Raises DatasetNotFound, or DatasetError if no build has finished."""
         self._table.job(name)
         folder = dataset_folder(self._home, name)
         read_card(folder)
@@ -132,7 +126,7 @@ class Datasets(DatasetEditing):
 
     def show(self, name: str) -> DatasetView:
         """Everything about a dataset. Raises DatasetNotFound."""
-        job, workspace = self._table.job(name), DatasetWorkspace(self._home)
+        job = self._table.job(name)
         folder = dataset_folder(self._home, name)
         try:
             progress = self._builds.progress(name)
@@ -150,24 +144,24 @@ class Datasets(DatasetEditing):
             digest=digest,
             rows_are_current=digest is not None and self._table.rows_are_current(name),
             recordings=self._table.recordings(name),
-            clips=tuple(_view(row, workspace) for row in self._table.clips(name)),
+            clips=tuple(self._table.clips(name)),
         )
 
     def is_built(self, name: str) -> bool:
-        """Whether a fine-tune can be given it. Raises DatasetNotFound."""
+        """Whether it can be fine-tuned on. Raises DatasetNotFound."""
         return self._digest(name) is not None
 
     def rows_are_current(self, name: str) -> bool:
-        """Whether what is trained on reflects all edits. Raises DatasetNotFound."""
+        """Whether the training files reflect all edits. Raises DatasetNotFound."""
         return self._table.rows_are_current(name) and self.is_built(name)
 
     def export(self, name: str, folder: Path) -> int:
-        """Write WAV and JSONL for other tools; tells how many clips. Raises EncoreError."""
+        """Write WAV and JSONL for other tools; returns the number of clips. Raises EncoreError."""
         self._table.job(name)
-        return export_dataset(DatasetWorkspace(self._home), self._table.clips(name), folder.expanduser())
+        return export_dataset(self._table.clips(name), folder.expanduser())
 
     def delete(self, name: str) -> None:
-        """Forget a dataset and remove its files, uploaded ones too. What other datasets share stays.
+        """Delete a dataset with its files, uploads included, except for what other datasets use.
 
         Raises:
             DatasetNotFound: there is none.
@@ -180,63 +174,9 @@ class Datasets(DatasetEditing):
             remove_uploads(self._home, name, [self._table.job(other) for other in self._table.names()])
 
     def _digest(self, name: str) -> str | None:
-        """Of the files; None where no build has finished."""
+        """Of the training files; None if no build has finished."""
         self._table.job(name)
         try:
             return read_card(dataset_folder(self._home, name)).digest
         except DatasetError:
             return None
-
-
-def _view(row: ClipRow, workspace: DatasetWorkspace) -> ClipView:
-    return ClipView(
-        key=row.key,
-        clip_id=row.clip_id,
-        seconds=row.seconds,
-        verdict=row.verdict,
-        held_out=row.held_out,
-        is_reference=row.is_reference,
-        audio=workspace.wav(row.clip_id),
-        details=row.details,
-    )
-
-
-def new_job(
-    name: str,
-    recordings: Sequence[Path],
-    *,
-    model: str = "mini",
-    whisper: str | None = None,
-    language: str = "auto",
-    transcripts: Sequence[Path] = (),
-    gates: GateSettings | None = None,
-    num_actors: int | None = None,
-    device: str = "auto",
-    keeps_originals: bool = False,
-    max_hours: float = 2.0,
-    max_megabytes: float = 500.0,
-) -> BuildJob:
-    """Describe a build.
-
-    Raises:
-        DatasetNameRefused: the name cannot be used.
-        SettingsError: a number is out of its range.
-    """
-    try:
-        return BuildJob(
-            name=check_name(name),
-            recordings=absolute_paths(list(recordings)),
-            model=str(Path(model).absolute()) if Path(model).is_dir() else model,
-            whisper=whisper,
-            language=language.strip().lower() or "auto",
-            transcripts=absolute_paths(list(transcripts)),
-            gates=gates or GateSettings(),
-            num_actors=num_actors,
-            device=device,
-            keeps_originals=keeps_originals,
-            max_hours=max_hours,
-            max_megabytes=max_megabytes,
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise SettingsError(f"{first['loc'][0]} is {first['input']!r}: {first['msg']}. Correct it.") from error

@@ -1,4 +1,4 @@
-"""What a person changes about the clips of a dataset; each change is judged at once, the files follow on request."""
+"""Edits of the clips of a dataset: verdicts follow at once, the training files on request."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backend.dataset.build.assemble_clips import rejudge, rejudge_clip, with_cut
+from backend.audio.span import Span
+from backend.dataset.build.assemble_clips import review_change, review_clips, with_cut
 from backend.dataset.clips.gates import Verdict
-from backend.dataset.clips.records import Span
-from backend.dataset.clips.views import ClipDetails, TranscriptChange
+from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, TranscriptChange
 from backend.dataset.errors import DatasetNotFound, EditRefused
-from backend.dataset.review.review import choose, disagreement, is_usable
-from backend.dataset.stages.cut import CutStage
-from backend.dataset.stages.tokenize import TokenizeStage
-from backend.dataset.stages.transcribe import listen
-from backend.dataset.storage.dataset_table import ClipEdit, ClipRow, DatasetTable
+from backend.dataset.review.review import disagreement, mark_selection
+from backend.dataset.stages.tokenize import lookup_tokenized, tokenize_clips
+from backend.dataset.stages.transcribe import transcribe_piece
+from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import dataset_lock
 from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.database import Database
-from backend.transcription.select import find_transcriber, language_code
+from backend.transcription.select import language_code, select_transcriber
 from training.data.code_rows import DatasetCard
 
 _MIN_CUT_SECONDS = 0.5
@@ -31,10 +30,10 @@ class DatasetEditing:
 
     def __init__(self, database: Database, home: Path) -> None:
         self._home = home
-        self._table = DatasetTable(database)
+        self._table = DatasetTable(database, home)
 
     def overrule(self, name: str, key: str, verdict: Verdict | None) -> None:
-        """Put a person's verdict above that of the gates; None takes it back.
+        """Overrule the gates with the user's verdict; None takes it back.
 
         Raises:
             DatasetNotFound, DatasetBusy: see `Datasets`.
@@ -43,7 +42,7 @@ class DatasetEditing:
             self._edit(name, key, lambda edit: replace(edit, verdict=verdict))
 
     def edit_text(self, name: str, key: str, text: str | None) -> None:
-        """Replace what a clip says; None goes back to the text of the build.
+        """Replace the text of a clip; None restores that of the build.
 
         Raises:
             EditRefused: the text is empty.
@@ -56,9 +55,9 @@ class DatasetEditing:
             self._edit(name, key, lambda edit: replace(edit, text=plain))
 
     def move_cut(self, name: str, key: str, start_seconds: float, end_seconds: float) -> None:
-        """Cut a clip elsewhere in its recording, times counted from the recording's start; the sound is made anew.
+        """Move the cut of a clip, with times counted from the start of its recording.
 
-        Where the text is the transcriber's, it becomes the words that lie in the new cut.
+        A text from the transcript becomes the words within the new cut.
 
         Raises:
             EditRefused: the cut is too short or outside of the recording.
@@ -70,17 +69,17 @@ class DatasetEditing:
                 found for found in self._table.recordings(name) if found.details.audio_id == details.recording_audio_id
             )
             total = recording.seconds or 0.0
-            if not 0 <= start_seconds < end_seconds <= total + 0.01 or end_seconds - start_seconds < (_MIN_CUT_SECONDS):
+            if not 0 <= start_seconds < end_seconds <= total + 0.01 or end_seconds - start_seconds < _MIN_CUT_SECONDS:
                 raise EditRefused(
                     f"{start_seconds:g} to {end_seconds:g} s cannot be cut from {recording.name}, which lasts "
-                    f"{total:.1f} s. A clip needs {_MIN_CUT_SECONDS:g} s or more, inside of its recording."
+                    f"{total:.1f} s. A clip needs {_MIN_CUT_SECONDS:g} s or more, within its recording."
                 )
             span = Span(start_seconds=start_seconds, end_seconds=end_seconds)
-            moved = with_cut(details, recording.details.heard, span, CutStage(self._workplace))
+            moved = with_cut(self._workspace, details, recording.details.heard, span)
             self._edit(name, key, lambda edit: replace(edit, span=span), moved)
 
     def choose_reference(self, name: str, key: str | None) -> None:
-        """Let a clip stand for the voice; None leaves the choice to the build again.
+        """Choose the reference clip; None leaves the choice to the build again.
 
         Raises:
             EditRefused: the clip cannot be trained on.
@@ -88,13 +87,13 @@ class DatasetEditing:
         """
         with dataset_lock(self._home, name):
             rows = self._clips(name)
-            if key is not None and not is_usable(self._clip(rows, name, key)):
+            if key is not None and not self._clip(rows, name, key).is_usable:
                 raise EditRefused(
-                    "This clip is rejected or has no text or codes yet, so it cannot stand for the voice. "
+                    "This clip is rejected or has no text or codes yet, so it cannot be the reference clip. "
                     "Accept it and rebuild the rows first, or choose another one."
                 )
             self._table.choose_reference(name, key)
-            self._table.update_clips(name, rows, choose(rows, key, self._table.job(name).gates))
+            self._table.update_clips(name, rows, mark_selection(rows, key, self._table.job(name).gates))
 
     def rebuild_rows(self, name: str) -> DatasetCard:
         """Bring the files up to date with all edits; only clips whose sound has changed are tokenized again.
@@ -105,18 +104,23 @@ class DatasetEditing:
         """
         with dataset_lock(self._home, name):
             job, encoder = self._table.job(name), self._table.encoder(name)
-            stage = TokenizeStage(self._workplace, encoder.identity)
             rows = self._table.clips(name)
             missing = [
-                row.clip_id for row in rows if row.verdict is not Verdict.REJECTED and stage.find(row.clip_id) is None
+                row.clip_id
+                for row in rows
+                if row.verdict is not Verdict.REJECTED
+                and lookup_tokenized(self._workspace, row.clip_id, encoder.identity) is None
             ]
             if missing:
-                # Here: PyTorch takes seconds to load, and most verbs do without.
+                # Here: PyTorch takes seconds to load, and most methods do without.
                 from backend.dataset.stages.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
 
-                stage.run(list(dict.fromkeys(missing)), ClipEncoder.load(Path(encoder.folder), job.device))
-                rows = rejudge(job, self._table, {row.key: row.details for row in rows}, self._workplace, stage)
-            card = write_dataset(self._workplace, job, encoder, rows)
+                loaded = ClipEncoder.load(Path(encoder.folder), job.device)
+                assert loaded.identity == encoder.identity, "results would be kept under another model's name"
+                tokenize_clips(self._workspace, list(dict.fromkeys(missing)), loaded)
+                details = {row.key: row.details for row in rows}
+                rows = review_clips(job, self._table, details, self._workspace, encoder.identity)
+            card = write_dataset(self._workspace, job, encoder, rows)
             self._table.mark_rows(name, are_current=True)
             return card
 
@@ -128,25 +132,26 @@ class DatasetEditing:
         whisper: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[TranscriptChange]:
-        """Listen again to some clips, or to all, and tell where something else is heard than their text says.
+        """Transcribe some clips again, or all, and return those whose transcript differs from their text.
 
-        Nothing is changed: take over what is right with `edit_text`. `progress` gets clips done and in all.
+        Nothing is changed: accept a transcript with `edit_text`. `progress` gets the clips done and their total.
 
         Raises:
             EncoreError: there is no transcriber, or no such clip.
         """
-        job = self._table.job(name).model_copy(update={"whisper": whisper} if whisper else {})
+        job = self._table.job(name)
         rows = self._clips(name)
         if keys is not None:
             rows = [self._clip(rows, name, key) for key in keys]
-        chosen = find_transcriber(job)
+        chosen = select_transcriber(whisper or job.whisper)
         if chosen.source is None:
-            raise EditRefused(chosen.notice or "Nobody listens: name a Whisper model.")
+            raise EditRefused(chosen.notice or "There is no transcriber: name a Whisper model.")
         transcriber = chosen.source.load(job.device)
         changes = []
         for index, row in enumerate(rows):
             whole = Span(start_seconds=0.0, end_seconds=row.seconds)
-            heard = listen(self._workplace, row.clip_id, whole, transcriber, language_code(job.language)).transcript
+            piece = transcribe_piece(self._workspace, row.clip_id, whole, transcriber, language_code(job.language))
+            heard = piece.transcript
             if disagreement(row.details.text, heard.text) > 0:
                 changes.append(
                     TranscriptChange(
@@ -158,7 +163,7 @@ class DatasetEditing:
         return changes
 
     @property
-    def _workplace(self) -> DatasetWorkspace:
+    def _workspace(self) -> DatasetWorkspace:
         return DatasetWorkspace(self._home)
 
     def _clips(self, name: str) -> list[ClipRow]:
@@ -174,9 +179,9 @@ class DatasetEditing:
     def _edit(
         self, name: str, key: str, change: Callable[[ClipEdit], ClipEdit], details: ClipDetails | None = None
     ) -> None:
-        """Remember what a person decided, and judge what it can have changed."""
+        """Store what the user decided, and review what that can affect."""
         rows = self._clips(name)
         details = details or self._clip(rows, name, key).details
         self._table.save_edit(name, key, change(self._table.edits(name).get(key, ClipEdit())))
-        stage = TokenizeStage(self._workplace, self._table.encoder(name).identity)
-        rejudge_clip(self._table.job(name), self._table, rows, (key, details), self._workplace, stage)
+        encoder_identity = self._table.encoder(name).identity
+        review_change(self._table.job(name), self._table, rows, (key, details), self._workspace, encoder_identity)

@@ -1,4 +1,4 @@
-"""What can go wrong with datasets, beside what `training.data.code_rows` finds wrong in a finished one."""
+"""Errors of datasets, except for those that `training.data.code_rows` finds in a finished one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from training.model.errors import EncoreError
 
 
 class DatasetRefused(EncoreError):
-    """What was asked for cannot be done with this dataset, or not now."""
+    """The request cannot be fulfilled for this dataset, or not now."""
 
 
 class DatasetNotFound(DatasetRefused):
-    """There is no dataset, or no clip, of this name."""
+    """No dataset or clip has this name."""
 
 
 class DatasetNameRefused(DatasetRefused):
@@ -22,11 +22,11 @@ class DatasetBusy(DatasetRefused):
 
 
 class BuildCancelled(DatasetRefused):
-    """A person stopped the build; what it had finished is kept and used next time."""
+    """The user stopped the build; what it had finished is kept and used next time."""
 
 
 class DiskFull(DatasetRefused):
-    """There is no room for what a build makes; what it had finished is kept and used next time."""
+    """The disk is too full for a build; what it had finished is kept and used next time."""
 
 
 class NothingToBuild(DatasetRefused):

@@ -15,6 +15,7 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
 from backend.doctor.finding import Finding, Level
 from backend.settings import Settings
+from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS, cache_folder
 from training.model.device import choose_device
 from training.model.errors import EncoreError
 from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, resolve_model
@@ -95,12 +96,15 @@ def check_device(settings: Settings) -> Finding:
 
 
 def check_transcriber(settings: Settings) -> Finding:
-    """Which Whisper could write down what recordings say."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "whisper"
-    found = sorted(path.stem for path in cache.glob("*.pt")) if cache.is_dir() else []
+    """Which Whisper models can transcribe recordings."""
+    found = sorted(path.stem for path in cache_folder().glob("*.pt"))
     if found:
         return Finding(name="Whisper", level=Level.GOOD, found=f"On this computer: {', '.join(found)}.")
-    remedy = "Download the model base on the System tab (142 MB), or give texts beside the recordings."
+    megabytes = next(model.num_bytes for model in PUBLISHED_WHISPERS if model.name == DEFAULT_WHISPER) / 1e6
+    remedy = (
+        f"Download the model {DEFAULT_WHISPER} ({megabytes:.0f} MB) on the System tab, or bring a text file for each "
+        "recording."
+    )
     if (EMBEDDED_FOLDER / "whisper.pt").is_file():
         return Finding(
             name="Whisper",

@@ -13,25 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from backend.errors import EncoreError
 from backend.settings import Settings
+from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, KNOWN_MODELS, DownloadProgress
-
-# Openai-whisper's own table has addresses but no sizes.
-WHISPER_PURPOSES = {
-    "tiny": "fast and rough",
-    "base": "clear speech, the usual choice",
-    "small": "better, also with an accent",
-    "medium": "good in many languages",
-    "large-v3": "the best",
-    "turbo": "nearly the best, and faster",
-}
-WHISPER_BYTES = {
-    "tiny": 75_600_000,
-    "base": 145_300_000,
-    "small": 483_600_000,
-    "medium": 1_528_000_000,
-    "large-v3": 3_087_000_000,
-    "turbo": 1_617_000_000,
-}
 
 KEPT = {
     "datasets": "Datasets",
@@ -160,18 +143,16 @@ def _models(settings: Settings) -> tuple[StoredModel, ...]:
 
 
 def _whispers() -> tuple[StoredModel, ...]:
-    from backend.transcription.whisper_weights import EMBEDDED_WEIGHTS, default_cache_folder  # noqa: PLC0415
+    from backend.transcription.whisper_weights import EMBEDDED_WEIGHTS  # noqa: PLC0415 - takes seconds to load
 
-    cache = default_cache_folder()
     found = []
     if EMBEDDED_WEIGHTS.is_file():
         size = EMBEDDED_WEIGHTS.stat().st_size
         found.append(
             StoredModel(name=EMBEDDED_MODEL, is_here=True, num_bytes=size, purpose="knows synthetic English only")
         )
-    for name, num_bytes in WHISPER_BYTES.items():
-        file = cache / f"{'large-v3-turbo' if name == 'turbo' else name}.pt"
-        is_here = file.is_file()
-        size = file.stat().st_size if is_here else num_bytes
-        found.append(StoredModel(name=name, is_here=is_here, num_bytes=size, purpose=WHISPER_PURPOSES[name]))
+    for model in PUBLISHED_WHISPERS:
+        is_here = model.path.is_file()
+        size = model.path.stat().st_size if is_here else model.num_bytes
+        found.append(StoredModel(name=model.name, is_here=is_here, num_bytes=size, purpose=model.purpose))
     return tuple(found)

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from backend.audio.decoding import decode_recording
+from backend.audio.quality import clipped_share
 from backend.audio.writing import write_wav
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
-from backend.evaluation.scores import EvaluatedTake, clipped_share, cosine, text_errors
+from backend.evaluation.scores import EvaluatedTake, cosine, text_errors
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.speech import Speech, speak

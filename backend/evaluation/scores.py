@@ -11,9 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-CLIPPED_LEVEL = 0.999
-"""Of full scale; what reaches it has been cut off."""
-
 MAX_ERROR_LENGTH = 1.0
 """A runaway take may insert more words than the text has; more than all wrong is no worse than all wrong."""
 
@@ -108,11 +105,6 @@ def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     """Similarity of two speaker embeddings, -1 to 1."""
     scale = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(one @ other) / scale if scale else 0.0
-
-
-def clipped_share(samples: NDArray[np.float32]) -> float:
-    """Share of samples at full scale."""
-    return float(np.mean(np.abs(samples) >= CLIPPED_LEVEL)) if samples.size else 0.0
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

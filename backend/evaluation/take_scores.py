@@ -11,12 +11,13 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
+from backend.audio.quality import clipped_share
 from backend.comparisons.comparison import TakeScores
 from backend.comparisons.resolve import ResolvedVoice
-from backend.evaluation.scores import clipped_share, cosine, text_errors
+from backend.evaluation.scores import cosine, text_errors
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, find_verifier
-from backend.evaluation.transcriber import find_transcriber
 from backend.serving.pool.loaded_model import LoadedModel
+from backend.transcription.select import load_stored_transcriber
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
 
@@ -42,7 +43,7 @@ class TakeMeasuring:
         """Speech recognition; None where its weights are not on this machine."""
         with self._lock:
             if self._listens_for != base.folder:
-                self._transcriber, self._verifier = find_transcriber(base.folder), find_verifier()
+                self._transcriber, self._verifier = load_stored_transcriber(base.folder), find_verifier()
                 self._listens_for = base.folder
             return self._transcriber
 

@@ -1,1 +1,1 @@
-"""From sound to words with times: transcripts that came along, or what Whisper hears."""
+"""From sound to words with times: speech recognition, and comparing its results with a text."""

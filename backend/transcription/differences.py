@@ -76,7 +76,7 @@ def compare_texts(expected: str, heard: str, language: str = "en") -> Difference
 def normalise_text(text: str, language: str = "en") -> str:
     """Bring a text to the form in which error rates are counted: no case, no punctuation, numbers as digits."""
     words = str(_normaliser_for(language)(text)).split()
-    # What is left of an ellipsis, which Whisper writes for silence, is no word.
+    # What is left of an ellipsis, which Whisper writes for silence, is not a word.
     return " ".join(word for word in words if any(sign.isalnum() for sign in word))
 
 

@@ -1,4 +1,4 @@
-"""Reasons to distrust a transcript: the numbers by which Whisper's inventions are told from what was said."""
+"""Signs that a transcript was made up, not heard: the thresholds of Whisper's authors."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ from enum import StrEnum
 
 from backend.transcription.transcript import Transcript
 
+MAX_NO_SPEECH_PROBABILITY = 0.6
+MAX_COMPRESSION_RATIO = 2.4
+MIN_MEAN_LOG_PROBABILITY = -1.0
+
 
 class HallucinationSign(StrEnum):
     """Why a transcript may be made up."""
 
     NO_SPEECH = "no_speech"
-    RUNS_IN_CIRCLES = "runs_in_circles"
-    GUESSED = "guessed"
+    REPETITION = "repetition"
+    GUESS = "guess"
 
 
-def doubts_about(
+def find_hallucination_signs(
     transcript: Transcript,
     *,
-    maximum_no_speech_probability: float = 0.6,
-    maximum_compression_ratio: float = 2.4,
-    minimum_mean_log_probability: float = -1.0,
+    max_no_speech_probability: float = MAX_NO_SPEECH_PROBABILITY,
+    max_compression_ratio: float = MAX_COMPRESSION_RATIO,
+    min_mean_log_probability: float = MIN_MEAN_LOG_PROBABILITY,
 ) -> tuple[HallucinationSign, ...]:
-    """What speaks against a transcript; the thresholds are those that Whisper's authors use."""
+    """Every sign that a transcript was made up, the strongest first."""
     found = {
-        HallucinationSign.NO_SPEECH: transcript.no_speech_probability > maximum_no_speech_probability,
-        HallucinationSign.RUNS_IN_CIRCLES: transcript.compression_ratio > maximum_compression_ratio,
-        HallucinationSign.GUESSED: transcript.mean_log_probability < minimum_mean_log_probability,
+        HallucinationSign.NO_SPEECH: transcript.no_speech_probability > max_no_speech_probability,
+        HallucinationSign.REPETITION: transcript.compression_ratio > max_compression_ratio,
+        HallucinationSign.GUESS: transcript.mean_log_probability < min_mean_log_probability,
     }
-    return tuple(doubt for doubt, applies in found.items() if applies)
+    return tuple(sign for sign, applies in found.items() if applies)

@@ -1,20 +1,22 @@
-"""Which transcriber listens to a job's recordings."""
+"""Which Whisper transcribes: one that is asked for by name, or the best of those on this machine."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.dataset.clips.job import BuildJob
+from backend.errors import EncoreError
+from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS
 from backend.transcription.errors import WhisperUnavailable
-from backend.transcription.transcriber import Transcriber
-from training.model.hub.hub import DownloadProgress
+from backend.transcription.transcriber import Transcriber, WhisperWeights
+from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
+
+_logger = logging.getLogger(__name__)
 
 NO_TRANSCRIBER = "none"
-"""As the name of a Whisper model: nobody listens, and only clips that came with a text can be used."""
-
-_USUAL_WHISPER = "base"
+"""In place of a model's name: nothing is transcribed, and only recordings that come with a text can be used."""
 
 _CODES = {
     "chinese": "zh",
@@ -31,80 +33,75 @@ _CODES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranscriberSource:
-    """A Whisper model that is not loaded yet; travels to workers, also to those that never load it.
-
-    Attributes:
-        identity: hash of its weights; two with the same hear the same.
-        piece_seconds: the longest sound it hears at once.
-        silence_seconds: what it hears after it; None where it is Whisper's own.
-    """
-
-    path: str
-    name: str
-    published_name: str | None
-    piece_seconds: float
-    silence_seconds: float | None
-    identity: str
+class TranscriberSource(WhisperWeights):
+    """A Whisper model that is not loaded yet. Pickled to every worker, most of which never load it."""
 
     def load(self, device: str) -> Transcriber:
-        """Load it. Raises EncoreError where the weights are damaged."""
+        """Load it. Raises EncoreError if the weights are damaged."""
         # Here: Whisper and PyTorch take seconds to load, and most workers only look results up.
         from backend.transcription.whisper_transcriber import WhisperTranscriber  # noqa: PLC0415 - see above
-        from backend.transcription.whisper_weights import WhisperWeights  # noqa: PLC0415
         from training.model.device import choose_device  # noqa: PLC0415
 
-        weights = WhisperWeights(
-            path=Path(self.path),
-            name=self.name,
-            published_name=self.published_name,
-            piece_seconds=self.piece_seconds,
-            silence_seconds=self.silence_seconds,
-        )
-        return WhisperTranscriber(weights, device=str(choose_device(device)))
+        return WhisperTranscriber(self, device=str(choose_device(device)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenTranscriber:
-    """Who listens, and what a person should know about the choice; empty where it is what was asked for."""
+class SelectedTranscriber:
+    """The transcriber to use, if any, and what the user should know about the choice (empty if nothing)."""
 
     source: TranscriberSource | None
     notice: str = ""
 
 
-def find_transcriber(
-    job: BuildJob,
+def select_transcriber(
+    name: str | None,
     *,
     progress: Callable[[DownloadProgress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
-) -> ChosenTranscriber:
-    """Find the transcriber of a job, downloading it if need be; none is an answer too, with the reason.
+) -> SelectedTranscriber:
+    """Find the transcriber of this name, or the default one, and download it if need be.
+
+    If it is unavailable, the source is None and the notice says why.
 
     Raises:
-        DownloadCancelled: `cancel` said so.
+        DownloadCancelled: `cancel` returned true.
         EncoreError: its weights are damaged.
     """
-    if job.whisper == NO_TRANSCRIBER:
-        return ChosenTranscriber(source=None)
+    if name == NO_TRANSCRIBER:
+        return SelectedTranscriber(source=None)
     # Here: see `TranscriberSource.load`.
-    from backend.transcription.whisper_weights import find_whisper, hash_file  # noqa: PLC0415
+    from backend.transcription.whisper_weights import find_whisper  # noqa: PLC0415
 
     try:
-        weights = find_whisper(job.whisper or _USUAL_WHISPER, progress=progress, cancel=cancel)
+        weights = find_whisper(name or DEFAULT_WHISPER, progress=progress, cancel=cancel)
     except WhisperUnavailable as error:
-        return ChosenTranscriber(source=None, notice=str(error))
-    source = TranscriberSource(
-        path=str(weights.path.absolute()),
-        name=weights.name,
-        published_name=weights.published_name,
-        piece_seconds=weights.piece_seconds,
-        silence_seconds=weights.silence_seconds,
-        identity=hash_file(weights.path),
-    )
-    return ChosenTranscriber(source=source, notice=weights.notice or "")
+        return SelectedTranscriber(source=None, notice=str(error))
+    return SelectedTranscriber(source=TranscriberSource(**vars(weights)), notice=weights.notice or "")
+
+
+def load_stored_transcriber(base_model: Path | None, device: str = "cpu") -> Transcriber | None:
+    """Load the best transcriber that needs no download, or None; evaluation never waits for a download.
+
+    The embedded transcriber knows only the voices of the embedded model, so it is used for those alone: with
+    `base_model` None, for recordings of people, never.
+    """
+    here = sorted((model for model in PUBLISHED_WHISPERS if model.path.is_file()), key=lambda model: model.preference)
+    names = [model.name for model in here]
+    if base_model is not None and base_model.resolve() == EMBEDDED_FOLDER.resolve():
+        names.insert(0, EMBEDDED_MODEL)
+    for name in names:
+        try:
+            selected = select_transcriber(name)
+            if selected.source is not None:
+                return selected.source.load(device)
+        except EncoreError as error:
+            _logger.warning("Whisper %s cannot be loaded: %s", name, error)
+        else:
+            _logger.warning("Whisper %s cannot be loaded: %s", name, selected.notice)
+    return None
 
 
 def language_code(language: str) -> str | None:
-    """Whisper's code for one of the model's languages, or a code as it is; None lets the transcriber recognise it."""
+    """Whisper's code for one of the model's languages; a code stays as it is. None: the language is detected."""
     name = language.strip().lower()
     return None if name in ("", "auto") else _CODES.get(name, name)

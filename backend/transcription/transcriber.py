@@ -1,7 +1,9 @@
-"""What everything that turns speech into text looks like from outside."""
+"""What every transcriber offers, and the weights that it is loaded from."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -10,25 +12,50 @@ from numpy.typing import NDArray
 from backend.transcription.transcript import Transcript
 
 TRANSCRIBER_HZ = 16_000
-"""The rate at which transcribers and voice activity detection listen."""
+"""The rate of the samples that transcribers and voice activity detection take."""
+
+WHISPER_PIECE_SECONDS = 24.0
+"""Of the 30 seconds a Whisper could hear: with a full window it tends to stop before the end."""
 
 EMBEDDED_TRANSCRIBER = "the embedded transcriber"
 """The name of the one that comes with the program."""
 
 
 class Transcriber(Protocol):
-    """Listens to speech and writes it down, with the time of each word."""
+    """Turns speech into text, with the time of each word."""
 
     @property
     def name(self) -> str:
-        """Which model listens; kept with each transcript it made."""
+        """Which model it is."""
         ...
 
     @property
     def piece_seconds(self) -> float:
-        """The longest sound it hears at once; longer recordings are handed over in pieces, cut at pauses."""
+        """The longest sound it takes at once; longer recordings are cut at pauses first."""
         ...
 
     def transcribe(self, samples_16k: NDArray[np.float32], language: str | None = None) -> Transcript:
-        """Write down mono samples (samples,) at TRANSCRIBER_HZ; without `language` it is recognised."""
+        """Transcribe mono samples (samples,) at TRANSCRIBER_HZ; without `language` it is detected."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhisperWeights:
+    """A weights file that is on this machine.
+
+    Attributes:
+        name: what the model is called in transcripts and on the page.
+        identity: SHA-256 of the file; transcripts are cached under it.
+        published_name: under which openai-whisper knows it; None for a file of the user's own.
+        piece_seconds: the longest sound it takes at once.
+        silence_seconds: appended to the sound; None fills the window, as Whisper does.
+        notice: something the user should know, such as that this is not the model that was asked for.
+    """
+
+    path: Path
+    name: str
+    identity: str
+    published_name: str | None = None
+    piece_seconds: float = WHISPER_PIECE_SECONDS
+    silence_seconds: float | None = None
+    notice: str | None = None

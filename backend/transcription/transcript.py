@@ -1,51 +1,41 @@
-"""What was said, and when: the result of listening to a recording."""
+"""What was said, and when: the result of transcribing a recording."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from backend.audio.span import Span
+
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
+class Word(Span):
     """One word and where it is in the recording.
 
     Attributes:
         text: with its punctuation, without spaces around it.
-        probability: how sure the listener is of it, 0 to 1.
+        probability: confidence of the transcriber, 0 to 1.
         has_space_before: false in scripts that put no space between words, and for the second half of `don't`.
     """
 
     text: str
-    start_seconds: float
-    end_seconds: float
     probability: float = 1.0
     has_space_before: bool = True
 
-    def shifted(self, seconds: float) -> Word:
-        """The same word, with times counted from another moment."""
-        return replace(self, start_seconds=self.start_seconds + seconds, end_seconds=self.end_seconds + seconds)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Passage:
-    """A stretch of sound that was listened to in one go, with the numbers that tell hearing from making up.
+class Passage(Span):
+    """A stretch of sound that was transcribed at once, with the numbers that reveal made-up text.
 
     Attributes:
         no_speech_probability: how likely it holds no speech at all.
-        compression_ratio: of its text; above 2.4 the text runs in circles.
-        mean_log_probability: per token; below -1 the listener was guessing.
+        compression_ratio: of its text; above 2.4 the text repeats itself.
+        mean_log_probability: per token; below -1 the transcriber was guessing.
     """
 
-    start_seconds: float
-    end_seconds: float
     no_speech_probability: float
     compression_ratio: float
     mean_log_probability: float
-
-    def shifted(self, seconds: float) -> Passage:
-        """The same passage, with times counted from another moment."""
-        return replace(self, start_seconds=self.start_seconds + seconds, end_seconds=self.end_seconds + seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +44,7 @@ class Transcript:
 
     Attributes:
         language: two-letter code, as Whisper names languages; empty if nothing was heard.
-        passages: where the numbers come from, for a recording that was listened to in parts.
+        passages: where the numbers come from, for a recording that was transcribed in parts.
     """
 
     text: str
@@ -67,21 +57,18 @@ class Transcript:
 
     @property
     def confidence(self) -> float:
-        """How sure the listener is, 0 to 1: the mean probability of the words."""
+        """Confidence of the transcriber, 0 to 1: the mean probability of the words."""
         return sum(word.probability for word in self.words) / len(self.words) if self.words else 0.0
 
-    def excerpt(self, start_seconds: float, end_seconds: float) -> Transcript:
-        """What was heard between two moments, with times counted from the first; words count by their middle."""
+    def excerpt(self, span: Span) -> Transcript:
+        """What was heard in a stretch, with times counted from its start; words belong where their middle is."""
+        start_seconds = span.start_seconds
         words = tuple(
             word.shifted(-start_seconds)
             for word in self.words
-            if start_seconds <= (word.start_seconds + word.end_seconds) / 2 < end_seconds
+            if start_seconds <= word.middle_seconds < span.end_seconds
         )
-        passages = tuple(
-            passage.shifted(-start_seconds)
-            for passage in self.passages
-            if passage.start_seconds < end_seconds and start_seconds < passage.end_seconds
-        )
+        passages = tuple(passage.shifted(-start_seconds) for passage in self.passages if passage.overlaps(span))
         if not passages:
             return replace(self, text=join_words(words), words=words)
         return assemble_transcript(words, passages, self.language)

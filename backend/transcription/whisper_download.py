@@ -102,7 +102,7 @@ def _fetch(
 
 
 def _hash_so_far(partial: Path) -> tuple[_Hash, int]:
-    """The hash of what an earlier attempt has left, to go on with, and its length."""
+    """The hash, to be continued, and the length of what an earlier attempt has left."""
     digest, num_bytes = hashlib.sha256(), 0
     if partial.is_file():
         with partial.open("rb") as content:
@@ -123,7 +123,7 @@ def _explain(error: OSError | http.client.HTTPException) -> str:
 
 
 def _ignore(progress: DownloadProgress) -> None:
-    """Tell nobody."""
+    """No progress is reported."""
 
 
 def _never() -> bool:

@@ -20,17 +20,18 @@ from whisper.tokenizer import LANGUAGES, get_tokenizer
 
 from backend.transcription.dtw import warp_times
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
-from backend.transcription.transcriber import TRANSCRIBER_HZ
+from backend.transcription.hallucination import (
+    MAX_COMPRESSION_RATIO,
+    MAX_NO_SPEECH_PROBABILITY,
+    MIN_MEAN_LOG_PROBABILITY,
+)
+from backend.transcription.transcriber import TRANSCRIBER_HZ, WhisperWeights
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
-from backend.transcription.whisper_weights import WhisperWeights
 
 # The encoder makes one token of two spectrum frames of 10 ms.
 _FRAMES_PER_TOKEN = 2
-# What Whisper's authors take for text that is made up, and the temperatures at which they then try again.
+# At which Whisper's authors try again when a text seems to be made up.
 _TEMPERATURES = (0.0, 0.2, 0.4)
-_CIRCLING_RATIO = 2.4
-_GUESSING_LOG_PROBABILITY = -1.0
-_NO_SPEECH_PROBABILITY = 0.6
 # Shorter sounds hold no word, and the alignment of nothing fails.
 _MIN_SECONDS = 0.1
 # The moment at which a piece that is too long is cut is looked for in its last part, by the level of such windows.
@@ -53,7 +54,7 @@ class WhisperTranscriber:
         Args:
             weights: from `find_whisper`.
             device: where torch computes.
-            piece_seconds: the longest sound to listen to at once, if it is not that of the weights.
+            piece_seconds: the longest sound to transcribe at once, if it is not that of the weights.
 
         Raises:
             WhisperDamaged: the file holds no Whisper model.
@@ -62,7 +63,7 @@ class WhisperTranscriber:
         # What Whisper does with a spectrum it now does with a sound that is encoded already: it would encode each piece
         # once to write it down, once more to time the words, and there without the fast form of attention.
         self._encoder, self._model.encoder = self._model.encoder, torch.nn.Identity()
-        # Its own would be compiled anew in each process that listens.
+        # Whisper's own would be compiled again in each process.
         timing.dtw = warp_times
         self._name = weights.name
         self._window_samples: int = self._model.dims.n_audio_ctx * _FRAMES_PER_TOKEN * HOP_LENGTH
@@ -71,12 +72,12 @@ class WhisperTranscriber:
 
     @property
     def name(self) -> str:
-        """Which model listens."""
+        """Which model it is."""
         return self._name
 
     @property
     def piece_seconds(self) -> float:
-        """The longest sound it hears at once."""
+        """The longest sound it takes at once."""
         return self._piece_seconds
 
     @property
@@ -91,7 +92,9 @@ class WhisperTranscriber:
             TranscriptionError: the model does not know the language.
         """
         if language is not None and language not in LANGUAGES:
-            raise TranscriptionError(f"{language!r} is no language Whisper knows. Use a code such as en, de or zh.")
+            raise TranscriptionError(
+                f"{language!r} is not a language that Whisper knows. Use a code such as en, de or zh."
+            )
         words: list[Word] = []
         passages: list[Passage] = []
         start_seconds = 0.0
@@ -104,10 +107,10 @@ class WhisperTranscriber:
         return assemble_transcript(words, passages, language or "")
 
     def _hear(self, piece: NDArray[np.float32], language: str | None) -> tuple[_Segment, str]:
-        """Listen to one piece; returns what openai-whisper calls a segment, and the language.
+        """Transcribe one piece; returns what openai-whisper calls a segment, and the language.
 
-        `whisper.transcribe` is not used: it goes on from wherever the model says it has got to, which a poor model
-        says for ever. Here a piece fits into one window, is decoded at once, and no text before it misleads.
+        `whisper.transcribe` is not used: it continues from the position that the model reports, and with a poor model
+        never ends. Here a piece fits into one window, is decoded at once, and no text before it misleads.
         """
         # Where the most probable text runs in circles others are drawn; they shall be the same each time.
         gpus = range(torch.cuda.device_count())
@@ -139,7 +142,7 @@ class WhisperTranscriber:
         return segment, heard.language
 
     def _encode(self, piece: NDArray[np.float32]) -> torch.Tensor:
-        """The piece and the silence after it, as the decoder listens to them: (tokens, width)."""
+        """The piece and the silence after it, encoded: (tokens, width)."""
         num_samples = self._window_samples
         if self._silence_seconds is not None:
             num_samples = min(num_samples, len(piece) + round(self._silence_seconds * TRANSCRIBER_HZ))
@@ -164,9 +167,9 @@ class WhisperTranscriber:
                 fp16=self._dtype is torch.float16,
             )
             results.append(self._model.decode(encoded, options))
-            runs_in_circles = results[-1].compression_ratio > _CIRCLING_RATIO
-            is_guess = results[-1].avg_logprob < _GUESSING_LOG_PROBABILITY
-            if results[-1].no_speech_prob > _NO_SPEECH_PROBABILITY or not (runs_in_circles or is_guess):
+            runs_in_circles = results[-1].compression_ratio > MAX_COMPRESSION_RATIO
+            is_guess = results[-1].avg_logprob < MIN_MEAN_LOG_PROBABILITY
+            if results[-1].no_speech_prob > MAX_NO_SPEECH_PROBABILITY or not (runs_in_circles or is_guess):
                 return results[-1]
         # None is good; the greedy one says so by its own numbers.
         return results[0]

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from backend.audio.decoding import decode_recording
+from backend.audio.quality import check_reference
 from backend.audio.recording import Recording
-from backend.audio.reference_check import check_reference
 from training.model.decoding.take_request import VoicePrompt
 from training.model.prompt.reference import prepare_reference
 from training.model.voice_model import VoiceModel

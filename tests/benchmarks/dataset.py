@@ -22,17 +22,14 @@ import ray
 
 from backend.cluster.connect import BUILD_DATASET, connect, quiet_ray_data
 from backend.dataset.build.build import encoder_facts
-from backend.dataset.build.context import BuildContext, SourceRecording
-from backend.dataset.build.passes import run_passes
-from backend.dataset.build.progress import StageCounts
-from backend.dataset.build.sequential import run_in_one_process
-from backend.dataset.build.shared_progress import SharedCounts
+from backend.dataset.build.context import BuildContext
+from backend.dataset.build.passes import run_in_one_process, run_passes
+from backend.dataset.build.progress import StageCounts, shared_counts
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.datasets import new_job
-from backend.dataset.sources.find import open_sources
-from backend.dataset.storage.stage_cache import STAGES, Stage
+from backend.dataset.clips.stages import STAGES, Stage
+from backend.dataset.sources.find import SourceRecording, open_sources
 from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.transcription.select import find_transcriber
+from backend.transcription.select import select_transcriber
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.process_tree import PeakMemory, ProcessorTime
@@ -77,7 +74,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make_recordings(folder / "recordings", options.recordings, options.sentences)
-        job = new_job(
+        job = BuildJob.parse(
             "bench", [folder / "recordings"], model=options.model, whisper=options.whisper, num_actors=options.actors
         )
         alone: list[TimedCounts] = []
@@ -91,12 +88,12 @@ def main() -> None:
                 counts = TimedCounts()
                 taken["one process"].append(measure(job, folder / f"alone-{number}", counts, run_in_one_process))
                 alone.append(counts)
-                taken["Ray Data"].append(measure(job, folder / f"ray-{number}", SharedCounts(), run_passes))
+                taken["Ray Data"].append(measure(job, folder / f"ray-{number}", shared_counts(), run_passes))
             for times in (1, options.times_as_many) if options.times_as_many else ():
                 make_recordings(folder / f"times-{times}", times * options.recordings, options.sentences)
                 many = job.model_copy(update={"recordings": (str(folder / f"times-{times}"),)})
                 with PeakMemory() as peak:
-                    measure(many, folder / f"memory-{times}", SharedCounts(), run_passes)
+                    measure(many, folder / f"memory-{times}", shared_counts(), run_passes)
                 memory.append((times * options.recordings, peak.peak_mib))
             cores = ray.cluster_resources().get("CPU", 0)
     report = write_report(options, machine, alone, taken, memory, start_seconds, cores)
@@ -133,25 +130,25 @@ def make_recordings(folder: Path, num_recordings: int, num_sentences: int) -> No
 def measure(
     job: BuildJob,
     home: Path,
-    counts: StageCounts | SharedCounts,
+    counts: StageCounts,
     run: Callable[[Sequence[SourceRecording], BuildContext], dict[str, str]],
 ) -> Taken:
     """What all stages take, from an empty home."""
     encoder = encoder_facts(job.model, job.device)
     with open_sources(job, DatasetWorkspace(home)) as recordings:
-        order = BuildContext(
+        context = BuildContext(
             home=home,
             job=job,
             model_folder=Path(encoder.folder),
             encoder_identity=encoder.identity,
-            transcriber=find_transcriber(job).source,
+            transcriber=select_transcriber(job.whisper).source,
             language_code="en",
             counts=counts,
         )
         sources = [found.source for found in recordings if found.source is not None]
         began = time.perf_counter()
         with ProcessorTime() as processor:
-            problems = run(sources, replace(order))
+            problems = run(sources, replace(context))
         taken = Taken(wall_seconds=time.perf_counter() - began, cpu_seconds=processor.seconds)
     assert not problems, problems
     shutil.rmtree(home)

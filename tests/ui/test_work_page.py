@@ -203,7 +203,11 @@ def test_clips_that_are_made_first_can_be_stopped(page, dataset):
     task = BackgroundTask(TaskState(what=MAKING_CLIPS))
     task.cancel()  # before the first look at the build, whose process takes a second to begin
     datasets = page.studio.datasets
-    job = DatasetTable(Database(page.folder / "home")).job(dataset).model_copy(update={"name": "stopped"})
+    job = (
+        DatasetTable(Database(page.folder / "home"), page.folder / "home")
+        .job(dataset)
+        .model_copy(update={"name": "stopped"})
+    )
     with pytest.raises(TaskCancelled):
         datasets.build_beside(job, task.report)
     until(lambda: not datasets.progress("stopped").is_running)

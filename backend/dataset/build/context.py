@@ -1,47 +1,34 @@
-"""What every worker of a build is told: where things are, what was asked for, and which models listen."""
+"""Everything a worker needs for its part of a build: folders, request, models; and what has been done already."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
+from backend.dataset.build.progress import StageCounts
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import CutRecording, DecodedRecording, Span, TokenizedClip
-from backend.dataset.stages.cut import CutStage
-from backend.dataset.stages.decode import DecodeStage
-from backend.dataset.stages.tokenize import TokenizeStage
-from backend.dataset.stages.transcribe import TranscribeStage
-from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.transcription.recordings import cut_into_pieces
+from backend.dataset.clips.records import CutRecording, DecodedRecording, HeardPiece, TokenizedClip
+from backend.dataset.clips.stages import Outcome
+from backend.dataset.sources.find import SourceRecording
+from backend.dataset.stages.cut import cut_key, cut_recording
+from backend.dataset.stages.decode import decode_key, decode_recording
+from backend.dataset.stages.tokenize import lookup_tokenized
+from backend.dataset.stages.transcribe import cut_into_pieces, transcribe_key, transcribe_piece
+from backend.dataset.storage.workspace import DatasetWorkspace, hash_inputs
+from backend.errors import DecoderFailed, RecordingError, RecordingMissing
 from backend.transcription.select import TranscriberSource
+from backend.transcription.transcriber import Transcriber
 from backend.transcription.transcript import Transcript, assemble_transcript
 
-if TYPE_CHECKING:
-    # Ray takes a second to load, and whoever only looks at datasets has no use for it.
-    from backend.dataset.build.shared_progress import Counts
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceRecording:
-    """A recording to work on.
-
-    Attributes:
-        recording_id: hash of the file's content.
-        name: what it is called in sentences.
-        given_text: the text that came with it, if any.
-    """
-
-    recording_id: str
-    path: str
-    name: str
-    given_text: str | None
+_MAX_TRANSCRIPTS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext:
-    """Travels to every worker; what has been done is looked up here, by workers and by the build itself."""
+    """Pickled to every worker. Looks results up, and computes those that are missing."""
 
     home: Path
     job: BuildJob
@@ -49,69 +36,114 @@ class BuildContext:
     encoder_identity: str
     transcriber: TranscriberSource | None
     language_code: str | None
-    counts: Counts
+    counts: StageCounts
 
     @property
     def workspace(self) -> DatasetWorkspace:
-        """Folders."""
+        """Folders and the cache of results."""
         return DatasetWorkspace(self.home)
 
-    @property
-    def decode_stage(self) -> DecodeStage:
-        """First stage."""
-        return DecodeStage(self.workspace, self.job)
+    def lookup_decoded(self, source: SourceRecording) -> DecodedRecording | None:
+        """A decoded recording, or the reason why it cannot be decoded; None if that was not tried."""
+        for name in ((), (source.name,)):
+            key = decode_key(source.recording_id, self.job.decoding, *name)
+            if (found := self.workspace.cache.lookup("decode", key, DecodedRecording)) is not None:
+                return found
+        return None
 
-    @property
-    def transcribe_stage(self) -> TranscribeStage | None:
-        """Second stage; None where nobody transcribes."""
-        if self.transcriber is None:
-            return None
-        return TranscribeStage(self.workspace, self.transcriber.identity, self.language_code)
+    def decode(self, source: SourceRecording) -> tuple[DecodedRecording, Outcome]:
+        """Decode a recording. One that cannot be used is a result too, with its reason.
 
-    @property
-    def cut_stage(self) -> CutStage:
-        """Third stage."""
-        return CutStage(self.workspace)
-
-    @property
-    def tokenize_stage(self) -> TokenizeStage:
-        """Last stage."""
-        return TokenizeStage(self.workspace, self.encoder_identity)
+        Raises:
+            EncoreError: a reason that may be gone next time: no memory, no time, no space, no file.
+        """
+        if (found := self.lookup_decoded(source)) is not None:
+            return found, "reused"
+        try:
+            result = decode_recording(self.workspace, Path(source.path), source.name, self.job.decoding)
+        except (DecoderFailed, RecordingMissing):
+            raise
+        except RecordingError as error:
+            result = DecodedRecording(problem=str(error))
+        # The reason names the file, which may be called something else next time.
+        name = (source.name,) if result.problem else ()
+        self.workspace.cache.save("decode", decode_key(source.recording_id, self.job.decoding, *name), result)
+        return result, "failed" if result.problem else "worked"
 
     def pieces(self, decoded: DecodedRecording) -> list[Span]:
-        """The stretches of a recording that a transcriber is to hear; none where nobody transcribes."""
+        """The stretches of a recording to transcribe; none without a transcriber."""
         if self.transcriber is None or decoded.problem:
             return []
-        speech = [SpeechSpan(start_seconds=span.start_seconds, end_seconds=span.end_seconds) for span in decoded.speech]
-        pieces = cut_into_pieces(speech, self.transcriber.piece_seconds)
-        return [Span(start_seconds=start, end_seconds=end) for start, end in pieces]
+        return cut_into_pieces(decoded.speech, self.transcriber.piece_seconds)
 
-    def heard(self, decoded: DecodedRecording) -> Transcript | None:
-        """What was heard in all of a recording; None where nobody transcribes, or where a piece is not done."""
-        stage = self.transcribe_stage
-        if stage is None:
-            return None
-        found = [stage.find(decoded.audio_id, span) for span in self.pieces(decoded)]
-        transcripts = [piece.transcript for piece in found if piece is not None]
-        if len(transcripts) < len(found):
-            return None
-        return assemble_transcript(
-            [word for heard in transcripts for word in heard.words],
-            [passage for heard in transcripts for passage in heard.passages],
-            next((heard.language for heard in transcripts if heard.language), ""),
+    def transcribe(self, audio_id: str, span: Span, load: Callable[[], Transcriber]) -> tuple[HeardPiece, Outcome]:
+        """Transcribe a piece; `load` is called only if it was not transcribed before. Raises EncoreError."""
+        return self.workspace.cache.get_or_run(
+            "transcribe",
+            self._transcribe_key(audio_id, span),
+            HeardPiece,
+            lambda: transcribe_piece(self.workspace, audio_id, span, load(), self.language_code),
         )
 
-    def is_heard(self, decoded: DecodedRecording) -> bool:
-        """Whether nothing of a recording is left to transcribe."""
-        return self.transcriber is None or self.heard(decoded) is not None
-
-    def cut(self, recording: SourceRecording) -> CutRecording | None:
-        """The clips of a recording, if it was cut."""
-        decoded = self.decode_stage.find(recording.recording_id, recording.name)
-        if decoded is None or decoded.problem or not self.is_heard(decoded):
+    def lookup_transcript(self, decoded: DecodedRecording) -> Transcript | None:
+        """The transcript of a whole recording; None without a transcriber, or while a piece is missing."""
+        if self.transcriber is None:
             return None
-        return self.cut_stage.find(self.cut_stage.key(decoded, self.heard(decoded), recording.given_text))
+        try:
+            return _assembled(self.home, self._piece_keys(decoded))
+        except LookupError:
+            return None
 
-    def tokenized(self, clip_id: str) -> TokenizedClip | None:
+    def is_transcribed(self, decoded: DecodedRecording) -> bool:
+        """Whether nothing of a recording is left to transcribe."""
+        return self.transcriber is None or self.lookup_transcript(decoded) is not None
+
+    def lookup_cut(self, source: SourceRecording) -> CutRecording | None:
+        """The clips of a recording, if it was cut."""
+        decoded = self.lookup_decoded(source)
+        if decoded is None or decoded.problem or not self.is_transcribed(decoded):
+            return None
+        return self.workspace.cache.lookup("cut", self._cut_key(source, decoded), CutRecording)
+
+    def cut(self, source: SourceRecording, decoded: DecodedRecording) -> tuple[CutRecording, Outcome]:
+        """Cut a recording whose pieces have been transcribed. Raises EncoreError."""
+        return self.workspace.cache.get_or_run(
+            "cut",
+            self._cut_key(source, decoded),
+            CutRecording,
+            lambda: cut_recording(self.workspace, decoded, self.lookup_transcript(decoded), source.given_text),
+        )
+
+    def lookup_tokenized(self, clip_id: str) -> TokenizedClip | None:
         """Codes of a clip, if it was tokenized."""
-        return self.tokenize_stage.find(clip_id)
+        return lookup_tokenized(self.workspace, clip_id, self.encoder_identity)
+
+    def _transcribe_key(self, audio_id: str, span: Span) -> str:
+        assert self.transcriber is not None, "without a transcriber there are no pieces"
+        return transcribe_key(audio_id, span, self.transcriber.identity, self.language_code)
+
+    def _piece_keys(self, decoded: DecodedRecording) -> tuple[str, ...]:
+        return tuple(self._transcribe_key(decoded.audio_id, span) for span in self.pieces(decoded))
+
+    def _cut_key(self, source: SourceRecording, decoded: DecodedRecording) -> str:
+        transcript_key = None if self.transcriber is None else hash_inputs(*self._piece_keys(decoded))
+        return cut_key(decoded, transcript_key, source.given_text)
+
+
+@lru_cache(maxsize=_MAX_TRANSCRIPTS)
+def _assembled(home: Path, piece_keys: Sequence[str]) -> Transcript:
+    """The transcript made of the pieces under these keys, assembled once per process.
+
+    Raises LookupError, which is not cached, if one of them is not there yet.
+    """
+    cache, transcripts = DatasetWorkspace(home).cache, []
+    for key in piece_keys:
+        piece = cache.lookup("transcribe", key, HeardPiece)
+        if piece is None:
+            raise LookupError(key)
+        transcripts.append(piece.transcript)
+    return assemble_transcript(
+        [word for heard in transcripts for word in heard.words],
+        [passage for heard in transcripts for passage in heard.passages],
+        next((heard.language for heard in transcripts if heard.language), ""),
+    )

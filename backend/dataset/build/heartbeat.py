@@ -1,19 +1,16 @@
-"""The sign of life of a build: twice a second its counts go to the database, and a wish to cancel comes back."""
+"""The heartbeat of a build: twice a second its counts go to the database, and a request to cancel comes back."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from backend.dataset.build.progress import StageCounts
 from backend.dataset.errors import BuildCancelled
 from backend.dataset.storage.build_table import BuildTable
 from backend.store.errors import StoreError
-
-if TYPE_CHECKING:
-    # Ray takes a second to load, and whoever only looks at datasets has no use for it.
-    from backend.dataset.build.shared_progress import Counts
 
 _BEAT_SECONDS = 0.5
 
@@ -24,7 +21,7 @@ class BuildHeartbeat:
     def __init__(self, name: str, builds: BuildTable) -> None:
         self._name = name
         self._builds = builds
-        self._counts: Counts | None = None
+        self._counts: StageCounts | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._cancelled = threading.Event()
@@ -42,25 +39,25 @@ class BuildHeartbeat:
         if error is None:
             self.beat()
 
-    def follow(self, counts: Counts | None) -> None:
-        """Report these counts from now on; None where there are none, or no more."""
+    def follow(self, counts: StageCounts | None) -> None:
+        """Report these counts from now on; None stops reporting counts."""
         with self._lock:
             self._counts = counts
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody wants the build to stop."""
+        """Whether the build was asked to stop."""
         return self._cancelled.is_set()
 
     def note(self, notice: str) -> None:
-        """Tell something about the build that is worth knowing."""
+        """Show something about the build that is worth knowing."""
         self._builds.note(self._name, notice)
 
     def beat(self) -> None:
         """Report now."""
         with self._lock:
             found = self._counts.all() if self._counts is not None else []
-            # On a full disk nothing can be written for a while; the build itself says so when it has to.
+            # On a full disk nothing can be written for a while; the build reports that by itself.
             with contextlib.suppress(StoreError):
                 if self._builds.beat(self._name, found):
                     self._cancelled.set()
@@ -68,10 +65,10 @@ class BuildHeartbeat:
                         self._counts.cancel()
 
     def stop_if_cancelled(self) -> None:
-        """Raise BuildCancelled if somebody wants the build to stop."""
+        """Raise BuildCancelled if the build was asked to stop."""
         self.beat()
         if self.is_cancelled:
-            raise BuildCancelled("The build was cancelled. What it had finished is kept; build again to go on.")
+            raise BuildCancelled("The build was cancelled. What it had finished is kept; build again to resume.")
 
     def _run(self) -> None:
         while not self._ended.wait(_BEAT_SECONDS):

@@ -1,6 +1,6 @@
 """The process that builds a dataset: `python -m backend.dataset.build.process JOB.json HOME LOCK_DESCRIPTOR`.
 
-It lives on when the app that started it is closed. What it does is in the database, so nobody has to listen to it.
+It continues when the app that started it is closed, and reports its progress through the database.
 """
 
 from __future__ import annotations

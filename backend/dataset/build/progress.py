@@ -1,47 +1,19 @@
-"""Counting what each stage has done, wherever its workers are, and telling them to stop."""
+"""Counting what each stage has done, on whatever machine its workers are, and asking them to stop."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, cast
 
-from backend.dataset.storage.stage_cache import STAGES, Stage
+from backend.dataset.clips.stages import STAGES, Outcome, Stage, StageCount
 
-Outcome = Literal["worked", "reused", "failed"]
-
-# Whose rows each stage makes: the next stage's total is known when the one before is through.
-_SOURCES: dict[Stage, Stage] = {"transcribe": "decode", "tokenize": "cut"}
-
-
-@dataclass(kw_only=True)
-class StageCount:
-    """Rows of one stage; a row that is done twice, because its worker died in between, counts once."""
-
-    stage: Stage
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    num_total: int | None = None
-    audio_seconds: float = 0.0
-    started_at: float | None = None
-
-    @property
-    def num_done(self) -> int:
-        """Rows that are finished, whatever became of them."""
-        return len(self.outcomes)
-
-    @property
-    def num_reused(self) -> int:
-        """Rows that were found ready."""
-        return sum(outcome == "reused" for outcome in self.outcomes.values())
-
-    @property
-    def num_failed(self) -> int:
-        """Rows that could not be done."""
-        return sum(outcome == "failed" for outcome in self.outcomes.values())
+# The stage whose rows produce those of the key: a total is final once the stage before has finished.
+_PREVIOUS_STAGE: dict[Stage, Stage] = {"transcribe": "decode", "tokenize": "cut"}
 
 
 class StageCounts:
-    """Counts of all stages. A build without anything to do has one of its own, else it lives in an actor."""
+    """Counts of all stages, and whether the build was cancelled."""
 
     def __init__(self) -> None:
         self._counts = {stage: StageCount(stage=stage) for stage in STAGES}
@@ -49,7 +21,7 @@ class StageCounts:
         self._is_cancelled = False
 
     def add(self, stage: Stage, row: str, outcome: Outcome, audio_seconds: float = 0.0) -> bool:
-        """A row is done. Tells whether to go on."""
+        """Count a row as done. Returns whether to continue."""
         count = self._counts[stage]
         if row not in count.outcomes:
             count.outcomes[row] = outcome
@@ -58,26 +30,48 @@ class StageCounts:
         return not self._is_cancelled
 
     def begin(self, stage: Stage) -> bool:
-        """Work on a stage begins, if it has not before. Tells whether to go on."""
+        """Note when the first row of a stage begins. Returns whether to continue."""
         count = self._counts[stage]
         count.started_at = count.started_at or time.time()
         return not self._is_cancelled
 
     def expect(self, stage: Stage, num_rows: int) -> None:
-        """It is known how many rows a stage will have."""
+        """Set how many rows a stage will have."""
         self._counts[stage].num_total = num_rows
 
     def announce(self, stage: Stage, source: str, rows: frozenset[str]) -> None:
-        """A row of the stage before has made these for `stage`."""
+        """Note the rows of `stage` that come from one row of the stage before."""
         self._announced[stage][source] = rows
-        before = self._counts[_SOURCES[stage]]
+        before = self._counts[_PREVIOUS_STAGE[stage]]
         if before.num_total is not None and len(before.outcomes) >= before.num_total:
             self._counts[stage].num_total = len(frozenset().union(*self._announced[stage].values()))
 
     def cancel(self) -> None:
-        """Tell everybody who asks to stop."""
+        """Ask every worker to stop."""
         self._is_cancelled = True
 
     def all(self) -> list[StageCount]:
         """The counts so far."""
         return list(self._counts.values())
+
+
+class _ActorProxy:
+    """An object that lives in a Ray actor; each method call waits for the actor's answer. Can be pickled."""
+
+    def __init__(self, kind: type[object]) -> None:
+        import ray  # noqa: PLC0415 - takes a second, which a build in one process need not wait for
+
+        # No core of its own: it answers in microseconds, and with two cores none is to spare.
+        self._actor: Any = ray.remote(num_cpus=0)(kind).remote()  # Any: Ray's handles do not know their class
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)  # what pickle looks for before there is an actor
+        import ray  # noqa: PLC0415 - as above
+
+        return lambda *arguments: ray.get(getattr(self._actor, name).remote(*arguments))
+
+
+def shared_counts() -> StageCounts:
+    """Counts for a build on the Ray that is connected: all workers share them."""
+    return cast(StageCounts, _ActorProxy(StageCounts))

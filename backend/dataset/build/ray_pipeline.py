@@ -1,11 +1,11 @@
 """The stages as Ray Data pipelines: rows of a recording or a clip go in, and come out with a result or a reason.
 
-Two passes, because a recording can be cut only when all of it was heard:
+Two passes, because a recording can be cut only when all of it is transcribed:
 
     recordings -> decode (tasks) -> pieces -> transcribe (actors with a transcriber)
     recordings -> cut (tasks)    -> clips  -> tokenize (actors with an encoder)
 
-Rows are small: sound and codes lie in files that are named by their content, on a path all workers share.
+Rows are small: sound and codes are in files named by their content, on storage that all workers share.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from backend.dataset.build.workers import Row, cut, decode
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4
-# What Ray reckons for dividing rows as well, which only then happens in the reading task itself, not in one of its own.
+# As many as Ray assigns to dividing rows, which then happens within the reading task.
 _TASK_CPUS = 1.0
-# Each holds a model of its own in memory; who has room for more asks for more.
+# Each holds a model of its own in memory; with more memory, more can be asked for.
 _MAX_ACTORS = 4
 
 
@@ -41,9 +41,9 @@ class Share:
 
 
 def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_gpu: bool) -> Share:
-    """Divide a cluster: one core stays free for reading and cutting, the only one too.
+    """Divide a cluster: one core, even the only one, stays free for reading and cutting.
 
-    Actors that hold all cores would wait for rows that nobody is left to read.
+    Actors that hold all cores would wait forever for rows that no task can read.
     """
     cpus, gpus = resources.get("CPU", 1.0), resources.get("GPU", 0.0)
     free_for_actors = max(0.0, cpus - _TASK_CPUS)
@@ -55,17 +55,17 @@ def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_g
     return Share(num_actors, min(1.0, int(free_for_actors / num_actors * 100) / 100), 0.0)
 
 
-def listen_pass(rows: Sequence[Row], order: BuildContext, share: Share) -> ray.data.Dataset:
-    """Decode recordings, and transcribe their pieces where the order names a transcriber."""
-    data = _tasks(_source(rows), decode, order)
-    if order.transcriber is not None:
-        data = _actors(data, TranscribePieces, order, share, len(rows))
+def first_pass(rows: Sequence[Row], context: BuildContext, share: Share) -> ray.data.Dataset:
+    """Decode recordings, and transcribe their pieces if there is a transcriber."""
+    data = _tasks(_source(rows), decode, context)
+    if context.transcriber is not None:
+        data = _actors(data, TranscribePieces, context, share, len(rows))
     return data
 
 
-def tokenize_pass(rows: Sequence[Row], order: BuildContext, share: Share) -> ray.data.Dataset:
+def second_pass(rows: Sequence[Row], context: BuildContext, share: Share) -> ray.data.Dataset:
     """Cut recordings and tokenize their clips."""
-    return _actors(_tasks(_source(rows), cut, order), TokenizeClips, order, share, len(rows))
+    return _actors(_tasks(_source(rows), cut, context), TokenizeClips, context, share, len(rows))
 
 
 def rows_of(data: ray.data.Dataset) -> Iterator[Row]:
@@ -82,18 +82,20 @@ def _source(rows: Sequence[Row]) -> ray.data.Dataset:
     return ray.data.from_items(list(rows), override_num_blocks=len(rows))
 
 
-def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], order: BuildContext) -> ray.data.Dataset:
-    return data.map_batches(work, fn_kwargs={"order": order}, batch_size=1, batch_format="pyarrow", num_cpus=_TASK_CPUS)
+def _tasks(data: ray.data.Dataset, work: Callable[..., Iterator[pa.Table]], context: BuildContext) -> ray.data.Dataset:
+    return data.map_batches(
+        work, fn_kwargs={"context": context}, batch_size=1, batch_format="pyarrow", num_cpus=_TASK_CPUS
+    )
 
 
 def _actors(
-    data: ray.data.Dataset, worker: type[Any], order: BuildContext, share: Share, num_recordings: int
+    data: ray.data.Dataset, worker: type[Any], context: BuildContext, share: Share, num_recordings: int
 ) -> ray.data.Dataset:
-    # Where only one is sure to be needed the others come when it has too much to do, which is seen late.
+    # All at once: Ray adds actors only when the first has fallen behind, which it notices late.
     num_at_once = min(share.num_actors, num_recordings)
     return data.repartition(target_num_rows_per_block=_ROWS_PER_BATCH).map_batches(
         worker,
-        fn_constructor_kwargs={"order": order},
+        fn_constructor_kwargs={"context": context},
         batch_size=_ROWS_PER_BATCH,
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(min_size=num_at_once, max_size=share.num_actors),

@@ -1,4 +1,4 @@
-"""What a clip is to a model, as it is stored; reading it needs neither the model nor PyTorch."""
+"""The codes and speaker embedding of a clip as they are stored; reading them needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TENSORS_SUFFIX = ".safetensors"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedClip:
-    """What a clip is to the model: codes int16 (frames, codebooks), speaker embedding float32 (talker width,)."""
+    """A clip as the model sees it: codes int16 (frames, codebooks), speaker embedding float32 (talker width,)."""
 
     codes: NDArray[np.int16]
     speaker_embedding: NDArray[np.float32]

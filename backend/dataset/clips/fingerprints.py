@@ -1,8 +1,8 @@
-"""The same sound found again in another file: other codec, level, beginning or cut, but not the same words said again.
+"""Finds the same sound in other files: with another codec, level, start or cut, but not the same words said again.
 
 Sixty-four bits per 16 ms say whether the energy difference of neighbouring bands rises or falls in time (J. Haitsma and
-T. Kalker, "A highly robust audio fingerprinting system", ISMIR 2002). The bands are so narrow that they tell the
-harmonics of a voice apart: another voice with the same timing, as two voices of a speech engine have, is another sound.
+T. Kalker, "A highly robust audio fingerprinting system", ISMIR 2002). The bands are so narrow that they separate
+the harmonics of a voice: another voice with the same timing, as two voices of a speech engine have, is another sound.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.audio.canonical import resample
+from backend.audio.resample import resample
 
 # All that is looked at lies below half of it.
 _RATE = 8_000
@@ -29,7 +29,7 @@ _EDGES = np.round(np.geomspace(250.0, 3_000.0, _NUM_BITS + 2) * _WINDOW_SAMPLES 
 _FLOOR = 3e-4
 _RISE = 0.1
 # Sentences that differ in one word differ for half a second at least.
-_JUDGED_STEPS = round(0.5 * _STEPS_PER_SECOND)
+_COMPARED_STEPS = round(0.5 * _STEPS_PER_SECOND)
 _MIN_STEPS = round(1.0 * _STEPS_PER_SECOND)
 # Places worth a closer look share these of the bits, from 460 to 860 Hz, which noise and telephones change least.
 _LOOKED_UP_BITS, _LOOKED_UP_SHIFT = 0xFFFF, 32
@@ -119,7 +119,7 @@ def _ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[n
 
 def _words(fingerprint: str) -> NDArray[np.uint64]:
     content = bytes.fromhex(fingerprint)
-    # Sets of before there were 64 bits can be edited still; theirs are like no sound.
+    # Datasets from before fingerprints had 64 bits can still be edited; theirs match nothing.
     return np.frombuffer(content[: len(content) // 8 * 8], dtype=">u8").astype(np.uint64)
 
 
@@ -137,11 +137,11 @@ def _overlap(
 
 
 def _worst_agreement(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
-    """Share of equal bits in the worst half second in which there is sound; 0 where there is less than a second."""
+    """Share of equal bits in the worst half second of sound; 0 if there is less than a second of sound."""
     is_sound = (one | other) != 0
     bits = np.unpackbits((one ^ other)[is_sound].view(np.uint8)).reshape(-1, _NUM_BITS)
     if len(bits) < _MIN_STEPS:
         return 0.0
     sums = np.concatenate([[0], np.cumsum(bits.sum(axis=1, dtype=np.int64))])
-    most = int((sums[_JUDGED_STEPS:] - sums[:-_JUDGED_STEPS]).max())
-    return 1.0 - most / (_JUDGED_STEPS * _NUM_BITS)
+    most = int((sums[_COMPARED_STEPS:] - sums[:-_COMPARED_STEPS]).max())
+    return 1.0 - most / (_COMPARED_STEPS * _NUM_BITS)

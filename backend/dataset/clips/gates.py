@@ -1,8 +1,9 @@
-"""Whether a clip should be trained on: each gate is a number, a limit, and a sentence for whoever recorded it."""
+"""Whether a clip should be trained on: each gate is a number, two limits, and a sentence for the user."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -30,20 +31,20 @@ GateName = Literal[
 
 
 class Verdict(StrEnum):
-    """What a gate, or all of them together, say about a clip; in order of weight."""
+    """What a gate, or all of them together, say about a clip; in order of severity."""
 
     ACCEPTED = "accepted"
     WARNED = "warned"
     REJECTED = "rejected"
 
     @property
-    def weight(self) -> int:
-        """For comparing: the heavier verdict wins."""
+    def severity(self) -> int:
+        """Severity, for comparing."""
         return list(Verdict).index(self)
 
 
 class GateResult(BaseModel):
-    """One gate's answer; `sentence` is empty where there is nothing to say."""
+    """One gate's answer; `sentence` is empty if there is nothing to say."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,170 +56,172 @@ class GateResult(BaseModel):
 
 
 def overall(results: Iterable[GateResult]) -> Verdict:
-    """The heaviest verdict of all gates."""
+    """The most severe verdict of all gates."""
     found = [result.verdict for result in results]
     return next((verdict for verdict in (Verdict.REJECTED, Verdict.WARNED) if verdict in found), Verdict.ACCEPTED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """A number with two limits, beyond which a clip is warned of and rejected.
+
+    Attributes:
+        direction: whether values below or above the limits are the bad ones.
+        rejected: the field of `GateSettings` that holds the limit for rejecting.
+        warned: the same for warning.
+        sentence: for the user; may name `value`, `kilo` (a thousandth of it), `warned` (the limit) and other facts.
+    """
+
+    name: GateName
+    direction: Literal["below", "above"]
+    rejected: str
+    warned: str
+    sentence: str
+
+    def check(self, value: float, settings: GateSettings, **facts: str) -> GateResult:
+        """The verdict on a value."""
+        rejected, warned = (float(getattr(settings, field)) for field in (self.rejected, self.warned))
+        sign = -1 if self.direction == "below" else 1
+        verdict, limit = Verdict.ACCEPTED, warned
+        if sign * value > sign * rejected:
+            verdict, limit = Verdict.REJECTED, rejected
+        elif sign * value > sign * warned:
+            verdict = Verdict.WARNED
+        sentence = ""
+        if verdict is not Verdict.ACCEPTED:
+            sentence = self.sentence.format(value=value, kilo=value / 1000, warned=warned, **facts)
+        return GateResult(gate=self.name, verdict=verdict, value=value, limit=limit, sentence=sentence)
+
+
+def check_range(low: Gate, high: Gate, value: float, settings: GateSettings) -> GateResult:
+    """The verdict on a value that may be too low or too high."""
+    result = low.check(value, settings)
+    return high.check(value, settings) if result.verdict is Verdict.ACCEPTED else result
+
+
+TOO_SHORT = Gate(
+    name="length",
+    direction="below",
+    rejected="min_seconds",
+    warned="short_seconds",
+    sentence="Lasts only {value:.1f} s; a sentence needs {warned:g} s or more.",
+)
+TOO_LONG = Gate(
+    name="length",
+    direction="above",
+    rejected="max_seconds",
+    warned="long_seconds",
+    sentence="Lasts {value:.1f} s; clips of up to {warned:g} s are learned best.",
+)
+LEVEL = Gate(
+    name="level",
+    direction="below",
+    rejected="min_speech_dbfs",
+    warned="quiet_speech_dbfs",
+    sentence="The voice is very quiet ({value:.0f} dBFS); move closer to the microphone.",
+)
+CLIPPING = Gate(
+    name="clipping",
+    direction="above",
+    rejected="max_clipped_share",
+    warned="clipped_share",
+    sentence="{value:.1%} of the sound is cut off at full scale and crackles; record at a lower level.",
+)
+NOISE = Gate(
+    name="noise",
+    direction="below",
+    rejected="min_speech_over_noise_db",
+    warned="speech_over_noise_db",
+    sentence="The voice is only {value:.0f} dB above the background noise, which would be learned.",
+)
+SILENCE = Gate(
+    name="silence",
+    direction="above",
+    rejected="max_silence_share",
+    warned="silence_share",
+    sentence="{value:.0%} of it is silence; the voice would learn to pause like that.",
+)
+BANDWIDTH = Gate(
+    name="bandwidth",
+    direction="below",
+    rejected="min_bandwidth_hz",
+    warned="narrow_bandwidth_hz",
+    sentence="There is no sound above {kilo:.1f} kHz, as on a telephone; it would sound muffled.",
+)
+TOO_SLOW = Gate(
+    name="speaking rate",
+    direction="below",
+    rejected="min_characters_per_second",
+    warned="slow_characters_per_second",
+    sentence="Only {value:.0f} characters per second; part of what is said may be missing from the text.",
+)
+TOO_FAST = Gate(
+    name="speaking rate",
+    direction="above",
+    rejected="max_characters_per_second",
+    warned="fast_characters_per_second",
+    sentence="{value:.0f} characters per second are faster than anyone speaks; the text may say more than the clip.",
+)
+CONFIDENCE = Gate(
+    name="confidence",
+    direction="below",
+    rejected="min_confidence",
+    warned="confidence",
+    sentence="The transcript is uncertain ({value:.0%}); listen, and correct the text if necessary.",
+)
+DISAGREEMENT = Gate(
+    name="disagreement",
+    direction="above",
+    rejected="max_disagreement",
+    warned="disagreement",
+    sentence="The given text and the transcript differ in {value:.0%} of the characters; compare them.",
+)
+DUPLICATE_AUDIO = Gate(
+    name="duplicate audio",
+    direction="above",
+    rejected="max_duplicate_share",
+    warned="max_duplicate_share",
+    sentence="{value:.0%} of this clip duplicates {twin}.",
+)
 
 
 def sound_gates(seconds: float, sound: SoundMeasures, settings: GateSettings) -> list[GateResult]:
     """Everything that can be said about a clip's sound without its text and without the other clips."""
     return [
-        length_gate(seconds, settings),
-        level_gate(sound.speech_dbfs, settings),
-        clipping_gate(sound.clipped_share, settings),
-        noise_gate(sound.speech_over_noise_db, settings),
-        silence_gate(sound.silence_share, settings),
-        bandwidth_gate(sound.bandwidth_hz, settings),
+        check_range(TOO_SHORT, TOO_LONG, seconds, settings),
+        LEVEL.check(sound.speech_dbfs, settings),
+        CLIPPING.check(sound.clipped_share, settings),
+        NOISE.check(sound.speech_over_noise_db, settings),
+        SILENCE.check(sound.silence_share, settings),
+        BANDWIDTH.check(sound.bandwidth_hz, settings),
     ]
 
 
-def length_gate(seconds: float, settings: GateSettings) -> GateResult:
-    """Neither a syllable nor a speech."""
-    if seconds < settings.short_seconds:
-        return _low(
-            "length",
-            seconds,
-            rejected=settings.min_seconds,
-            warned=settings.short_seconds,
-            sentence=f"Lasts only {seconds:.1f} s; a sentence needs {settings.short_seconds:g} s or more.",
-        )
-    return _high(
-        "length",
-        seconds,
-        rejected=settings.max_seconds,
-        warned=settings.long_seconds,
-        sentence=f"Lasts {seconds:.1f} s; clips of up to {settings.long_seconds:g} s are learned best.",
-    )
-
-
-def level_gate(speech_dbfs: float, settings: GateSettings) -> GateResult:
-    """The microphone was close enough."""
-    return _low(
-        "level",
-        speech_dbfs,
-        rejected=settings.min_speech_dbfs,
-        warned=settings.quiet_speech_dbfs,
-        sentence=f"The voice is very quiet ({speech_dbfs:.0f} dBFS); move closer to the microphone.",
-    )
-
-
-def clipping_gate(clipped_share: float, settings: GateSettings) -> GateResult:
-    """The microphone was not too close."""
-    return _high(
-        "clipping",
-        clipped_share,
-        rejected=settings.max_clipped_share,
-        warned=settings.clipped_share,
-        sentence=f"{clipped_share:.1%} of the sound is cut off at full scale and crackles; record at a lower level.",
-    )
-
-
-def noise_gate(speech_over_noise_db: float, settings: GateSettings) -> GateResult:
-    """The voice stands out of its background."""
-    return _low(
-        "noise",
-        speech_over_noise_db,
-        rejected=settings.min_speech_over_noise_db,
-        warned=settings.speech_over_noise_db,
-        sentence=f"The voice is only {speech_over_noise_db:.0f} dB above the background noise, which would be learned.",
-    )
-
-
-def silence_gate(silence_share: float, settings: GateSettings) -> GateResult:
-    """Most of the clip is voice."""
-    return _high(
-        "silence",
-        silence_share,
-        rejected=settings.max_silence_share,
-        warned=settings.silence_share,
-        sentence=f"{silence_share:.0%} of it is silence; the voice would learn to pause like that.",
-    )
-
-
-def bandwidth_gate(bandwidth_hz: float, settings: GateSettings) -> GateResult:
-    """The recording is not a telephone call, whatever its file says."""
-    return _low(
-        "bandwidth",
-        bandwidth_hz,
-        rejected=settings.min_bandwidth_hz,
-        warned=settings.narrow_bandwidth_hz,
-        sentence=f"There is no sound above {bandwidth_hz / 1000:.1f} kHz, as on a telephone; it would sound muffled.",
-    )
-
-
 def speaking_rate_gate(text: str, seconds: float, settings: GateSettings) -> GateResult:
-    """The text fits the length of the sound: a wrong text is mostly too long or too short."""
-    rate = num_spoken_characters(text) / max(seconds, 0.01)
-    if rate < settings.slow_characters_per_second:
-        return _low(
-            "speaking rate",
-            rate,
-            rejected=settings.min_characters_per_second,
-            warned=settings.slow_characters_per_second,
-            sentence=f"{rate:.0f} characters per second are few; some of what is said may be missing from the text.",
-        )
-    return _high(
-        "speaking rate",
-        rate,
-        rejected=settings.max_characters_per_second,
-        warned=settings.fast_characters_per_second,
-        sentence=f"{rate:.0f} characters per second are more than anybody says; the text may hold too much.",
-    )
-
-
-def confidence_gate(confidence: float, settings: GateSettings) -> GateResult:
-    """The transcriber believes its own words."""
-    return _low(
-        "confidence",
-        confidence,
-        rejected=settings.min_confidence,
-        warned=settings.confidence,
-        sentence=f"The transcript is uncertain ({confidence:.0%}); listen, and correct the text if need be.",
-    )
+    """Whether the text fits the length of the sound: a wrong text is usually too long or too short."""
+    return check_range(TOO_SLOW, TOO_FAST, num_spoken_characters(text) / max(seconds, 0.01), settings)
 
 
 def doubt_gate(doubt: str, confidence: float, settings: GateSettings) -> GateResult:
-    """The transcriber was not making it up; `doubt` says what looks like it."""
+    """Rejects a transcript that was probably made up; `doubt` says why."""
     return GateResult(
         gate="confidence", verdict=Verdict.REJECTED, value=confidence, limit=settings.min_confidence, sentence=doubt
     )
 
 
-def disagreement_gate(disagreement: float, settings: GateSettings) -> GateResult:
-    """The given text is what a transcriber hears."""
-    return _high(
-        "disagreement",
-        disagreement,
-        rejected=settings.max_disagreement,
-        warned=settings.disagreement,
-        sentence=f"The given text and what is heard differ in {disagreement:.0%} of the characters; compare them.",
-    )
-
-
-def duplicate_audio_gate(share: float, twin: str, settings: GateSettings) -> GateResult:
-    """Nothing is learned twice; `twin` says where most of the clip was heard before."""
-    return _high(
-        "duplicate audio",
-        share,
-        rejected=settings.max_duplicate_share,
-        warned=settings.max_duplicate_share,
-        sentence=f"{share:.0%} of this sound is already there: {twin}.",
-    )
-
-
 def duplicate_text_gate(num_before: int) -> GateResult:
-    """A sentence said often is learned by heart."""
+    """Warns of a repeated sentence, which would be memorised."""
     return GateResult(
         gate="duplicate text",
         verdict=Verdict.WARNED if num_before else Verdict.ACCEPTED,
         value=num_before,
         limit=0,
-        sentence=f"The same text is said in {num_before} earlier clip(s)." if num_before else "",
+        sentence=f"{num_before} earlier clip(s) have the same text." if num_before else "",
     )
 
 
 def speaker_gate(distance: float, deviations: float, settings: GateSettings) -> GateResult:
-    """The voice is that of the other clips; `deviations` says how unusual the distance is in this set."""
+    """Whether the voice is that of the other clips; `deviations` is how unusual the distance is in this set."""
     verdict = Verdict.ACCEPTED
     if distance > settings.odd_distance and deviations > settings.odd_deviations:
         verdict = Verdict.WARNED
@@ -234,12 +237,12 @@ def speaker_gate(distance: float, deviations: float, settings: GateSettings) -> 
 
 
 def missing_text_gate(problem: str) -> GateResult:
-    """There is no text, and why."""
+    """Rejects a clip without a text."""
     return GateResult(gate="text", verdict=Verdict.REJECTED, value=0, limit=1, sentence=problem)
 
 
 def failure_gate(problem: str) -> GateResult:
-    """A stage could not deal with the clip, and why."""
+    """Rejects a clip that a stage could not process."""
     return GateResult(gate="failure", verdict=Verdict.REJECTED, value=0, limit=1, sentence=problem)
 
 
@@ -252,19 +255,3 @@ def _spoken_length(character: str) -> int:
     if "\u3040" <= character <= "\u30ff" or "\uac00" <= character <= "\ud7af":
         return 2  # a mora, or a syllable of two or three letters
     return 3 if "\u3400" <= character <= "\u9fff" else 1
-
-
-def _low(gate: GateName, value: float, *, rejected: float, warned: float, sentence: str) -> GateResult:
-    if value < rejected:
-        return GateResult(gate=gate, verdict=Verdict.REJECTED, value=value, limit=rejected, sentence=sentence)
-    if value < warned:
-        return GateResult(gate=gate, verdict=Verdict.WARNED, value=value, limit=warned, sentence=sentence)
-    return GateResult(gate=gate, verdict=Verdict.ACCEPTED, value=value, limit=warned)
-
-
-def _high(gate: GateName, value: float, *, rejected: float, warned: float, sentence: str) -> GateResult:
-    if value > rejected:
-        return GateResult(gate=gate, verdict=Verdict.REJECTED, value=value, limit=rejected, sentence=sentence)
-    if value > warned:
-        return GateResult(gate=gate, verdict=Verdict.WARNED, value=value, limit=warned, sentence=sentence)
-    return GateResult(gate=gate, verdict=Verdict.ACCEPTED, value=value, limit=warned)

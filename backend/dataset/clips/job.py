@@ -1,27 +1,28 @@
-"""What a person asked for when building a dataset; frozen, and all a build process is told."""
+"""The request for a build: everything that a build process is given."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, ValidationError, model_validator
 
+from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.errors import DatasetNameRefused
+from backend.errors import SettingsError
 from training.renamed import with_current_names
 
 # Also the name of a folder, on file systems that ignore case and in shells that expand characters.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-
-
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {"longest_hours": "max_hours", "largest_megabytes": "max_megabytes"}
 
 
 class BuildJob(BaseModel):
-    """One build; building again with the same job does nothing that is done already."""
+    """One build; building again with the same job repeats nothing that is done already."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,14 +36,42 @@ class BuildJob(BaseModel):
     transcripts: tuple[str, ...] = Field(default=(), description="files or folders with texts, as absolute paths")
     gates: GateSettings = GateSettings()
     num_actors: NonNegativeInt | None = Field(
-        default=None, description="model copies at work in Ray; None suits the machine, 0 works in this process alone"
+        default=None,
+        description="model copies in Ray; None chooses by the machine, 0 builds in this process without Ray",
     )
     device: str = "auto"
-    keeps_originals: bool = Field(
-        default=False, description="whether files as they were given are kept beside what was made of them"
-    )
+    keeps_originals: bool = Field(default=False, description="whether the original files are kept as well")
     max_hours: PositiveFloat = 2.0
     max_megabytes: PositiveFloat = 500.0
+
+    @property
+    def decoding(self) -> DecodingLimits:
+        """Limits for decoding each recording."""
+        return recording_decoding(
+            maximum_seconds=self.max_hours * 3600.0, maximum_bytes=round(self.max_megabytes * 1e6)
+        )
+
+    @classmethod
+    def parse(cls, name: str, recordings: Sequence[Path], **options: Any) -> Self:  # Any: checked by the model
+        """Describe a build as a form or the command line gives it; `options` are further fields, as typed.
+
+        Raises:
+            DatasetNameRefused: the name cannot be used.
+            SettingsError: a number is out of its range.
+        """
+        model = str(options.pop("model", cls.model_fields["model"].default))
+        try:
+            return cls(
+                name=check_name(name),
+                recordings=absolute_paths(recordings),
+                model=str(Path(model).absolute()) if Path(model).is_dir() else model,
+                language=options.pop("language", "").strip().lower() or "auto",
+                transcripts=absolute_paths(options.pop("transcripts", ())),
+                **options,
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SettingsError(f"{first['loc'][0]} is {first['input']!r}: {first['msg']}. Correct it.") from error
 
     @model_validator(mode="before")
     @classmethod
@@ -63,6 +92,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def absolute_paths(paths: tuple[Path, ...] | list[Path]) -> tuple[str, ...]:
+def absolute_paths(paths: Sequence[Path]) -> tuple[str, ...]:
     """Paths as a job carries them: another process may work in another folder."""
     return tuple(str(path.expanduser().absolute()) for path in paths)

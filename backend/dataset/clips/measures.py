@@ -1,4 +1,4 @@
-"""Numbers about the sound of a clip, as it was recorded: before its loudness was evened out."""
+"""Measures of the sound of a clip as it was recorded, before its loudness was normalised."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from backend.audio.quality import CLIPPED_LEVEL, MIN_DBFS, NOISE_PERCENTILE, SPEECH_PERCENTILE, frame_levels_dbfs
+from backend.audio.quality import MIN_DBFS, NOISE_PERCENTILE, SPEECH_PERCENTILE, clipped_share, frame_levels_dbfs
 from backend.dataset.clips.fingerprints import sound_fingerprint
 
 _SILENCE_BELOW_SPEECH_DB = 30.0
@@ -16,7 +16,7 @@ _BANDWIDTH_BELOW_PEAK_DB = 60.0
 
 
 class SoundMeasures(BaseModel):
-    """What the gates about sound look at."""
+    """The numbers that the gates about sound check."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ def measure_sound(samples: NDArray[np.float32], sample_rate: int) -> SoundMeasur
     return SoundMeasures(
         speech_dbfs=speech_dbfs,
         noise_dbfs=noise_dbfs,
-        clipped_share=float(np.mean(np.abs(samples) >= CLIPPED_LEVEL)),
+        clipped_share=clipped_share(samples),
         silence_share=float(np.mean(levels < max(speech_dbfs - _SILENCE_BELOW_SPEECH_DB, MIN_DBFS + 1))),
         bandwidth_hz=bandwidth_hz(samples, sample_rate),
         fingerprint=sound_fingerprint(samples, sample_rate),
@@ -49,7 +49,7 @@ def measure_sound(samples: NDArray[np.float32], sample_rate: int) -> SoundMeasur
 
 
 def bandwidth_hz(samples: NDArray[np.float32], sample_rate: int) -> float:
-    """Frequency up to which there is sound: tells a telephone call from a recording, whatever the file's rate is.
+    """Frequency up to which there is sound: reveals a telephone call, whatever the file's rate is.
 
     The loudest moments of each frequency count, because consonants are short.
     """

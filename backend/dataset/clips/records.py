@@ -1,15 +1,24 @@
-"""What each stage finds out, as it is kept between builds and handed from process to process."""
+"""What each stage returns, as it is kept between builds and passed between processes."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
 
+from backend.audio.span import Span
+from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX
 from backend.dataset.clips.measures import SoundMeasures
 from backend.transcription.transcript import Transcript
 
 TextSource = Literal["whisper", "file", "person", "none"]
+
+
+WAV_SUFFIX = ".wav"
+
+Artifact = tuple[str, str]
+"""Hash and suffix of a stored file."""
 
 
 class _Record(BaseModel):
@@ -17,14 +26,16 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
-class Span(_Record):
-    """A stretch of a recording, in seconds."""
+class StageResult(_Record):
+    """What a stage returns; worth nothing once one of its artefacts is gone."""
 
-    start_seconds: float
-    end_seconds: float
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The files that it refers to."""
+        return ()
 
 
-class DecodedRecording(_Record):
+class DecodedRecording(StageResult):
     """A recording as canonical sound on our disk; where `problem` is not empty, nothing else counts."""
 
     problem: str = ""
@@ -34,9 +45,14 @@ class DecodedRecording(_Record):
     speech: tuple[Span, ...] = ()
     """Where voice activity was found."""
 
+    @property
+    @override
+    def artifacts(self) -> tuple[Artifact, ...]:
+        return () if self.problem else ((self.audio_id, WAV_SUFFIX),)
 
-class HeardPiece(_Record):
-    """What the transcriber heard in a stretch of a recording; times count from the start of the recording."""
+
+class HeardPiece(StageResult):
+    """The transcript of a stretch of a recording; times count from the start of the recording."""
 
     span: Span
     transcript: Transcript
@@ -49,10 +65,10 @@ class CutClip(_Record):
         span: in the recording, with its padding.
         clip_id: artefact with the clip's WAV.
         sound: measured before the loudness was evened out.
-        text: what is said; None where nobody knows.
-        heard: what a transcriber heard, where one listened.
-        confidence: of the transcriber.
-        doubt: why the transcriber should not be believed; empty where it should.
+        text: what is said; None if it is not known.
+        heard: the transcript, if there is one.
+        confidence: of the transcriber, 0 to 1.
+        doubt: why the transcript should not be trusted; empty if it can be.
     """
 
     span: Span
@@ -74,26 +90,36 @@ class Lost(_Record):
     problem: str
 
 
-class CutRecording(_Record):
+class CutRecording(StageResult):
     """A recording divided into clips, and what had to be left out."""
 
     clips: tuple[CutClip, ...]
     lost: tuple[Lost, ...] = ()
     problem: str = ""
 
+    @property
+    @override
+    def artifacts(self) -> tuple[Artifact, ...]:
+        return tuple((clip.clip_id, WAV_SUFFIX) for clip in self.clips)
 
-class TokenizedClip(_Record):
-    """Codes and speaker embedding of a clip, in an artefact of two tensors; see `clip_encoder`."""
+
+class TokenizedClip(StageResult):
+    """Codes and speaker embedding of a clip, in an artefact of two tensors; see `EncodedClip`."""
 
     tensors_id: str
     num_frames: int
+
+    @property
+    @override
+    def artifacts(self) -> tuple[Artifact, ...]:
+        return ((self.tensors_id, TENSORS_SUFFIX),)
 
 
 class EncoderFacts(_Record):
     """The model whose tokenizer and speaker encoder made the rows of a dataset.
 
     Attributes:
-        identity: of all weights that listen; stored results depend on it.
+        identity: of all weights that encode; stored results depend on it.
         fingerprint: of the codebooks.
     """
 

@@ -1,4 +1,4 @@
-"""Every threshold a clip is judged by, in one place, each with its reason."""
+"""Every threshold of the gates, in one place, each with its reason."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class GateSettings(BaseModel):
     narrow_bandwidth_hz: PositiveFloat = 6_500.0
 
     # Share of equal bits of two sound fingerprints in the worst half second. The same recording through codecs, cut
-    # elsewhere, in noise of 20 dB and over a telephone keeps 0.90. Speech engines repeat themselves as no person does:
-    # the same sentence by two voices of one that differ in little else than pitch has 0.82 (and by one voice at two
-    # sampling rates 0.86), and sentences that differ in a word 0.70 at most.
+    # elsewhere, in noise of 20 dB and over a telephone keeps 0.90. Speech engines repeat themselves more exactly than
+    # people: the same sentence by two voices of one engine that differ in little but pitch has 0.82 (by one voice at
+    # two sampling rates 0.86), and sentences that differ in a word have 0.70 at most.
     duplicate_similarity: float = Field(default=0.87, gt=0.5, le=1.0)
     # Share of a clip that may be in earlier ones: recordings that were cut in other places share a part.
     max_duplicate_share: float = Field(default=0.6, gt=0, le=1)
@@ -89,14 +89,14 @@ class GateSettings(BaseModel):
     stranger_deviations: PositiveFloat = 6.0
     odd_distance: PositiveFloat = 0.12
     odd_deviations: PositiveFloat = 4.0
-    # With fewer clips there is no telling who the stranger is.
+    # With fewer clips it is impossible to say which of them is another speaker.
     min_clips_for_speaker: PositiveInt = 4
 
     # The reference clip is heard before each take: long enough to show the voice, short enough to be cheap.
     min_reference_seconds: PositiveFloat = 5.0
     max_reference_seconds: PositiveFloat = 10.0
 
-    # Kept apart to judge checkpoints with.
+    # Held out to evaluate checkpoints with.
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
     max_held_out: PositiveInt = 20
     min_clips_to_train_on: PositiveInt = 3

@@ -1,15 +1,17 @@
-"""What a person is shown of a dataset; plain facts, to be drawn by the page and printed by the command line."""
+"""What is shown of a dataset: plain facts, to be drawn by the page and printed by the command line."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from backend.audio.span import Span
 from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.records import CutClip, Lost, TextSource
-from backend.dataset.storage.stage_cache import Stage
+from backend.dataset.clips.stages import Stage
 from backend.transcription.transcript import Transcript
 
 
@@ -34,7 +36,7 @@ class StageProgress(_View):
         num_done: rows finished, those found from earlier builds and failed ones included.
         num_total: None as long as an earlier stage still adds rows.
         audio_seconds: of the rows worked on in this build.
-        seconds_left: None before there is a pace.
+        seconds_left: None while the rate is unknown.
     """
 
     stage: Stage
@@ -47,12 +49,12 @@ class StageProgress(_View):
 
     @property
     def num_worked(self) -> int:
-        """Rows for which this build did the work."""
+        """Rows that this build worked on itself."""
         return self.num_done - self.num_reused
 
 
 class BuildProgress(_View):
-    """A build under way, or how the last one ended; `notice` is worth knowing although nothing is wrong."""
+    """A running build, or how the last one ended; `notice` is worth knowing although nothing is wrong."""
 
     name: str
     state: BuildState
@@ -66,7 +68,7 @@ class BuildProgress(_View):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is worth asking again."""
+        """Whether the build has not ended."""
         return self.state is BuildState.RUNNING
 
     @property
@@ -85,7 +87,7 @@ class BuildProgress(_View):
 
 
 class RecordingDetails(_View):
-    """What was found in a recording, beside its clips; `heard` is None where nobody listened."""
+    """What was found in a recording apart from its clips; `heard` is None without a transcriber."""
 
     audio_id: str = ""
     heard: Transcript | None = None
@@ -107,9 +109,9 @@ class ClipDetails(_View):
     """Everything about a clip that the database keeps in one column.
 
     Attributes:
-        original: as the build cut it; `current` is as a person moved it, or the same.
-        text: a person's, or that of `current`.
-        gates: every gate's answer, also those that let the clip pass.
+        original: as the build cut it; `current` is as the user moved it, or the same.
+        text: the user's, or that of `current`.
+        gates: every gate's answer, including those that accepted the clip.
         failure: why it could not be tokenized; empty in nearly all cases.
         distance: of the speaker embedding to the set's centre; None before tokenizing.
     """
@@ -133,13 +135,14 @@ class ClipDetails(_View):
         return self.tensors_id is not None
 
 
-class ClipView(_View):
-    """One clip with its verdict.
+@dataclass(frozen=True, kw_only=True)
+class ClipRow:
+    """One clip with its verdict, as it is stored and as it is shown.
 
     Attributes:
-        key: names the clip in all verbs; stays when its cut is moved.
-        clip_id: hash of its audio; what `DatasetCard.reference_clip_id` and the rows use.
-        verdict: the person's where there is one, else that of the gates.
+        key: names the clip in all commands; stays when its cut is moved.
+        clip_id: hash of its audio; used by `DatasetCard.reference_clip_id` and the rows.
+        verdict: the user's if there is one, else that of the gates.
         audio: WAV to play.
     """
 
@@ -159,16 +162,30 @@ class ClipView(_View):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for each gate that warned or rejected, the heaviest first."""
-        found = sorted(self.details.gates, key=lambda result: -result.verdict.weight)
+        """A sentence for each gate that warned or rejected, the most severe first."""
+        found = sorted(self.details.gates, key=lambda result: -result.verdict.severity)
         return tuple(result.sentence for result in found if result.sentence)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is trained on or evaluated with: not rejected, with text and codes."""
+        return self.verdict is not Verdict.REJECTED and bool(self.text) and self.details.is_tokenized
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipEdit:
+    """What the user decided about a clip; None leaves it to the build."""
+
+    text: str | None = None
+    verdict: Verdict | None = None
+    span: Span | None = None
 
 
 class DatasetView(_View):
     """A dataset with all its clips.
 
     Attributes:
-        rows_are_current: whether what is trained on reflects all edits; otherwise rebuild the rows.
+        rows_are_current: whether the training files reflect all edits; otherwise rebuild the rows.
         folder: what a fine-tune reads; exists once a build has finished.
     """
 
@@ -182,7 +199,7 @@ class DatasetView(_View):
     digest: str | None
     rows_are_current: bool
     recordings: tuple[RecordingView, ...]
-    clips: tuple[ClipView, ...]
+    clips: tuple[ClipRow, ...]
 
     def minutes(self, verdict: Verdict | None = None) -> float:
         """Length of all clips, or of those with a verdict."""
@@ -193,13 +210,13 @@ class DatasetView(_View):
         return sum(clip.verdict is verdict for clip in self.clips)
 
     @property
-    def reference(self) -> ClipView | None:
-        """The clip that stands for the voice."""
+    def reference(self) -> ClipRow | None:
+        """The reference clip."""
         return next((clip for clip in self.clips if clip.is_reference), None)
 
 
 class TranscriptChange(_View):
-    """A clip in which a transcriber hears something else than its text says."""
+    """A clip whose transcript differs from its text."""
 
     key: str
     before: str

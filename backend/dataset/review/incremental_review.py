@@ -1,6 +1,6 @@
-"""A judged set in which one clip changes: what that can have changed is judged again, and nothing else.
+"""One clip of a reviewed set changes: only the verdicts that this can affect are computed again.
 
-The answers are those that judging all of them would give, at a price that hardly grows with the set.
+The answers are those of a review of the whole set, at a cost that hardly grows with its size.
 """
 
 from __future__ import annotations
@@ -15,39 +15,48 @@ from backend.dataset.clips.fingerprints import SoundIndex
 from backend.dataset.clips.gates import GateName, GateResult, Verdict
 from backend.dataset.clips.records import CutClip
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.views import ClipDetails
-from backend.dataset.review.review import choose, judge_speakers, judged_row, own_gates, place_of, plain_text
-from backend.dataset.storage.dataset_table import ClipEdit, ClipRow
+from backend.dataset.clips.views import ClipEdit, ClipRow
+from backend.dataset.review.review import (
+    Candidate,
+    mark_selection,
+    own_gates,
+    place_of,
+    plain_text,
+    review_speakers,
+    reviewed_row,
+)
 
 _COMPARING: tuple[GateName, ...] = ("duplicate audio", "duplicate text", "speaker")
-"""Gates that look at other clips, in the order in which they are asked."""
+"""Gates that compare clips, in the order in which they are checked."""
 
 _AFTER_KEEPING: tuple[GateName, ...] = ("duplicate text", "speaker")
-"""What these say of a clip is nothing to the clips after it."""
+"""These gates never affect later clips."""
 
 EmbeddingOf = Callable[[str], NDArray[np.float32]]
-"""The speaker embedding in an artefact. Raises ArtifactError where it is gone."""
+"""The speaker embedding in an artefact. Raises ArtifactError if it is gone."""
 
 
 class ReviewedSet:
     """The clips of a set with every gate's answer."""
 
     def __init__(self, rows: Sequence[ClipRow], settings: GateSettings, embedding_of: EmbeddingOf) -> None:
-        """Take `rows` as judged with `settings`; `embedding_of` is asked only where the speakers change."""
+        """Start from `rows` as reviewed with `settings`; `embedding_of` is called only if the speakers change."""
         self._rows, self._settings, self._embedding_of = rows, settings, embedding_of
         self._details = [row.details for row in rows]
+        self._audio = [row.audio for row in rows]
         self._gates: list[tuple[GateResult, ...]] = [row.details.gates for row in rows]
         self._distances = [row.details.distance for row in rows]
         self._kept = [_is_kept(found) for found in self._gates]
 
-    def change(self, key: str, details: ClipDetails) -> None:
-        """Judge one clip as it is now, and others where it matters to them.
+    def change(self, candidate: Candidate) -> None:
+        """Review one clip as it is now, and those that it affects.
 
-        Raises ArtifactError where the embedding of a clip is gone.
+        Raises ArtifactError if the embedding of a clip is gone.
         """
-        position = next(index for index, row in enumerate(self._rows) if row.key == key)
+        details = candidate.details
+        position = next(index for index, row in enumerate(self._rows) if row.key == candidate.key)
         before, kept_before = self._details[position], list(self._kept)
-        self._details[position] = details
+        self._details[position], self._audio[position] = details, candidate.audio
         compared = [found for found in self._gates[position] if found.gate in _COMPARING]
         self._gates[position] = (*own_gates(details, self._settings), *compared)
         self._compare_sounds(position, before.current)
@@ -59,8 +68,8 @@ class ReviewedSet:
             self._compare_speakers()
 
     def rows(self, edits: Mapping[str, ClipEdit], chosen_key: str | None) -> list[ClipRow]:
-        """The clips as they are judged now; one that is as before is the same object."""
-        return choose([self._row(index, edits) for index in range(len(self._rows))], chosen_key, self._settings)
+        """The clips with their verdicts now; an unchanged one is the same object."""
+        return mark_selection([self._row(index, edits) for index in range(len(self._rows))], chosen_key, self._settings)
 
     def _row(self, index: int, edits: Mapping[str, ClipEdit]) -> ClipRow:
         row = self._rows[index]
@@ -70,11 +79,11 @@ class ReviewedSet:
             and self._distances[index] == row.details.distance
         ):
             return row
-        edit = edits.get(row.key)
-        return judged_row(row.key, self._details[index], self._gates[index], self._distances[index], edit)
+        candidate = Candidate(key=row.key, audio=self._audio[index], details=self._details[index], embedding=None)
+        return reviewed_row(candidate, self._gates[index], self._distances[index], edits.get(row.key))
 
     def _compare_sounds(self, position: int, before: CutClip) -> None:
-        """Look again for the clips that may hold what has come or gone; each may be the next that comes or goes."""
+        """Check the clips that may duplicate one that was added or removed; each may in turn be added or removed."""
         now = self._details[position].current
         has_moved = (before.clip_id, before.span) != (now.clip_id, now.span)
         if not has_moved and self._kept[position] == _is_kept(self._gates[position]):
@@ -94,7 +103,7 @@ class ReviewedSet:
                 waiting |= self._that_may_hold(self._details[at].current, at, index)
 
     def _that_may_hold(self, clip: CutClip, position: int, index: SoundIndex) -> set[int]:
-        """Later clips in which some of a sound may be heard; whatever becomes of it, the others stay as they are."""
+        """Later clips that may contain some of a sound; it cannot affect any others."""
         holders = index.may_hold(clip.sound.fingerprint)
         later = range(position + 1, len(self._details))
         same = {other for other in later if self._details[other].current.clip_id == clip.clip_id}
@@ -108,7 +117,7 @@ class ReviewedSet:
         if same is not None:
             share, twin = 1.0, same
         place = "" if twin is None else place_of(self._details[twin])
-        return gates.duplicate_audio_gate(share, place, self._settings)
+        return gates.DUPLICATE_AUDIO.check(share, self._settings, twin=place)
 
     def _compare_texts(self, texts: Collection[str]) -> None:
         """Count again the clips that say one of these."""
@@ -128,13 +137,13 @@ class ReviewedSet:
             for index, details in enumerate(self._details)
             if details.tensors_id is not None and self._kept[index]
         }
-        found = judge_speakers(embeddings, self._settings)
+        found = review_speakers(embeddings, self._settings)
         for index in range(len(self._details)):
             self._distances[index], gate = found.get(index, (None, None))
             self._put(index, "speaker", gate)
 
     def _put(self, index: int, name: GateName, result: GateResult | None) -> None:
-        """Give a gate's new answer its place, unless it is the old one."""
+        """Store a gate's new answer, unless it is the old one."""
         before = {found.gate: found for found in self._gates[index] if found.gate in _COMPARING}
         if before.get(name) == result:
             return
@@ -145,5 +154,5 @@ class ReviewedSet:
 
 
 def _is_kept(found: Sequence[GateResult]) -> bool:
-    """Whether what comes after is compared with this clip."""
+    """Whether later clips are compared with this one."""
     return not any(one.verdict is Verdict.REJECTED and one.gate not in _AFTER_KEEPING for one in found)

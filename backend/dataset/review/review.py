@@ -1,4 +1,4 @@
-"""All clips of a set side by side: every gate, the verdicts, the reference and what is held out."""
+"""All clips of a set compared: every gate, the verdicts, the reference clip and the held-out clips."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import jiwer
 import numpy as np
@@ -16,49 +17,44 @@ from backend.dataset.clips.fingerprints import SoundIndex
 from backend.dataset.clips.gates import GateResult, Verdict, overall
 from backend.dataset.clips.records import CutClip, TextSource
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.views import ClipDetails
+from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
 from backend.dataset.review.selection import ReferenceCandidate, choose_held_out, choose_reference
 from backend.dataset.review.speakers import speaker_distances
-from backend.dataset.storage.dataset_table import ClipEdit, ClipRow
 
 _TEXTS_REMEMBERED = 8192
 
-_NO_TEXT = "Nobody knows what is said in it. Type the text, give a transcript, or name a Whisper model."
+_NO_TEXT = "It has no text. Type what is said, give a transcript, or name a Whisper model."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidate:
-    """A clip before it is judged; of its details, the gates, verdicts and distance are not looked at.
+    """A clip to review; the gates, verdicts and distance in its details are ignored.
 
-    `embedding` is None as long as the clip is not tokenized.
+    `embedding` is None until the clip is tokenized.
     """
 
     key: str
+    audio: Path
     details: ClipDetails
     embedding: NDArray[np.float32] | None
 
 
-def judge(
+def review(
     candidates: Sequence[Candidate],
     edits: Mapping[str, ClipEdit],
     chosen_reference_key: str | None,
     settings: GateSettings,
 ) -> list[ClipRow]:
-    """Judge all clips of a set; what a person decided comes last and wins."""
+    """The verdicts on all clips of a set; what the user decided wins."""
     results = [own_gates(each.details, settings) for each in candidates]
     _compare_sounds(candidates, results, settings)
     _compare_texts(candidates, results)
     distances = _compare_speakers(candidates, results, settings)
     rows = [
-        judged_row(candidate.key, candidate.details, found, distance, edits.get(candidate.key))
+        reviewed_row(candidate, found, distance, edits.get(candidate.key))
         for candidate, found, distance in zip(candidates, results, distances, strict=True)
     ]
-    return choose(rows, chosen_reference_key, settings)
-
-
-def is_usable(row: ClipRow) -> bool:
-    """Whether a clip is trained on or judged with: not rejected, with text and codes."""
-    return row.verdict is not Verdict.REJECTED and bool(row.details.text) and row.details.is_tokenized
+    return mark_selection(rows, chosen_reference_key, settings)
 
 
 @lru_cache(maxsize=_TEXTS_REMEMBERED)
@@ -71,7 +67,7 @@ def disagreement(given: str, heard: str) -> float:
 
 
 def own_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
-    """What can be said of a clip without the others."""
+    """The gates that look at one clip alone."""
     found = [gates.failure_gate(details.failure)] if details.failure else []
     found += _text_gates(details.current, details.text, details.text_source, settings)
     found += gates.sound_gates(details.current.seconds, details.current.sound, settings)
@@ -84,16 +80,16 @@ def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: 
     found = [gates.speaking_rate_gate(text, current.seconds, settings)]
     if text_source == "whisper":
         if current.confidence is not None:
-            found.append(gates.confidence_gate(current.confidence, settings))
+            found.append(gates.CONFIDENCE.check(current.confidence, settings))
         if current.doubt:
             found.append(gates.doubt_gate(current.doubt, current.confidence or 0.0, settings))
     elif current.heard is not None and not current.doubt:
-        found.append(gates.disagreement_gate(disagreement(text, current.heard), settings))
+        found.append(gates.DISAGREEMENT.check(disagreement(text, current.heard), settings))
     return found
 
 
 def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:
-    """Look for each clip in the ones before it that may be trained on."""
+    """Look for each clip in the earlier ones that were not rejected."""
     index = SoundIndex([candidate.details.current.sound.fingerprint for candidate in candidates])
     kept: list[int] = []
     kept_by_id: dict[str, int] = {}
@@ -103,7 +99,7 @@ def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResu
         if clip_id in kept_by_id:
             share, twin = 1.0, kept_by_id[clip_id]
         place = "" if twin is None else place_of(candidates[twin].details)
-        found.append(gates.duplicate_audio_gate(share, place, settings))
+        found.append(gates.DUPLICATE_AUDIO.check(share, settings, twin=place))
         if overall(found) is not Verdict.REJECTED:
             kept.append(position)
             kept_by_id[clip_id] = position
@@ -121,23 +117,23 @@ def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResul
 def _compare_speakers(
     candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings
 ) -> list[float | None]:
-    """Find the centre of the clips that are good so far, and look for strangers among them."""
+    """Find the centre of the clips that were not rejected so far, and other speakers among them."""
     distances: list[float | None] = [None] * len(candidates)
     embeddings = {
         index: candidate.embedding
         for index, candidate in enumerate(candidates)
         if candidate.embedding is not None and overall(results[index]) is not Verdict.REJECTED
     }
-    for index, (distance, gate) in judge_speakers(embeddings, settings).items():
+    for index, (distance, gate) in review_speakers(embeddings, settings).items():
         distances[index] = distance
         results[index] += [gate] if gate is not None else []
     return distances
 
 
-def judge_speakers(
+def review_speakers(
     embeddings: Mapping[int, NDArray[np.float32]], settings: GateSettings
 ) -> dict[int, tuple[float, GateResult | None]]:
-    """Distance of each to the centre of all, and the gate's answer where they are enough to tell a stranger."""
+    """Distance of each to the centre of all, and the gate's answer if there are enough clips to tell."""
     if not embeddings:
         return {}
     found = speaker_distances(list(embeddings.values()))
@@ -148,29 +144,30 @@ def judge_speakers(
     }
 
 
-def judged_row(
-    key: str, details: ClipDetails, found: Sequence[GateResult], distance: float | None, edit: ClipEdit | None
+def reviewed_row(
+    candidate: Candidate, found: Sequence[GateResult], distance: float | None, edit: ClipEdit | None
 ) -> ClipRow:
-    """A clip with what the gates say; what a person decided wins."""
+    """A clip with the answers of the gates; what the user decided wins."""
     own = overall(found)
     person = edit.verdict if edit is not None else None
-    judged = details.model_copy(
+    details = candidate.details.model_copy(
         update={"gates": tuple(found), "own_verdict": own, "person_verdict": person, "distance": distance}
     )
     return ClipRow(
-        key=key,
-        clip_id=judged.current.clip_id,
-        seconds=judged.current.seconds,
+        key=candidate.key,
+        clip_id=details.current.clip_id,
+        seconds=details.current.seconds,
         verdict=person or own,
         held_out=False,
         is_reference=False,
-        details=judged,
+        audio=candidate.audio,
+        details=details,
     )
 
 
-def choose(rows: Sequence[ClipRow], chosen_key: str | None, settings: GateSettings) -> list[ClipRow]:
-    """The same clips, one of which stands for the voice and some of which are kept apart to judge with."""
-    usable = {row.clip_id: row for row in rows if is_usable(row)}
+def mark_selection(rows: Sequence[ClipRow], chosen_key: str | None, settings: GateSettings) -> list[ClipRow]:
+    """The same clips, with the reference clip and the held-out clips marked."""
+    usable = {row.clip_id: row for row in rows if row.is_usable}
     held_out: frozenset[str] = frozenset()
     reference: ClipRow | None = None
     if usable:
@@ -178,7 +175,7 @@ def choose(rows: Sequence[ClipRow], chosen_key: str | None, settings: GateSettin
         if reference is None:
             reference = usable[choose_reference([_reference(row) for row in usable.values()], settings)]
         held_out = choose_held_out(usable.keys(), reference.clip_id, settings)
-    return [_marked(row, row.clip_id in held_out and is_usable(row), row is reference) for row in rows]
+    return [_marked(row, row.clip_id in held_out and row.is_usable, row is reference) for row in rows]
 
 
 def _marked(row: ClipRow, held_out: bool, is_reference: bool) -> ClipRow:
@@ -198,7 +195,7 @@ def _reference(row: ClipRow) -> ReferenceCandidate:
 
 
 def place_of(details: ClipDetails) -> str:
-    """Where a clip was heard, for a person."""
+    """Where a clip was cut from, for a sentence."""
     minutes, seconds = divmod(details.current.span.start_seconds, 60)
     return f"{details.recording_name} at {minutes:.0f}:{seconds:04.1f}"
 

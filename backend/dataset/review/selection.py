@@ -1,4 +1,4 @@
-"""Which clips are kept apart to judge with, and which one stands for the voice."""
+"""Which clips are held out for evaluation, and which one is the reference."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def choose_held_out(clip_ids: Collection[str], reference_id: str, settings: Gate
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceCandidate:
-    """What decides whether a clip stands for the voice.
+    """The properties by which the reference clip is chosen.
 
     Attributes:
-        is_clean: no gate has warned of it.
+        is_clean: no gate has warned.
         distance: of its speaker embedding to the centre.
     """
 
@@ -37,14 +37,14 @@ class ReferenceCandidate:
 
 
 def choose_reference(candidates: Sequence[ReferenceCandidate], settings: GateSettings) -> str:
-    """The clip that stands for the voice, of at least one: clean, of 5 to 10 s, near the centre, with little noise."""
+    """The best of one or more clips as reference: clean, of 5 to 10 s, near the centre, with little noise."""
 
     def demerits(candidate: ReferenceCandidate) -> tuple[bool, float, float, str]:
-        """What speaks against a clip, the weightiest first."""
+        """The disadvantages of a clip, the most important first."""
         seconds = candidate.seconds
         shortest, longest = settings.min_reference_seconds, settings.max_reference_seconds
         outside_seconds = max(shortest - seconds, seconds - longest, 0.0)
-        # Ten decibels of noise weigh as much as a tenth of cosine distance; beyond 40 dB nobody hears it.
+        # Ten decibels of noise weigh as much as a tenth of cosine distance; beyond 40 dB it is inaudible.
         blemish = candidate.distance - min(candidate.speech_over_noise_db, 40.0) / 100.0
         return (not candidate.is_clean, outside_seconds, blemish, candidate.clip_id)
 

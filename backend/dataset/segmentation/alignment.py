@@ -1,4 +1,4 @@
-"""A text that came along, laid over what was heard: the words of the one, the times of the other."""
+"""Aligns a given text with a transcript: the words of the one with the times of the other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Alignment:
     Attributes:
         words: all words of the text, in its order. Those that were not heard have a probability of 0, and a place
             between their neighbours.
-        agreement: share of words on which text and listener agree, 0 to 1; what one has and the other has not counts.
+        agreement: share of words in which text and transcript agree, 0 to 1; missing and added words count.
     """
 
     words: tuple[Word, ...]
@@ -50,8 +50,8 @@ def align_text(text: str, heard: Sequence[Word]) -> Alignment:
     """Give each word of `text` the time at which it was heard.
 
     Args:
-        text: what somebody wrote down about a recording.
-        heard: what a transcriber heard in it, in order.
+        text: the text that came with a recording.
+        heard: the words of its transcript, in order.
     """
     words = split_text(text)
     keys, heard_keys = [key_of(word.text) for word in words], [key_of(word.text) for word in heard]
@@ -63,7 +63,7 @@ def align_text(text: str, heard: Sequence[Word]) -> Alignment:
 def place_words(
     words: Sequence[Word], heard: Sequence[Word], begin_seconds: float = 0.0, end_seconds: float | None = None
 ) -> tuple[Word, ...]:
-    """Give words of a text the times of what was heard between two moments; without an end, up to the last of it."""
+    """Give words of a text the times of the words heard between two moments; without an end, up to the last of them."""
     keys, heard_keys = [key_of(word.text) for word in words], [key_of(word.text) for word in heard]
     placed: list[Word] = []
     waiting: list[Word] = []
@@ -88,8 +88,8 @@ def place_words(
 def _make_room(words: list[Word]) -> list[Word]:
     """Give words their share of the time of their neighbours where those last long enough for all of them.
 
-    A listener who does not understand "way to the market" writes "waited", which lasts as long as all four words. Had
-    two of them not been said, it would be over sooner, at the pace at which this person speaks.
+    A transcriber may mishear "way to the market" as "waited", which then lasts as long as all four words. If two of
+    them had not been said, it would be shorter, at the rate at which this person speaks.
     """
     pace = letters_per_second(words)
     roomy, index = list(words), 0
@@ -111,7 +111,7 @@ def _make_room(words: list[Word]) -> list[Word]:
 
 
 def letters_per_second(words: Sequence[Word]) -> float:
-    """How fast somebody speaks, by the words that were understood."""
+    """Rate of speech, measured on the words that were recognised."""
     understood = [word for word in words if word.probability >= _UNDERSTOOD]
     seconds = sum(word.end_seconds - word.start_seconds for word in understood)
     return sum(len(word.text) for word in understood) / seconds if seconds > 0 else 0.0
@@ -212,7 +212,7 @@ def _at(word: Word, other: Word, probability: float) -> Word:
 
 
 def _spread(words: Sequence[Word], start_seconds: float, end_seconds: float) -> list[Word]:
-    """Put words nobody heard side by side, each as long as it has letters."""
+    """Place unheard words one after the other, each as long as its number of letters."""
     lengths = [len(word.text) for word in words]
     step = (end_seconds - start_seconds) / sum(lengths)
     placed, start = [], start_seconds

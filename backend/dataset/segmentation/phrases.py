@@ -1,4 +1,4 @@
-"""What lies between two pauses of a recording, told by two witnesses: voice activity and the times of words."""
+"""The phrases between the pauses of a recording, found from voice activity and the times of words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
 from backend.transcription.transcript import Word
 
 # Word times and voice activity disagree by this much even when both are right.
@@ -29,8 +29,8 @@ _FASTEST_LETTERS_PER_SECOND = 35.0
 class Phrase:
     """Speech without a pause, in seconds; `earliest` and `latest` are the middles of the pauses around it.
 
-    A breath is too short to be a word. Of an unheard phrase somebody speaks a part that no word belongs to. In an
-    unspoken one there are words that nobody says: a text that came along has a sentence the speaker left out.
+    A breath is too short to be a word. An unheard phrase has speech that belongs to no word. An unspoken phrase has
+    words without speech: the given text has a sentence that the speaker left out.
     """
 
     begin: float
@@ -44,7 +44,7 @@ class Phrase:
 
 
 def find_phrases(
-    speech: Sequence[SpeechSpan], words: Sequence[Word] | None, duration_seconds: float, minimum_pause_seconds: float
+    speech: Sequence[Span], words: Sequence[Word] | None, duration_seconds: float, minimum_pause_seconds: float
 ) -> list[Phrase]:
     """Join whatever speech and words have no pause between them; what is left are the phrases, in order."""
     spans = _clamp_spans(speech, duration_seconds)
@@ -72,7 +72,7 @@ def _join_neighbours(stretches: list[tuple[float, float]], minimum_pause_seconds
     return joined
 
 
-def _clamp_spans(speech: Sequence[SpeechSpan], duration_seconds: float) -> list[tuple[float, float]]:
+def _clamp_spans(speech: Sequence[Span], duration_seconds: float) -> list[tuple[float, float]]:
     clamped = [(max(0.0, span.start_seconds), min(span.end_seconds, duration_seconds)) for span in speech]
     return [(begin, end) for begin, end in clamped if begin < end]
 
@@ -116,7 +116,7 @@ def _fit_words(words: list[Word], spans: list[tuple[float, float]]) -> list[Word
 
 
 def _compare_witnesses(phrase: Phrase, spans: list[tuple[float, float]]) -> Phrase:
-    """Mark a phrase in which somebody speaks and no word is known."""
+    """Mark a phrase whose speech and words do not match."""
     if not phrase.words:
         is_breath = phrase.end - phrase.begin < _BREATH_SECONDS
         return replace(phrase, is_breath=is_breath, is_unheard=not is_breath)
@@ -124,11 +124,11 @@ def _compare_witnesses(phrase: Phrase, spans: list[tuple[float, float]]) -> Phra
         phrase,
         is_unheard=_max_unheard(phrase, spans) >= _UNHEARD_SECONDS
         or any(_is_unheard(span, phrase.words) for span in spans if phrase.begin <= span[0] and span[1] <= phrase.end),
-        is_unspoken=any(_is_unspoken(run, spans) for run in _runs_nobody_heard(phrase.words)),
+        is_unspoken=any(_is_unspoken(run, spans) for run in _unheard_runs(phrase.words)),
     )
 
 
-def _runs_nobody_heard(words: tuple[Word, ...]) -> Iterator[list[Word]]:
+def _unheard_runs(words: tuple[Word, ...]) -> Iterator[list[Word]]:
     """Neighbouring words of a text for which there was nothing to be heard: those that alignment gives no chance."""
     for was_heard, run in itertools.groupby(words, key=lambda word: word.probability > 0.0):
         if not was_heard:
@@ -138,7 +138,7 @@ def _runs_nobody_heard(words: tuple[Word, ...]) -> Iterator[list[Word]]:
 def _is_unspoken(run: list[Word], spans: list[tuple[float, float]]) -> bool:
     """Whether there is no time to say some words; a single one may have been swallowed, or written in another way."""
     begin, end = run[0].start_seconds, run[-1].end_seconds
-    # Nobody says anything in a pause, however long it is.
+    # Pauses do not count.
     seconds = sum(max(0.0, min(end, to) - max(begin, since)) for since, to in spans)
     num_letters = sum(len(word.text) for word in run)
     return len(run) > 1 and num_letters > _FASTEST_LETTERS_PER_SECOND * seconds

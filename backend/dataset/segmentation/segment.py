@@ -1,8 +1,8 @@
-"""A long recording cut at its pauses, so that each piece and the text that goes with it agree.
+"""A long recording cut at its pauses, so that each piece and its text agree.
 
-Two witnesses say where speech is: voice activity, exact about silence and deaf to words, and word times, which know
-the words and are off by tenths of a second. A cut is made only where both hear nothing. So a word is never divided,
-and a clip's text is exactly the words that lie in it; what cannot be cut that way is reported instead of guessed.
+Two sources say where speech is: voice activity, exact about silence but without words, and the times of words, which
+are off by tenths of a second. A cut is made only where both report silence. So a word is never divided, and a clip's
+text is exactly the words within it; what cannot be cut that way is reported instead of guessed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
 from backend.dataset.segmentation.phrases import Phrase, find_phrases
 from backend.transcription.transcript import Word, join_words
 
@@ -36,25 +36,21 @@ class SegmentSettings:
     preferred_seconds: float = 6.0
     # Around what is spoken, as far as the pause goes.
     padding_seconds: float = 0.2
-    # Silence of both witnesses that is long enough to cut in: three frames of voice activity.
+    # Silence in both sources that is long enough to cut at: three frames of voice activity.
     minimum_pause_seconds: float = 0.09
     # A longer silence is the end of a thought; inside a clip it would teach the model to stall.
     max_pause_seconds: float = 1.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Segment:
-    """A piece worth keeping; `text` is None where no words were given, otherwise exactly that of `words`."""
+DEFAULT_SETTINGS = SegmentSettings()
 
-    start_seconds: float
-    end_seconds: float
+
+@dataclass(frozen=True, kw_only=True)
+class Segment(Span):
+    """A piece worth keeping, padding included; `text` is that of `words`, or None if no words were given."""
+
     text: str | None
     words: tuple[Word, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasts, padding included."""
-        return self.end_seconds - self.start_seconds
 
 
 class LeftoverReason(StrEnum):
@@ -67,11 +63,9 @@ class LeftoverReason(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leftover:
+class Leftover(Span):
     """Speech that is in no segment, and why."""
 
-    start_seconds: float
-    end_seconds: float
     reason: LeftoverReason
     words: tuple[Word, ...] = ()
 
@@ -85,10 +79,10 @@ class Segmentation:
 
 
 def segment_speech(
-    speech: Sequence[SpeechSpan],
+    speech: Sequence[Span],
     words: Sequence[Word] | None,
     duration_seconds: float,
-    settings: SegmentSettings | None = None,
+    settings: SegmentSettings = DEFAULT_SETTINGS,
 ) -> Segmentation:
     """Cut a recording at its pauses into pieces of the wanted length.
 
@@ -98,7 +92,6 @@ def segment_speech(
         duration_seconds: of the recording; nothing reaches beyond it.
         settings: what a good clip is like.
     """
-    settings = settings or SegmentSettings()
     has_words = words is not None
     phrases = find_phrases(speech, words, duration_seconds, settings.minimum_pause_seconds)
     chosen = _choose_runs(phrases, has_words, settings)
@@ -196,6 +189,6 @@ def _reason_for_losing(phrase: Phrase, settings: SegmentSettings) -> LeftoverRea
         return LeftoverReason.WITHOUT_WORDS
     if phrase.is_unspoken:
         return LeftoverReason.WORDS_NOT_SPOKEN
-    start_seconds, end_seconds = _padded(phrase, phrase, settings)
-    is_long = end_seconds - start_seconds > settings.maximum_seconds
+    begin, end = _padded(phrase, phrase, settings)
+    is_long = end - begin > settings.maximum_seconds
     return LeftoverReason.TOO_LONG if is_long else LeftoverReason.TOO_SHORT

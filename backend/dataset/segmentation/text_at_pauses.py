@@ -1,8 +1,8 @@
-"""A text laid over a recording whose pauses are known: which words are said between two pauses, and how sure that is.
+"""A given text divided at the pauses of a recording: which words are said between two pauses, and how sure that is.
 
-A listener mishears words, and puts those beside a pause on the wrong side of it. What is said between two pauses is
-therefore found by several witnesses at once: the letters that were heard there, how long it lasts, and that people
-pause where a sentence ends. Where they do not agree on the words beside a pause, nothing may be cut in it.
+A transcriber mishears words, and places those next to a pause on the wrong side of it. What is said between two
+pauses is therefore decided by several criteria at once: the letters heard there, the duration, and that people pause
+at the end of a sentence. If these do not agree on the words next to a pause, no cut is made there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
 from backend.dataset.segmentation.alignment import align_text, key_of, letters_per_second, place_words, split_text
 from backend.transcription.transcript import Word
 
@@ -26,14 +26,14 @@ _CLOSING_MARKS = "\"'\u201d\u2019\u00bb)"
 _PHRASE_ENDS = tuple(",;:\u2014\u3001\uff0c")
 # Silence between words, not within one.
 _PAUSE_SECONDS = 0.09
-# How far the words beside a pause may be from where the text alone puts them, where it was understood and where not.
+# How many words a pause may be from where the text alone puts it, where the speech was recognised and where not.
 _NEAR_WORDS, _FAR_WORDS = 3, 9
 _UNDERSTOOD = 0.3
 # Of what was heard, the times of words are off by less than two words.
 _HEARD_WORDS = 2
 _USUAL_LETTERS_PER_SECOND = 14.0
 
-# What speaks against a division of the text, in letters that were misheard.
+# The costs of a division of the text, in misheard letters.
 _LETTER_TOO_MANY = 0.4
 _SENTENCE_WITHOUT_PAUSE = 2.0
 _PAUSE_AFTER_COMMA = 1.0
@@ -43,18 +43,18 @@ _HEARD_ELSEWHERE = 0.5
 _HEARD_ELSEWHERE_PER_SECOND = 6.0
 # A division is sure where any other is worse by more than this.
 _SURE_LETTERS = 4.0
-# So much of a word on either side of a pause says that it is not known on which side it is.
+# A word that reaches so far over a pause on either side counts as being on an unknown side.
 _ACROSS_SECONDS = 0.2
 
 
-def lay_text(text: str, heard: Sequence[Word], speech: Sequence[SpeechSpan]) -> tuple[Word, ...]:
+def lay_text(text: str, heard: Sequence[Word], speech: Sequence[Span]) -> tuple[Word, ...]:
     """Give each word of a text its time in a recording, between the pauses it is said between.
 
     Words of which it is not sure on which side of a pause they are said get times on both sides of it.
 
     Args:
-        text: what somebody wrote down about the recording.
-        heard: what a transcriber heard in it, in order.
+        text: the text that came with the recording.
+        heard: the words of its transcript, in order.
         speech: spans of speech, in order.
     """
     rough = align_text(text, heard).words
@@ -158,7 +158,7 @@ class _Division:
         return costs
 
     def _cost_of_pausing(self, before: NDArray[np.intp], seconds: float) -> NDArray[np.float64]:
-        """What speaks against a pause in front of each of some words."""
+        """The cost of a pause in front of each of some words."""
         last = np.maximum(before - 1, 0)
         within = _PAUSE_IN_PHRASE + _PAUSE_IN_PHRASE_PER_SECOND * min(seconds, 1.0)
         cost: NDArray[np.float64] = np.where(self._ends_phrase[last], _PAUSE_AFTER_COMMA, within)
@@ -166,12 +166,14 @@ class _Division:
         return cost
 
     def _cost_of_moving(self, before: NDArray[np.intp], pause: tuple[float, float]) -> NDArray[np.float64]:
-        """What speaks against having heard words on the other side of a pause than where their times are."""
+        """The cost of assigning heard words to the other side of a pause than their times say."""
         middle, first, end = sum(pause) / 2, int(before[0]), int(before[-1])
         costs = []
         for index in before.tolist():
-            moved = [pause[0] - word.end_seconds for word in self._heard[index:end] if _middle(word) < middle]
-            moved += [word.start_seconds - pause[1] for word in self._heard[first:index] if _middle(word) >= middle]
+            moved = [pause[0] - word.end_seconds for word in self._heard[index:end] if word.middle_seconds < middle]
+            moved += [
+                word.start_seconds - pause[1] for word in self._heard[first:index] if word.middle_seconds >= middle
+            ]
             costs.append(sum(_HEARD_ELSEWHERE + _HEARD_ELSEWHERE_PER_SECOND * max(0.0, far) for far in moved))
         return np.array(costs)
 
@@ -215,7 +217,7 @@ def _first_words(rough: Sequence[Word], letters: _Letters, stretches: Sequence[t
 
 def _first_heard(heard: Sequence[Word], moments: Sequence[float]) -> list[int]:
     """Of each moment the first word after it."""
-    places = np.maximum.accumulate([_middle(word) for word in heard])
+    places = np.maximum.accumulate([word.middle_seconds for word in heard])
     first: list[int] = np.searchsorted(places, moments).tolist()
     return first
 
@@ -224,11 +226,7 @@ def _around(index: int, most: int, length: int) -> NDArray[np.intp]:
     return np.arange(max(0, index - most), min(length, index + most) + 1)
 
 
-def _middle(word: Word) -> float:
-    return (word.start_seconds + word.end_seconds) / 2
-
-
-def _join_near(speech: Sequence[SpeechSpan]) -> list[tuple[float, float]]:
+def _join_near(speech: Sequence[Span]) -> list[tuple[float, float]]:
     """Stretches of speech that have a pause between them."""
     joined: list[tuple[float, float]] = []
     for span in speech:
@@ -245,7 +243,7 @@ def _clamped(word: Word, stretch: tuple[float, float]) -> Word:
 
 
 def _stretch_over(placed: list[list[Word]], stretches: Sequence[tuple[float, float]], gap: int) -> None:
-    """Let the words beside a pause reach over it, which forbids a cut."""
+    """Let the words next to a pause reach over it, which forbids a cut."""
     (begin, end), (next_begin, next_end) = stretches[gap : gap + 2]
     left, right = placed[gap], placed[gap + 1]
     since, until = max(begin, end - _ACROSS_SECONDS), min(next_end, next_begin + _ACROSS_SECONDS)

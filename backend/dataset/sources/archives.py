@@ -1,4 +1,4 @@
-"""Zip archives from strangers, unpacked into a folder: names that climb, bombs and locked files stay outside."""
+"""Unpacks untrusted zip archives into a folder, and refuses path traversal, bombs and encrypted files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ENCRYPTED = 0x1
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveLimits:
-    """How much one archive may unpack to. Its own word for sizes is not trusted: bytes are counted as they come."""
+    """How much one archive may unpack to. Its headers are not trusted: bytes are counted as they come."""
 
     maximum_entries: int = 20_000
     maximum_entry_bytes: int = 500_000_000
     maximum_total_bytes: int = 20_000_000_000
-    # Of the disk, so that whatever else runs on this machine can go on.
+    # Of the disk, so that other programs on this machine can continue.
     reserve_bytes: int = 256_000_000
 
 
@@ -61,7 +61,7 @@ def unpack_archive(
     Args:
         path: the archive.
         folder: an empty folder of the caller's; nothing is written outside of it.
-        is_wanted: told the name and first bytes of a file, whether to unpack it.
+        is_wanted: gets the name and first bytes of a file; returns whether to unpack it.
         limits: how much may come out.
     """
     limits = limits or ArchiveLimits()
@@ -91,7 +91,7 @@ class _Unpacking:
         self._refused: list[RefusedEntry] = []
 
     def run(self) -> list[RefusedEntry]:
-        """Unpack what may be unpacked; tells what was refused."""
+        """Unpack the accepted files; returns what was refused."""
         entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
         if len(entries) > self._limits.maximum_entries:
             return [_refuse_archive(f"holds {len(entries)} files; at most {self._limits.maximum_entries} are accepted")]
@@ -186,7 +186,7 @@ def _directory_bytes(file: BinaryIO) -> int:
     directory_bytes: int = _END_RECORD.unpack_from(tail, at)[5]
     if directory_bytes != _IN_64_BITS:
         return directory_bytes
-    # The 64-bit end record lies before; without it this is no archive that `zipfile` could read either.
+    # The 64-bit end record comes before it; without one, `zipfile` could not read the archive either.
     at = tail.rfind(b"PK\x06\x06", 0, at)
     if at < 0:
         raise zipfile.BadZipFile

@@ -1,4 +1,4 @@
-"""The recordings of a job: found, told apart by content, with the texts that came along."""
+"""The recordings of a job: found, identified by content, with the texts that came with them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.audio.limits import recording_decoding
-from backend.dataset.build.context import SourceRecording
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.sources.intake import IntakeLimits, expand
 from backend.dataset.storage.workspace import DatasetWorkspace
@@ -20,8 +18,24 @@ _UNPACKED_FOLDER = "cache/unpacked"
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceRecording:
+    """A recording to build from.
+
+    Attributes:
+        recording_id: hash of the file's content.
+        name: what it is called in sentences.
+        given_text: the text that came with it, if any.
+    """
+
+    recording_id: str
+    path: str
+    name: str
+    given_text: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class FoundRecording:
-    """Something the person gave: a recording to work on, or a reason why it is none."""
+    """Something that was given as a recording: one to build from, or the reason why it cannot be."""
 
     name: str
     source: SourceRecording | None = None
@@ -35,7 +49,6 @@ def open_sources(job: BuildJob, workspace: DatasetWorkspace) -> Iterator[list[Fo
     Raises:
         ArtifactError: there is no room to unpack.
     """
-    limits = recording_decoding(maximum_seconds=job.max_hours * 3600.0, maximum_bytes=round(job.max_megabytes * 1e6))
     # Below the home and not in a temporary folder, because workers on other machines have to read it.
     unpacked = workspace.home / _UNPACKED_FOLDER
     try:
@@ -50,7 +63,7 @@ def open_sources(job: BuildJob, workspace: DatasetWorkspace) -> Iterator[list[Fo
             [Path(path) for path in job.recordings],
             Path(work_folder),
             transcripts=[Path(path) for path in job.transcripts],
-            limits=IntakeLimits(decoding=limits),
+            limits=IntakeLimits(decoding=job.decoding),
         )
         found: list[FoundRecording] = []
         name_by_id: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""From what a person points at to a list of recordings: files, folders, zip archives, and transcripts beside them.
+"""From what the user names to a list of recordings: files, folders, zip archives, and transcripts next to them.
 
 Nothing is decoded here. A file that cannot be a recording becomes a row with the reason, and never stops the others.
 """
@@ -44,13 +44,13 @@ class IntakeLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundRecording:
+class RecordingFile:
     """A file that may hold sound, not yet decoded.
 
     Attributes:
         path: where it lies; for a member of an archive, where that was unpacked.
-        name: what it is called to the person: `memos.zip/day 1/take.wav`.
-        transcript: what came along with it.
+        name: what it is called for the user: `memos.zip/day 1/take.wav`.
+        transcript: the text that came with it.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class FoundRecording:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Something that is no recording and was expected to be one; `reason` is a whole sentence about `name`."""
+    """Something that was expected to be a recording and is not; `reason` is a whole sentence about `name`."""
 
     name: str
     reason: str
@@ -70,7 +70,7 @@ class Problem:
 class Intake:
     """What was found: recordings in a fixed order, and what was left out."""
 
-    recordings: tuple[FoundRecording, ...]
+    recordings: tuple[RecordingFile, ...]
     problems: tuple[Problem, ...]
 
 
@@ -81,12 +81,12 @@ def expand(
     transcripts: Sequence[Path] = (),
     limits: IntakeLimits | None = None,
 ) -> Intake:
-    """Find all recordings in files, folders and zip archives, with the transcripts that came along.
+    """Find all recordings in files, folders and zip archives, with their transcripts.
 
     Args:
-        paths: what the person pointed at.
+        paths: what the user named.
         work_folder: where archives are unpacked; the caller removes it when the recordings have been read.
-        transcripts: text files, tables or folders of them that lie somewhere else than the recordings.
+        transcripts: text files, tables or folders of them apart from the recordings.
         limits: how much is taken in.
     """
     search = _Search(work_folder, limits or IntakeLimits())
@@ -109,7 +109,7 @@ class _Search:
         self._num_archives = 0
 
     def add(self, path: Path) -> None:
-        """Look at something the person named."""
+        """Examine something the user named."""
         name = _shown(path.name or str(path))
         suffix = path.suffix.lower()
         # os.path answers no where pathlib raises: names that are too long or hold a null byte.
@@ -140,7 +140,7 @@ class _Search:
         transcripts, unmatched = match_sidecars(self._entries, list(self._names))
         self._report_unmatched(unmatched)
         recordings = (
-            FoundRecording(path=path, name=name, transcript=transcripts.get(path)) for path, name in self._names.items()
+            RecordingFile(path=path, name=name, transcript=transcripts.get(path)) for path, name in self._names.items()
         )
         return Intake(recordings=tuple(recordings), problems=tuple(self._problems))
 
@@ -158,7 +158,7 @@ class _Search:
                 self._add_file(file, shown)
         stems = {path.with_suffix("") for path in self._names}
         for file, shown in sidecars:
-            # Of texts only those that belong to a recording: a README is none of our business.
+            # Only text files that belong to a recording, not a README.
             if file.suffix.lower() != ".txt" or file.with_suffix("") in stems:
                 self._read_sidecar(file, shown)
         if (len(self._names), len(self._problems)) == num_before:

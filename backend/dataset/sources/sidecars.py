@@ -1,6 +1,6 @@
-"""Transcripts that came along with recordings: which recording each belongs to, and what it says.
+"""Transcripts that came with recordings: which recording each belongs to, and its text.
 
-`NAME.txt` beside `NAME.wav`; `metadata.csv` as LJSpeech has it (`id|text|normalised text`) or with a header; JSONL
+`NAME.txt` next to `NAME.wav`; `metadata.csv` as LJSpeech has it (`id|text|normalised text`) or with a header; JSONL
 with `audio` and `text`. Names found in them are compared with the recordings that are there and never opened.
 """
 
@@ -20,13 +20,13 @@ SIDECAR_SUFFIXES = frozenset({".txt", ".csv", ".jsonl"})
 _MAX_BYTES = 50_000_000
 _AUDIO_COLUMNS = ("audio", "audio_file", "file_name", "file", "path", "id")
 _TEXT_COLUMNS = ("text", "transcript", "transcription", "sentence")
-# When several tell the text of one recording, the last of these wins: it lies nearest to it.
+# If several have the text of one recording, the last of these wins: it is the most specific.
 _RANK = {".csv": 0, ".jsonl": 1, ".txt": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SidecarTranscript:
-    """What somebody wrote down about a recording; `source` is the file it came from."""
+    """The given text of a recording; `source` is the file it came from."""
 
     text: str
     source: str
@@ -52,7 +52,7 @@ class SidecarUnreadable(ValueError):
 
 
 def read_sidecar(path: Path, *, has_any_place: bool = False) -> tuple[list[SidecarEntry], list[str]]:
-    """Read one sidecar file; returns its entries and what is wrong with those lines that are none.
+    """Read one sidecar file; returns its entries and the problems of its other lines.
 
     Raises:
         SidecarUnreadable: nothing of it can be used.
@@ -130,7 +130,7 @@ def _keep_nearest(found: dict[Path, tuple[int, SidecarTranscript]], recording: P
 
 
 def _places(entry: SidecarEntry) -> Iterator[str]:
-    """Where the recording of an entry may be, as plain text: the names come from strangers."""
+    """Where the recording of an entry may be, as plain text: the names are untrusted."""
     audio = entry.audio.replace("\\", "/")
     for folder in (entry.folder, entry.folder / "wavs"):
         yield os.path.normpath(os.path.join(folder, audio))
@@ -159,12 +159,12 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
         if not line.strip():
             continue
         try:
-            row: Any = json.loads(line)  # Any: it is somebody else's file
+            row: Any = json.loads(line)  # Any: untrusted content
         except (ValueError, RecursionError):
             row = None
         audio, spoken = (row.get("audio"), row.get("text")) if isinstance(row, dict) else (None, None)
         if not isinstance(audio, str) or not isinstance(spoken, str):
-            yield f'line {number} is no JSON object with "audio" and "text"'
+            yield f'line {number} is not a JSON object with "audio" and "text"'
             continue
         language = row.get("language")
         yield audio, spoken, language if isinstance(language, str) and language else None
@@ -180,7 +180,9 @@ def _csv_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
     text_column = next((names.index(name) for name in _TEXT_COLUMNS if name in names), None)
     has_header = audio_column is not None and text_column is not None
     if not has_header and delimiter != "|":
-        raise SidecarUnreadable('is no table of transcripts; lines are "name|text", or a header has "audio" and "text"')
+        raise SidecarUnreadable(
+            'is not a table of transcripts; lines must be "name|text", or a header has "audio" and "text"'
+        )
     # In LJSpeech's form a quotation mark is only a quotation mark.
     quoting: Literal[0, 3] = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
     rows = csv.reader(lines[1:] if has_header else lines, delimiter=delimiter, quoting=quoting)
@@ -198,4 +200,4 @@ def _csv_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
             else:
                 yield f"line {number} names no recording and text"
     except csv.Error as error:
-        yield f"the rest is no table ({error})"
+        yield f"the rest is not a table ({error})"

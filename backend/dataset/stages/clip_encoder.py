@@ -1,4 +1,4 @@
-"""Codes and speaker embedding of clips: the parts of a model that listen, without the part that speaks."""
+"""Codes and speaker embedding of clips: the encoders of a model without its talker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from backend.audio.canonical import CANONICAL_HZ, resample
+from backend.audio.canonical import CANONICAL_HZ
+from backend.audio.resample import resample
 from backend.dataset.clips.encoded_clip import EncodedClip
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
@@ -25,7 +26,7 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 # A GPU encodes that much at once; one clip at a time is as fast on a CPU, and its codes depend on nothing else.
 _CUDA_BATCH_SECONDS = 120.0
-# The networks look at so much at least; silence fills up what is shorter, which nobody trains on.
+# The shortest input of the networks; shorter clips, which are never trained on, are padded with silence.
 _MIN_SECONDS = 0.1
 
 
@@ -48,10 +49,10 @@ class ClipEncoder:
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> ClipEncoder:
-        """Load what listens from a checkpoint folder.
+        """Load the encoders of a checkpoint folder.
 
         Raises:
-            EncoreError: it is no checkpoint, or one without a speaker encoder.
+            EncoreError: it is not a checkpoint, or has no speaker encoder.
         """
         chosen = choose_device(device)
         config = read_config(folder)
@@ -129,7 +130,7 @@ def _filled_up(clip: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _identity(tokenizer: SpeechTokenizer, speaker_encoder: SpeakerEncoder, speaker_hz: int) -> str:
-    """Hash of every weight that listens. The decoder's are not among them."""
+    """Hash of every weight of the encoders, without the decoder."""
     hashed = hashlib.sha256(json.dumps([speaker_hz, tokenizer.config.encode_downsample_rate]).encode())
     for module in (tokenizer.encoder, speaker_encoder):
         for name, tensor in sorted(module.state_dict().items()):

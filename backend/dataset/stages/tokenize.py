@@ -3,49 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from backend.audio.canonical import read_part
 from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX, EncodedClip
 from backend.dataset.clips.records import TokenizedClip
-from backend.dataset.storage.stage_cache import stage_key
-from backend.dataset.storage.workspace import DatasetWorkspace
-
-if TYPE_CHECKING:
-    # PyTorch takes seconds to load, and most workers only look results up.
-    from backend.dataset.stages.clip_encoder import ClipEncoder
+from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
 
 
-class TokenizeStage:
-    """Looks results up for one model; making new ones needs its `ClipEncoder`."""
+class Encoder(Protocol):
+    """A `ClipEncoder`, as far as this stage needs it; most workers never load PyTorch."""
 
-    def __init__(self, workspace: DatasetWorkspace, encoder_identity: str) -> None:
-        self._workplace = workspace
-        self._identity = encoder_identity
+    @property
+    def identity(self) -> str:
+        """Hash of its weights."""
+        ...
 
-    def find(self, clip_id: str) -> TokenizedClip | None:
-        """The result of an earlier build, if its tensors are still there."""
-        found = self._workplace.cache.load("tokenize", self._key(clip_id), TokenizedClip)
-        if found is None or not self._workplace.artifacts.path(found.tensors_id, TENSORS_SUFFIX).is_file():
-            return None
-        return found
-
-    def run(self, clip_ids: Sequence[str], encoder: ClipEncoder) -> list[TokenizedClip]:
-        """Encode clips that are stored. Raises EncoreError when one cannot be read or the disk is full."""
-        assert encoder.identity == self._identity, "results would be kept under another model's name"
-        sounds = [read_part(self._workplace.wav(clip_id))[0] for clip_id in clip_ids]
-        results = []
-        for clip_id, encoded in zip(clip_ids, encoder.encode(sounds), strict=True):
-            tensors_id = self._workplace.artifacts.put(encoded.to_bytes(), TENSORS_SUFFIX)
-            result = TokenizedClip(tensors_id=tensors_id, num_frames=len(encoded.codes))
-            self._workplace.cache.save("tokenize", self._key(clip_id), result)
-            results.append(result)
-        return results
-
-    def _key(self, clip_id: str) -> str:
-        return stage_key("tokenize", clip_id, self._identity)
+    def encode(self, clips: Sequence[NDArray[np.float32]]) -> list[EncodedClip]:
+        """Codes and embedding of each clip (samples,)."""
+        ...
 
 
-def read_encoded(workspace: DatasetWorkspace, tensors_id: str) -> EncodedClip:
-    """Codes and embedding of a tokenized clip. Raises ArtifactError when they are gone."""
-    return EncodedClip.from_bytes(workspace.artifacts.read(tensors_id, TENSORS_SUFFIX))
+def lookup_tokenized(workspace: DatasetWorkspace, clip_id: str, encoder_identity: str) -> TokenizedClip | None:
+    """The result of an earlier build, if there is one."""
+    return workspace.cache.lookup("tokenize", stage_key("tokenize", clip_id, encoder_identity), TokenizedClip)
+
+
+def tokenize_clips(workspace: DatasetWorkspace, clip_ids: Sequence[str], encoder: Encoder) -> None:
+    """Encode stored clips together and keep the results.
+
+    Raises EncoreError if one cannot be read or the disk is full.
+    """
+    sounds = [read_part(workspace.wav(clip_id))[0] for clip_id in clip_ids]
+    for clip_id, encoded in zip(clip_ids, encoder.encode(sounds), strict=True):
+        tensors_id = workspace.artifacts.put(encoded.to_bytes(), TENSORS_SUFFIX)
+        result = TokenizedClip(tensors_id=tensors_id, num_frames=len(encoded.codes))
+        workspace.cache.save("tokenize", stage_key("tokenize", clip_id, encoder.identity), result)

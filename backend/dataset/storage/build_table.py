@@ -1,4 +1,4 @@
-"""How builds are doing, in the database: written by the process that builds, read by whoever wants to know."""
+"""How builds are doing, in the database: written by the process that builds, read by all others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from backend.dataset.build.progress import StageCount
+from backend.dataset.clips.stages import STAGES, StageCount
 from backend.dataset.clips.views import BuildProgress, BuildState, StageProgress
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.lock import is_locked
-from backend.dataset.storage.stage_cache import STAGES
 from backend.store.database import Database
 
-_INTERRUPTED = "The build ended without a word: the computer or the process was stopped. Build again to go on."
+_INTERRUPTED = "The build stopped unexpectedly: the computer or the process was shut down. Build again to resume."
 
 
 class BuildTable:
@@ -36,7 +35,7 @@ class BuildTable:
             )
 
     def beat(self, name: str, counts: Iterable[StageCount]) -> bool:
-        """Write the counts and that the build lives; tells whether somebody wants it cancelled."""
+        """Write the counts and the heartbeat. Returns whether the build was asked to stop."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE dataset_builds SET heartbeat_at = ?, process_id = ? WHERE dataset = ?",
@@ -50,8 +49,8 @@ class BuildTable:
                         name,
                         count.stage,
                         count.num_done,
-                        count.num_reused,
-                        count.num_failed,
+                        count.count("reused"),
+                        count.count("failed"),
                         count.num_total,
                         count.audio_seconds,
                         count.started_at,
@@ -65,12 +64,12 @@ class BuildTable:
             return row is not None and bool(row["cancel_requested"])
 
     def note(self, name: str, notice: str) -> None:
-        """Tell something about the build that is worth knowing; replaces what was told before."""
+        """Show something about the build that is worth knowing; replaces the notice before."""
         with self._database.transaction() as connection:
             connection.execute("UPDATE dataset_builds SET notice = ? WHERE dataset = ?", (notice, name))
 
     def request_cancel(self, name: str) -> None:
-        """Ask the build under way to stop after what it has in hand."""
+        """Ask the running build to stop after the rows that it is working on."""
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE dataset_builds SET cancel_requested = 1 WHERE dataset = ? AND state = ?",
@@ -94,7 +93,7 @@ class BuildTable:
         """
         found = self._read(name)
         if found.is_running and not is_locked(self._home, name):
-            # It may have finished between the two looks.
+            # It may have finished between the two checks.
             found = self._read(name)
             if found.is_running:
                 self.finish(name, BuildState.INTERRUPTED, _INTERRUPTED)
@@ -138,7 +137,7 @@ class BuildTable:
 
 
 def _seconds_left(done: int, reused: int, total: int | None, started_at: float | None, now: float) -> float | None:
-    """From the pace of the rows that were work; what was found ready says nothing about it."""
+    """Estimated from the rows that were worked on; reused ones say nothing about the rate."""
     if total is None:
         return None
     if done >= total:

@@ -1,49 +1,30 @@
-"""Datasets in the database: requests, recordings, clips, and what people decided about them."""
+"""Datasets in the database: requests, recordings, clips, and what users decided about them."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from backend.audio.span import Span
 from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import EncoderFacts, Span
-from backend.dataset.clips.views import ClipDetails, RecordingDetails, RecordingView
+from backend.dataset.clips.records import EncoderFacts
+from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
 from backend.dataset.errors import DatasetNotFound
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.database import Database
 
 _CLIPS_REMEMBERED = 8192
-"""Of thousands of clips an edit changes one or two; the others are read, but not taken apart again."""
+"""Of thousands of clips an edit changes one or two; the others are read but not parsed again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClipRow:
-    """One clip as it is stored; paths and the rest of a `ClipView` are added when it is shown."""
-
-    key: str
-    clip_id: str
-    seconds: float
-    verdict: Verdict
-    held_out: bool
-    is_reference: bool
-    details: ClipDetails
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipEdit:
-    """What a person decided about a clip; None leaves it to the build."""
-
-    text: str | None = None
-    verdict: Verdict | None = None
-    span: Span | None = None
-
-
-class _Judgement(BaseModel):
-    """Fields of `ClipDetails` that are stored apart: an edit of another clip may change them, and them alone."""
+class _Review(BaseModel):
+    """The fields of `ClipDetails` that an edit of another clip may change; stored separately."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,14 +33,15 @@ class _Judgement(BaseModel):
     distance: float | None = None
 
 
-_JUDGED = set(_Judgement.model_fields)
+_REVIEWED = set(_Review.model_fields)
 
 
 class DatasetTable:
     """Reads and writes the rows of datasets; who may write when is decided by `dataset_lock`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, home: Path) -> None:
         self._database = database
+        self._workspace = DatasetWorkspace(home)
 
     def save_job(self, job: BuildJob) -> None:
         """Remember what was asked for; an older request of the same name is replaced, edits are kept."""
@@ -85,11 +67,11 @@ class DatasetTable:
             connection.execute("DELETE FROM datasets WHERE name = ?", (name,))
 
     def save_encoder(self, name: str, encoder: EncoderFacts) -> None:
-        """Remember which model listened."""
+        """Remember which model encoded the clips."""
         self._set(name, "encoder", encoder.model_dump_json())
 
     def encoder(self, name: str) -> EncoderFacts:
-        """Which model listened in the last build. Raises DatasetNotFound where none has got that far."""
+        """The model that encoded the clips in the last build. Raises DatasetNotFound if none got that far."""
         stored = self._dataset(name)["encoder"]
         if stored is None:
             raise DatasetNotFound(f"The dataset {name} was never built to the end. Build it again.")
@@ -105,12 +87,12 @@ class DatasetTable:
             _mark_rows(connection, name, are_current=are_current)
 
     def chosen_reference(self, name: str) -> str | None:
-        """Key of the clip that a person chose to stand for the voice."""
+        """Key of the clip that the user chose as reference."""
         key: str | None = self._dataset(name)["chosen_reference_key"]
         return key
 
     def choose_reference(self, name: str, key: str | None) -> None:
-        """Remember a person's choice; None leaves it to the build again."""
+        """Remember the user's choice; None leaves it to the build again."""
         self._set(name, "chosen_reference_key", key)
 
     def save_recordings(self, name: str, recordings: Sequence[RecordingView]) -> None:
@@ -144,11 +126,11 @@ class DatasetTable:
             for table in ("dataset_clips", "dataset_judgements"):
                 connection.execute(f"DELETE FROM {table} WHERE dataset = ?", (name,))
             _write_clips(connection, name, enumerate(clips))
-            _write_judgements(connection, name, clips)
+            _write_reviews(connection, name, clips)
             _mark_rows(connection, name, are_current=False)
 
     def update_clips(self, name: str, before: Sequence[ClipRow], clips: Sequence[ClipRow]) -> None:
-        """The same where they are stored as `before`, with the same keys: what is as it was is not written again."""
+        """The same for clips stored as `before`, with the same keys: only what has changed is written."""
         changed = [
             (position, clip, was)
             for position, (clip, was) in enumerate(zip(clips, before, strict=True))
@@ -158,9 +140,9 @@ class DatasetTable:
             _write_clips(
                 connection,
                 name,
-                ((position, clip) for position, clip, was in changed if _unjudged(clip) != _unjudged(was)),
+                ((position, clip) for position, clip, was in changed if _unreviewed(clip) != _unreviewed(was)),
             )
-            _write_judgements(connection, name, [clip for _, clip, _ in changed])
+            _write_reviews(connection, name, [clip for _, clip, _ in changed])
             _mark_rows(connection, name, are_current=False)
 
     def clips(self, name: str) -> list[ClipRow]:
@@ -171,16 +153,16 @@ class DatasetTable:
                 "LEFT JOIN dataset_judgements USING (dataset, key) WHERE dataset = ? ORDER BY position",
                 (name,),
             )
-            return [_clip_row(row) for row in rows]
+            return [_clip_row(row, self._workspace.wav(row["clip_id"])) for row in rows]
 
     def edits(self, name: str) -> dict[str, ClipEdit]:
-        """What people decided, by clip."""
+        """What the user decided, by clip."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT * FROM dataset_edits WHERE dataset = ?", (name,))
             return {row["key"]: _edit(row) for row in rows}
 
     def save_edit(self, name: str, key: str, edit: ClipEdit) -> None:
-        """Replace what a person decided about a clip."""
+        """Replace what the user decided about a clip."""
         span = edit.span
         with self._database.transaction() as connection:
             connection.execute(
@@ -241,17 +223,17 @@ def _write_clips(connection: sqlite3.Connection, dataset: str, clips: Iterable[t
                 int(clip.held_out),
                 int(clip.is_reference),
                 clip.seconds,
-                clip.details.model_dump_json(exclude=_JUDGED),
+                clip.details.model_dump_json(exclude=_REVIEWED),
             )
             for position, clip in clips
         ),
     )
 
 
-def _write_judgements(connection: sqlite3.Connection, dataset: str, clips: Iterable[ClipRow]) -> None:
+def _write_reviews(connection: sqlite3.Connection, dataset: str, clips: Iterable[ClipRow]) -> None:
     connection.executemany(
         "INSERT OR REPLACE INTO dataset_judgements (dataset, key, judgement) VALUES (?, ?, ?)",
-        ((dataset, clip.key, clip.details.model_dump_json(include=_JUDGED)) for clip in clips),
+        ((dataset, clip.key, clip.details.model_dump_json(include=_REVIEWED)) for clip in clips),
     )
 
 
@@ -259,15 +241,15 @@ def _mark_rows(connection: sqlite3.Connection, dataset: str, *, are_current: boo
     connection.execute("UPDATE datasets SET rows_are_current = ? WHERE name = ?", (int(are_current), dataset))
 
 
-def _unjudged(clip: ClipRow) -> ClipRow:
-    return replace(clip, details=clip.details.model_copy(update=dict(_Judgement())))
+def _unreviewed(clip: ClipRow) -> ClipRow:
+    return replace(clip, details=clip.details.model_copy(update=dict(_Review())))
 
 
-def _clip_row(row: sqlite3.Row) -> ClipRow:
+def _clip_row(row: sqlite3.Row, audio: Path) -> ClipRow:
     details = _details(row["details"])
-    # One that was stored by an earlier version has it among its details.
+    # Earlier versions stored it among the details.
     if row["judgement"] is not None:
-        details = details.model_copy(update=_judgement(row["judgement"]))
+        details = details.model_copy(update=_review(row["judgement"]))
     return ClipRow(
         key=row["key"],
         clip_id=row["clip_id"],
@@ -275,6 +257,7 @@ def _clip_row(row: sqlite3.Row) -> ClipRow:
         verdict=Verdict(row["verdict"]),
         held_out=bool(row["held_out"]),
         is_reference=bool(row["is_reference"]),
+        audio=audio,
         details=details,
     )
 
@@ -285,8 +268,8 @@ def _details(stored: str) -> ClipDetails:
 
 
 @lru_cache(maxsize=_CLIPS_REMEMBERED)
-def _judgement(stored: str) -> dict[str, object]:
-    return dict(_Judgement.model_validate_json(stored))
+def _review(stored: str) -> dict[str, object]:
+    return dict(_Review.model_validate_json(stored))
 
 
 def _edit(row: sqlite3.Row) -> ClipEdit:

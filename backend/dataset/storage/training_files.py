@@ -11,13 +11,11 @@ from pathlib import Path
 
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import EncoderFacts
+from backend.dataset.clips.records import WAV_SUFFIX, EncoderFacts
+from backend.dataset.clips.views import ClipRow
 from backend.dataset.errors import NothingToBuild
-from backend.dataset.review.review import is_usable
-from backend.dataset.stages.tokenize import read_encoded
-from backend.dataset.storage.dataset_table import ClipRow
 from backend.dataset.storage.lock import DATASETS_FOLDER
-from backend.dataset.storage.workspace import WAV_SUFFIX, DatasetWorkspace
+from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.errors import OutputRefused
 from backend.store.errors import ArtifactError
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
@@ -43,7 +41,7 @@ def write_dataset(
         NothingToBuild: no clip may.
         ArtifactError: the disk is full, or a clip is gone.
     """
-    usable = list({clip.clip_id: clip for clip in clips if is_usable(clip)}.values())
+    usable = list({clip.clip_id: clip for clip in clips if clip.is_usable}.values())
     if not usable:
         raise NothingToBuild(_why_nothing(clips))
     rows = [_code_row(workspace, job, clip) for clip in usable]
@@ -70,11 +68,11 @@ def write_dataset(
     return card
 
 
-def export_dataset(workspace: DatasetWorkspace, clips: Sequence[ClipRow], folder: Path) -> int:
-    """Write WAV files and JSONL lists with `audio`, `text` and `ref_audio`; tells how many clips there are.
+def export_dataset(clips: Sequence[ClipRow], folder: Path) -> int:
+    """Write WAV files and JSONL lists with `audio`, `text` and `ref_audio`; returns the number of clips.
 
-    Paths in the lists are relative to `folder`, which can so be copied to where a GPU is; the public fine-tuning
-    scripts open them from wherever they are started, which is to be this folder.
+    Paths in the lists are relative to `folder`, so it can be copied to a machine with a GPU; the public fine-tuning
+    scripts have to be started in this folder.
 
     Raises:
         OutputRefused: `folder` holds something already, or cannot be written.
@@ -89,7 +87,7 @@ def export_dataset(workspace: DatasetWorkspace, clips: Sequence[ClipRow], folder
     try:
         (folder / AUDIO_FOLDER).mkdir(parents=True, exist_ok=True)
         for clip in usable:
-            shutil.copyfile(workspace.wav(clip.clip_id), folder / _audio_name(clip))
+            shutil.copyfile(clip.audio, folder / _audio_name(clip))
         for name, held_out in ((EXPORT_LIST, False), (_HELD_OUT_LIST, True)):
             lines = [_export_line(clip, reference) for clip in usable if clip.held_out == held_out]
             if lines:
@@ -100,13 +98,13 @@ def export_dataset(workspace: DatasetWorkspace, clips: Sequence[ClipRow], folder
 
 
 def _is_exported(clip: ClipRow) -> bool:
-    """Codes are made anew by whoever reads the files, so a clip that was just cut elsewhere goes along, too."""
+    """The reading tool makes its own codes, so a clip whose cut was just moved is exported, too."""
     return clip.verdict is not Verdict.REJECTED and bool(clip.details.text)
 
 
 def _code_row(workspace: DatasetWorkspace, job: BuildJob, clip: ClipRow) -> CodeRow:
     assert clip.details.tensors_id is not None, "only tokenized clips are usable"
-    encoded = read_encoded(workspace, clip.details.tensors_id)
+    encoded = workspace.read_encoded(clip.details.tensors_id)
     return CodeRow(
         clip_id=clip.clip_id,
         text=clip.details.text,

@@ -1,23 +1,108 @@
-"""Where a stage finds what earlier ones left, and leaves what it made; the same on every machine at work."""
+"""Where the stages of a build keep their results, and where uploads are; the same on every worker's machine."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
-from backend.dataset.storage.stage_cache import StageCache
-from backend.store.artifacts import Artifacts
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
 
-WAV_SUFFIX = ".wav"
+from backend.audio.span import Span
+from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX, EncodedClip
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.records import WAV_SUFFIX, StageResult
+from backend.dataset.clips.stages import Outcome, Stage
+from backend.store.artifacts import Artifacts, write_whole
+
+UPLOADS_FOLDER = "uploads"
+CACHE_FOLDER = "cache/dataset"
+
+# Raised when a stage would answer differently to the same input: old results are then no longer found.
+_VERSIONS: dict[Stage, int] = {"decode": 1, "transcribe": 3, "cut": 5, "tokenize": 1}
+
+Result = TypeVar("Result", bound=StageResult)
+
+
+class StageCache:
+    """Finished work of each stage, a small file per result, found again by everything that it depends on."""
+
+    def __init__(self, home: Path, artifacts: Artifacts) -> None:
+        self._folder = home / CACHE_FOLDER
+        self._artifacts = artifacts
+
+    def lookup(self, stage: Stage, key: str, kind: type[Result]) -> Result | None:
+        """The result under `key`; None if there is none, or it is damaged, or one of its artefacts is gone."""
+        try:
+            found = kind.model_validate_json(self._path(stage, key).read_bytes())
+        except (OSError, ValidationError):
+            return None
+        is_whole = all(self._artifacts.path(digest, suffix).is_file() for digest, suffix in found.artifacts)
+        return found if is_whole else None
+
+    def get_or_run(
+        self, stage: Stage, key: str, kind: type[Result], compute: Callable[[], Result]
+    ) -> tuple[Result, Outcome]:
+        """The result under `key`, computed and kept if there is none. Raises what `compute` does, and ArtifactError."""
+        found = self.lookup(stage, key, kind)
+        if found is not None:
+            return found, "reused"
+        result = compute()
+        self.save(stage, key, result)
+        return result, "worked"
+
+    def save(self, stage: Stage, key: str, result: StageResult) -> None:
+        """Keep a result. Raises ArtifactError when the disk is full."""
+        write_whole(self._path(stage, key), result.model_dump_json().encode())
+
+    def _path(self, stage: Stage, key: str) -> Path:
+        return self._folder / stage / key[:2] / f"{key}.json"
 
 
 class DatasetWorkspace:
-    """The folders below `ENCORE_HOME`; with workers on other machines they have to lie on storage all of them share."""
+    """The folders below `ENCORE_HOME`; for workers on other machines they have to be on shared storage."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.artifacts = Artifacts(home)
-        self.cache = StageCache(home)
+        self.cache = StageCache(home, self.artifacts)
 
     def wav(self, audio_id: str) -> Path:
         """The sound of a canonical recording or a clip."""
         return self.artifacts.path(audio_id, WAV_SUFFIX)
+
+    def read_encoded(self, tensors_id: str) -> EncodedClip:
+        """Codes and embedding of a tokenized clip. Raises ArtifactError when they are gone."""
+        return EncodedClip.from_bytes(self.artifacts.read(tensors_id, TENSORS_SUFFIX))
+
+
+def stage_key(stage: Stage, *inputs: str | float | BaseModel | Span | None) -> str:
+    """Name of the result of `stage` for these inputs; the order matters."""
+    return hash_inputs(stage, _VERSIONS[stage], *inputs)
+
+
+def hash_inputs(*inputs: str | float | BaseModel | Span | None) -> str:
+    """32 hexadecimal digits that stand for these values."""
+    text = json.dumps(to_jsonable_python(inputs), sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def uploads_folder(home: Path, dataset: str) -> Path:
+    """Where files that were uploaded for a dataset are kept."""
+    return home / UPLOADS_FOLDER / dataset
+
+
+def remove_uploads(home: Path, dataset: str, others: Iterable[BuildJob]) -> None:
+    """Remove what was uploaded for a deleted dataset, except for files that one of the `others` is made of."""
+    folder = uploads_folder(home, dataset).absolute()
+    needed = {Path(path) for job in others for path in (*job.recordings, *job.transcripts)}
+    if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in needed):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in [path for path in folder.rglob("*") if path.is_file()]:
+        if not any(file.is_relative_to(path) for path in needed):
+            file.unlink(missing_ok=True)

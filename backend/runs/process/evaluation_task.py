@@ -12,8 +12,8 @@ import torch
 from backend.evaluation.evaluate import judge, prepare_ears
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.speaker_verifier import find_verifier
-from backend.evaluation.transcriber import find_transcriber
 from backend.runs.storage.run_folder import RunFolder
+from backend.transcription.select import load_stored_transcriber
 from training.checkpoint import read_checkpoint
 from training.export import export_checkpoint
 from training.model.voice_model import VoiceModel
@@ -37,7 +37,7 @@ def evaluate_checkpoint(
     # The processors are for the training that runs at the same time.
     torch.set_num_threads(1)
     plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    scorers = prepare_ears(plan, find_transcriber(plan.base_model), find_verifier())
+    scorers = prepare_ears(plan, load_stored_transcriber(plan.base_model), find_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         return [take.model_dump(mode="json") for take in judge(model, plan, scorers, folder.takes / name)]

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from backend.audio.encoding import wav_header
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
+from backend.audio.pcm16 import wav_header
 from backend.errors import EncoreError
 from backend.serving.requests import OneOffVoice, SpeechSummary, SynthesisRequest
 from backend.takes.take import TakeFacts

@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.audio.quality import COMFORTABLE_SECONDS, MIN_DBFS, Concern, frame_levels_dbfs, peak_envelope, report_on
+from backend.audio.quality import (
+    COMFORTABLE_SECONDS,
+    MIN_DBFS,
+    Concern,
+    clipped_share,
+    frame_levels_dbfs,
+    peak_envelope,
+    report_on,
+)
 from backend.audio.recording import Recording
+from backend.dataset.clips.measures import measure_sound
 from tests.ui.recordings import speak_like
 
 RATE = 8_000
@@ -72,3 +81,16 @@ def test_the_envelope_keeps_every_peak(num_samples, num_bars, seed):
 
 def test_no_samples_make_a_flat_envelope():
     assert peak_envelope(np.zeros(0, np.float32), 3) == (0.0, 0.0, 0.0)
+
+
+def test_clipped_share() -> None:
+    assert clipped_share(np.array([0.2, 1.0, -1.0, 0.99], np.float32)) == 0.5
+    assert clipped_share(np.zeros(0, np.float32)) == 0.0
+
+
+def test_whatever_is_measured_is_clipped_at_the_same_level() -> None:
+    """A peak that a codec left a little below full scale counts in takes, references and clips alike."""
+    samples = np.tile(np.array([0.9985, 0.1, 0.2, 0.3], np.float32), RATE)
+    assert clipped_share(samples) == 0.25
+    assert report_on(recording_of(samples)).clipped_share == 0.25
+    assert measure_sound(samples, RATE).clipped_share == 0.25

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from backend.audio.limits import ReferenceLimits
+from backend.audio.quality import check_reference
 from backend.audio.recording import Recording
-from backend.audio.reference_check import check_reference
 from backend.errors import RecordingDamaged, RecordingError, RecordingSilent, RecordingTooLong, RecordingTooShort
 from tests.backend.audio.sounds import sing
 

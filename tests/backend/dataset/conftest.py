@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.datasets import Datasets, new_job
+from backend.dataset.datasets import Datasets
 from backend.store.database import Database
 from tests.backend.dataset.spoken import speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
@@ -31,7 +31,9 @@ def job() -> Callable[..., BuildJob]:
 
     def make(recordings: Path | list[Path], name: str = "ann", **options: object) -> BuildJob:
         paths = [recordings] if isinstance(recordings, Path) else recordings
-        return new_job(name, paths, **({"model": str(GOLDEN_CHECKPOINT), "whisper": "none", "num_actors": 0} | options))
+        return BuildJob.parse(
+            name, paths, **({"model": str(GOLDEN_CHECKPOINT), "whisper": "none", "num_actors": 0} | options)
+        )
 
     return make
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.stages.decode import DecodeStage
+from backend.dataset.stages.decode import decode_key, decode_recording
+from backend.dataset.stages.transcribe import cut_into_pieces
 from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.transcription.recordings import cut_into_pieces
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 
 
@@ -40,13 +40,14 @@ class RecordedTranscriber:
     starts: list[float] = field(default_factory=list)
     guessed: int | None = None
 
-    def follow(self, home: Path, job: BuildJob, recording: Path) -> list[SpeechSpan]:
+    def follow(self, home: Path, job: BuildJob, recording: Path) -> list[Span]:
         """Find out which pieces of a recording a build will ask about; tells where there is speech."""
         recording_id = hashlib.sha256(recording.read_bytes()).hexdigest()[:32]
-        decoded = DecodeStage(DatasetWorkspace(home), job).run(recording_id, recording, recording.name)
-        speech = [SpeechSpan(start_seconds=span.start_seconds, end_seconds=span.end_seconds) for span in decoded.speech]
-        self.starts = [start for start, _ in cut_into_pieces(speech, self.piece_seconds)]
-        return speech
+        workspace = DatasetWorkspace(home)
+        decoded = decode_recording(workspace, recording, recording.name, job.decoding)
+        workspace.cache.save("decode", decode_key(recording_id, job.decoding), decoded)
+        self.starts = [piece.start_seconds for piece in cut_into_pieces(decoded.speech, self.piece_seconds)]
+        return list(decoded.speech)
 
     def load(self, device: str) -> RecordedTranscriber:
         """Nothing is to be loaded."""
@@ -57,11 +58,7 @@ class RecordedTranscriber:
         start = self.starts[len(self.asked)]
         seconds = len(samples_16k) / 16_000
         self.asked.append(seconds)
-        words = [
-            word.shifted(-start)
-            for word in self.words
-            if start <= (word.start_seconds + word.end_seconds) / 2 < start + seconds
-        ]
+        words = [word.shifted(-start) for word in self.words if start <= word.middle_seconds < start + seconds]
         heard = Passage(
             start_seconds=0.0,
             end_seconds=seconds,

@@ -16,11 +16,11 @@ from backend.audio.encoding import StreamEncoder
 from backend.audio.writing import write_wav
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.stages import STAGES
 from backend.dataset.clips.views import BuildState
-from backend.dataset.datasets import Datasets, new_job
+from backend.dataset.datasets import Datasets
 from backend.dataset.errors import DatasetBusy, DatasetNameRefused, DatasetNotFound, EditRefused, NothingToBuild
 from backend.dataset.storage.lock import dataset_lock
-from backend.dataset.storage.stage_cache import STAGES
 from backend.errors import OutputRefused
 from backend.store.database import Database
 from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
@@ -82,7 +82,7 @@ def test_the_same_recording_under_other_names_is_one(tmp_path: Path, recordings:
     by_name = {Path(clip.details.recording_name).name: clip for clip in view.clips}
     for name in ("quieter.wav", "sent.mp3"):
         assert by_name[name].verdict is Verdict.REJECTED
-        assert any("already there: again/01.wav" in reason for reason in by_name[name].reasons)
+        assert any("duplicates again/01.wav" in reason for reason in by_name[name].reasons)
     assert view.count(Verdict.REJECTED) == 2
 
 
@@ -149,7 +149,7 @@ def test_edits_that_leave_no_clip_are_refused(datasets: Datasets):
         with pytest.raises(EditRefused, match="cannot be cut"):
             datasets.move_cut("ann", key, start, end)
     datasets.overrule("ann", key, Verdict.REJECTED)
-    with pytest.raises(EditRefused, match="cannot stand for the voice"):
+    with pytest.raises(EditRefused, match="cannot be the reference clip"):
         datasets.choose_reference("ann", key)
     with pytest.raises(DatasetNotFound, match="no clip 'nobody'"):
         datasets.overrule("ann", "nobody", None)
@@ -262,4 +262,4 @@ def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callabl
 @pytest.mark.parametrize("name", ["", "../up", "a b", "x" * 65, ".hidden", "ümlaut"])
 def test_names_that_are_no_folder_names_are_refused(name: str, tmp_path: Path):
     with pytest.raises(DatasetNameRefused):
-        new_job(name, [tmp_path])
+        BuildJob.parse(name, [tmp_path])

@@ -17,12 +17,13 @@ SIZES = ("900k", "2000k", "16m")
 BUILD = """
 import json, subprocess, sys
 from pathlib import Path
-from backend.dataset.datasets import Datasets, new_job
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.datasets import Datasets
 from backend.errors import EncoreError
 from backend.store.database import Database
 
 disk = Path(sys.argv[1])
-job = new_job("ann", [Path(RECORDINGS)], model=MODEL, whisper="none", num_actors=0)
+job = BuildJob.parse("ann", [Path(RECORDINGS)], model=MODEL, whisper="none", num_actors=0)
 for size in SIZES:
     subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
     datasets, error = Datasets(Database(disk), disk), ""

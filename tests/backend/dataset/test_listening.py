@@ -53,7 +53,7 @@ def view(heard: Datasets) -> DatasetView:
 
 
 def test_the_embedded_listener_stands_in_and_says_so(view: DatasetView):
-    assert "the embedded transcriber listens" in view.notice
+    assert "the embedded transcriber is used" in view.notice
     assert "base.pt" in view.notice
     assert view.digest is not None
     assert view.clips
@@ -89,11 +89,7 @@ def test_words_are_where_their_clip_is(view: DatasetView):
     heard = recording.details.heard
     assert heard is not None
     kept = " ".join(clip.text for clip in view.clips).split()
-    lost = [
-        word.text
-        for each in recording.details.lost
-        for word in heard.excerpt(each.span.start_seconds, each.span.end_seconds).words
-    ]
+    lost = [word.text for each in recording.details.lost for word in heard.excerpt(each.span).words]
     assert sorted(kept + lost) == sorted(heard.text.split())
 
 

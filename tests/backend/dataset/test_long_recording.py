@@ -12,18 +12,19 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from backend.audio.canonical import CANONICAL_HZ, resample
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.canonical import CANONICAL_HZ
+from backend.audio.resample import resample
+from backend.audio.span import Span
 from backend.audio.writing import write_wav
 from backend.dataset.build import build
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.views import BuildState, ClipView
+from backend.dataset.clips.views import BuildState, ClipRow
 from backend.dataset.datasets import Datasets
 from backend.dataset.segmentation.segment import segment_speech
 from backend.dataset.segmentation.text_at_pauses import lay_text
 from backend.store.database import Database
-from backend.transcription.select import ChosenTranscriber
+from backend.transcription.select import SelectedTranscriber
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import speak
@@ -99,7 +100,7 @@ def test_twenty_minutes_become_clips_that_hold_what_their_text_says(
     story: Story, tmp_path: Path, job: Callable[..., BuildJob], monkeypatch: pytest.MonkeyPatch
 ):
     transcriber = RecordedTranscriber(tuple(word for sentence in story.sentences for word in sentence.words))
-    monkeypatch.setattr(build, "find_transcriber", lambda *_, **__: ChosenTranscriber(source=transcriber))
+    monkeypatch.setattr(build, "select_transcriber", lambda *_, **__: SelectedTranscriber(source=transcriber))
     datasets = Datasets(Database(tmp_path), tmp_path)
     speech = transcriber.follow(tmp_path, job(story.path), story.path)
     view = datasets.build(job(story.path))
@@ -120,7 +121,7 @@ def test_twenty_minutes_become_clips_that_hold_what_their_text_says(
     assert len(transcriber.asked) == num_asked
 
 
-def check_agreement(story: Story, clips: tuple[ClipView, ...]) -> None:
+def check_agreement(story: Story, clips: tuple[ClipRow, ...]) -> None:
     """No sentence is divided, none loses its beginning or its end, and texts are the sentences that are audible."""
     kept = 0
     for clip in clips:
@@ -139,7 +140,7 @@ def check_agreement(story: Story, clips: tuple[ClipView, ...]) -> None:
     assert kept > 0.97 * len(story.sentences)
 
 
-def check_given_text(story: Story, speech: list[SpeechSpan]) -> None:
+def check_given_text(story: Story, speech: list[Span]) -> None:
     """Whoever listens misses every fifth word, misspells others, and is late or early: the text that came along is
     divided where the sentences are all the same, or not at all."""
     generator = np.random.default_rng(7)

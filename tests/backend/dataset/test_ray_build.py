@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,12 +16,13 @@ import pytest
 from backend.cluster.connect import BUILD_DATASET, connect
 from backend.cluster.errors import ClusterError
 from backend.dataset.build.build import encoder_facts
-from backend.dataset.build.context import BuildContext, SourceRecording
+from backend.dataset.build.context import BuildContext
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.workers import source_row
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildProgress, BuildState
 from backend.dataset.datasets import Datasets
+from backend.dataset.sources.find import SourceRecording
 from backend.store.database import Database
 from backend.transcription.select import TranscriberSource
 from tests.backend.dataset.spoken import SENTENCES
@@ -86,7 +88,7 @@ def wait_for(datasets: Datasets, name: str, is_reached: Callable[[BuildProgress]
 def test_ray_builds_what_one_process_builds(ray_home: Path, built_home: Path):
     on_ray, alone = (Datasets(Database(home), home).show("ann") for home in (ray_home, built_home))
     assert on_ray.clips == tuple(
-        clip.model_copy(update={"audio": ray_home / clip.audio.relative_to(built_home)}) for clip in alone.clips
+        replace(clip, audio=ray_home / clip.audio.relative_to(built_home)) for clip in alone.clips
     )
     assert on_ray.digest == alone.digest
     assert [recording.problem for recording in on_ray.recordings] == [
@@ -101,23 +103,21 @@ def test_no_stage_waits_for_what_the_actors_hold(
     """What Ray makes of the passes: a stage that asks for more than is left would never begin."""
     from ray.data._internal.logical.optimizers import get_execution_plan  # noqa: PLC0415 - only this tier needs it
 
-    from backend.dataset.build.ray_pipeline import listen_pass, share_of, tokenize_pass  # noqa: PLC0415
+    from backend.dataset.build.ray_pipeline import first_pass, second_pass, share_of  # noqa: PLC0415
 
     encoder = encoder_facts(str(GOLDEN_CHECKPOINT), "cpu")
-    order = BuildContext(
+    context = BuildContext(
         home=tmp_path,
         job=job(tmp_path),
         model_folder=Path(encoder.folder),
         encoder_identity=encoder.identity,
-        transcriber=TranscriberSource(
-            path="", name="", published_name=None, piece_seconds=30.0, silence_seconds=None, identity=""
-        ),
+        transcriber=TranscriberSource(path=Path(), name="", identity="", piece_seconds=30.0),
         language_code=None,
         counts=StageCounts(),
     )
     share = share_of({"CPU": cores}, None, use_gpu=False)
     rows = [source_row(SourceRecording(recording_id="0" * 32, path="", name="", given_text=None))] * 5
-    for data in (listen_pass(rows, order, share), tokenize_pass(rows, order, share)):
+    for data in (first_pass(rows, context, share), second_pass(rows, context, share)):
         plan, _ = get_execution_plan(data._logical_plan)
         stages = list(plan.dag.post_order_iter())
         wanted = {stage.name: stage.incremental_resource_usage().cpu or 0.0 for stage in stages}

@@ -10,18 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from backend.audio.canonical import CANONICAL_HZ, read_part, resample
+from backend.audio.canonical import CANONICAL_HZ, read_part
 from backend.audio.decoding import decode_recording
 from backend.audio.loudness import measure_loudness
+from backend.audio.resample import resample
 from backend.audio.writing import write_wav
+from backend.dataset.build import context as context_module
 from backend.dataset.build.build import encoder_facts
-from backend.dataset.build.context import BuildContext, SourceRecording
+from backend.dataset.build.context import BuildContext
+from backend.dataset.build.passes import count_as_reused, run_in_one_process
 from backend.dataset.build.progress import StageCounts
-from backend.dataset.build.sequential import run_in_one_process
 from backend.dataset.build.workers import SOURCE_SCHEMA, decode, source_row
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import DecodedRecording
-from backend.transcription.transcript import Word
+from backend.dataset.sources.find import SourceRecording
+from backend.transcription.transcript import Transcript, Word, assemble_transcript
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.golden import GOLDEN_CHECKPOINT
@@ -62,7 +65,7 @@ def encoder() -> tuple[str, str]:
 
 
 @pytest.fixture
-def order(tmp_path: Path, job: Callable[..., BuildJob], encoder: tuple[str, str]) -> BuildContext:
+def context(tmp_path: Path, job: Callable[..., BuildJob], encoder: tuple[str, str]) -> BuildContext:
     """Nobody listens."""
     return BuildContext(
         home=tmp_path / "home",
@@ -79,20 +82,20 @@ def source(path: Path, given_text: str | None = None) -> SourceRecording:
     return SourceRecording(recording_id="0" * 32, path=str(path), name=path.name, given_text=given_text)
 
 
-def listening(order: BuildContext, spoken: Spoken) -> tuple[BuildContext, RecordedTranscriber]:
-    """The same order with the recorded transcriber, which has to know the pieces it will be asked about."""
+def listening(context: BuildContext, spoken: Spoken) -> tuple[BuildContext, RecordedTranscriber]:
+    """The same context with the recorded transcriber, which has to know the pieces it will be asked about."""
     transcriber = RecordedTranscriber(spoken.words)
-    order = replace(order, transcriber=transcriber)
-    decoded = order.decode_stage.run("0" * 32, spoken.path, "long.wav")
-    transcriber.starts = [span.start_seconds for span in order.pieces(decoded)]
-    return order, transcriber
+    context = replace(context, transcriber=transcriber)
+    decoded, _ = context.decode(source(spoken.path))
+    transcriber.starts = [span.start_seconds for span in context.pieces(decoded)]
+    return context, transcriber
 
 
 @pytest.mark.needs_program("flite")
-def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: BuildContext, spoken: Spoken):
-    order, transcriber = listening(order, spoken)
-    assert run_in_one_process([source(spoken.path)], order) == {}
-    cut = order.cut(source(spoken.path))
+def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(context: BuildContext, spoken: Spoken):
+    context, transcriber = listening(context, spoken)
+    assert run_in_one_process([source(spoken.path)], context) == {}
+    cut = context.lookup_cut(source(spoken.path))
     assert cut is not None
     assert len(transcriber.asked) > 1
     assert len(cut.clips) >= 3
@@ -103,22 +106,22 @@ def test_a_long_recording_is_cut_so_that_clips_hold_what_their_text_says(order: 
         for sentence, (begin, end) in zip(SENTENCES, spoken.spans, strict=True):
             inside = clip.span.start_seconds <= begin + 0.15 and end - 0.15 <= clip.span.end_seconds
             assert (sentence in (clip.text or "")) == inside
-        samples, rate = read_part(order.workspace.wav(clip.clip_id))
+        samples, rate = read_part(context.workspace.wav(clip.clip_id))
         assert measure_loudness(samples, rate) == pytest.approx(-23.0, abs=1.0)
         assert np.abs(samples).max() <= 10 ** (-1 / 20) + 1e-3
         assert clip.text_source == "whisper"
         assert clip.confidence == pytest.approx(0.9)
-        assert order.tokenized(clip.clip_id) is not None
+        assert context.lookup_tokenized(clip.clip_id) is not None
 
 
 @pytest.mark.needs_program("flite")
-def test_a_given_text_is_laid_over_what_was_heard(order: BuildContext, spoken: Spoken):
+def test_a_given_text_is_laid_over_what_was_heard(context: BuildContext, spoken: Spoken):
     """The transcriber mishears a word; the text that came along has it right."""
     misheard = tuple(replace(word, text="blew") if word.text == "blue" else word for word in spoken.words)
-    order, _ = listening(order, replace(spoken, words=misheard))
+    context, _ = listening(context, replace(spoken, words=misheard))
     given = source(spoken.path, " ".join(SENTENCES))
-    run_in_one_process([given], order)
-    cut = order.cut(given)
+    run_in_one_process([given], context)
+    cut = context.lookup_cut(given)
     assert cut is not None
     assert " ".join(clip.text or "" for clip in cut.clips).split() == " ".join(SENTENCES).split()
     blue = next(clip for clip in cut.clips if "blue" in (clip.text or ""))
@@ -127,11 +130,11 @@ def test_a_given_text_is_laid_over_what_was_heard(order: BuildContext, spoken: S
 
 
 @pytest.mark.needs_program("flite")
-def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: BuildContext, spoken: Spoken):
-    order, transcriber = listening(order, spoken)
+def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(context: BuildContext, spoken: Spoken):
+    context, transcriber = listening(context, spoken)
     transcriber.guessed = len(transcriber.starts) - 1
-    run_in_one_process([source(spoken.path)], order)
-    cut = order.cut(source(spoken.path))
+    run_in_one_process([source(spoken.path)], context)
+    cut = context.lookup_cut(source(spoken.path))
     assert cut is not None
     since = transcriber.starts[-1]
     assert [bool(clip.doubt) for clip in cut.clips] == [clip.span.end_seconds > since for clip in cut.clips]
@@ -139,67 +142,92 @@ def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(order: Bui
 
 
 @pytest.mark.needs_program("flite")
-def test_nothing_is_heard_or_cut_twice(order: BuildContext, spoken: Spoken):
-    order, transcriber = listening(order, spoken)
-    run_in_one_process([source(spoken.path)], order)
+def test_nothing_is_heard_or_cut_twice(context: BuildContext, spoken: Spoken):
+    context, transcriber = listening(context, spoken)
+    run_in_one_process([source(spoken.path)], context)
     num_asked = len(transcriber.asked)
-    again = replace(order, counts=StageCounts())
+    again = replace(context, counts=StageCounts())
     run_in_one_process([source(spoken.path)], again)
     assert len(transcriber.asked) == num_asked
-    assert all(count.num_done == count.num_reused > 0 for count in again.counts.all())
+    assert all(count.num_done == count.count("reused") > 0 for count in again.counts.all())
 
 
 @pytest.mark.needs_program("flite")
-def test_a_long_recording_with_a_text_needs_somebody_who_listens(order: BuildContext, spoken: Spoken):
+def test_a_transcript_is_assembled_once_per_process(
+    context: BuildContext, spoken: Spoken, monkeypatch: pytest.MonkeyPatch
+):
+    """However often the passes, the totals and the rows ask for it."""
+    context, transcriber = listening(context, spoken)
+    assembled = []
+
+    def assemble(*parts: object) -> Transcript:
+        assembled.append(parts)
+        return assemble_transcript(*parts)
+
+    monkeypatch.setattr(context_module, "assemble_transcript", assemble)
+    recording = source(spoken.path)
+    run_in_one_process([recording], context)
+    count_as_reused([recording], replace(context, counts=StageCounts()))
+    decoded = context.lookup_decoded(recording)
+    assert decoded is not None
+    transcript = context.lookup_transcript(decoded)
+    assert transcript is not None
+    assert len(transcript.passages) == len(transcriber.asked) > 1
+    assert len(assembled) == 1
+
+
+@pytest.mark.needs_program("flite")
+def test_a_long_recording_with_a_text_needs_somebody_who_listens(context: BuildContext, spoken: Spoken):
     given = source(spoken.path, " ".join(SENTENCES))
-    run_in_one_process([given], order)
-    cut = order.cut(given)
+    run_in_one_process([given], context)
+    cut = context.lookup_cut(given)
     assert cut is not None
     assert (cut.clips, "--whisper" in cut.problem) == ((), True)
 
 
-def test_silence_is_a_recording_without_clips(order: BuildContext, tmp_path: Path):
+def test_silence_is_a_recording_without_clips(context: BuildContext, tmp_path: Path):
     write_wav(tmp_path / "silence.wav", np.zeros(20 * CANONICAL_HZ, np.float32), CANONICAL_HZ)
-    run_in_one_process([source(tmp_path / "silence.wav")], order)
-    cut = order.cut(source(tmp_path / "silence.wav"))
+    run_in_one_process([source(tmp_path / "silence.wav")], context)
+    cut = context.lookup_cut(source(tmp_path / "silence.wav"))
     assert cut is not None
     assert (cut.clips, "No speech" in cut.problem) == ((), True)
 
 
-def test_a_vanished_file_is_a_reason_that_is_not_remembered(order: BuildContext, tmp_path: Path):
-    problems = run_in_one_process([source(tmp_path / "gone.wav")], order)
+def test_a_vanished_file_is_a_reason_that_is_not_remembered(context: BuildContext, tmp_path: Path):
+    problems = run_in_one_process([source(tmp_path / "gone.wav")], context)
     assert "gone.wav" in problems["0" * 32]
-    assert order.decode_stage.find("0" * 32, "gone.wav") is None
+    assert context.lookup_decoded(source(tmp_path / "gone.wav")) is None
 
 
-def test_a_reason_names_the_file_as_it_is_called_now(order: BuildContext, tmp_path: Path):
+def test_a_reason_names_the_file_as_it_is_called_now(context: BuildContext, tmp_path: Path):
     (tmp_path / "any.wav").write_text("This is a letter. " * 40)
     for name in ("first.wav", "second.wav"):
-        assert order.decode_stage.find("0" * 32, name) is None
-        order.decode_stage.run("0" * 32, tmp_path / "any.wav", name)
-        found = order.decode_stage.find("0" * 32, name)
-        assert found is not None
+        called = replace(source(tmp_path / "any.wav"), name=name)
+        assert context.lookup_decoded(called) is None
+        assert context.decode(called)[1] == "failed"
+        found, outcome = context.decode(called)
+        assert outcome == "reused"
         assert found.problem.startswith(f"{name} is not a kind of audio file")
 
 
-def test_a_cancelled_stage_leaves_its_rows_alone(order: BuildContext, tmp_path: Path):
-    order.counts.cancel()
+def test_a_cancelled_stage_leaves_its_rows_alone(context: BuildContext, tmp_path: Path):
+    context.counts.cancel()
     table = pa.Table.from_pylist([source_row(source(tmp_path / "any.wav"))], schema=SOURCE_SCHEMA)
-    assert [len(out) for out in decode(table, order)] == [0]
-    assert all(count.num_done == 0 for count in order.counts.all())
+    assert [len(out) for out in decode(table, context)] == [0]
+    assert all(count.num_done == 0 for count in context.counts.all())
 
 
-def test_a_damaged_result_is_made_again(order: BuildContext, tmp_path: Path):
+def test_a_damaged_result_is_made_again(context: BuildContext, tmp_path: Path):
     sound = resample(np.random.default_rng(0).normal(size=16_000).astype(np.float32) * 0.1, 16_000, CANONICAL_HZ)
     write_wav(tmp_path / "noise.wav", sound, CANONICAL_HZ)
-    stage = order.decode_stage
-    first = stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav")
-    for file in (order.home / "cache").rglob("*.json"):
+    noise = source(tmp_path / "noise.wav")
+    first, _ = context.decode(noise)
+    for file in (context.home / "cache").rglob("*.json"):
         file.write_text('{"problem": ')
-    assert stage.find("0" * 32, "noise.wav") is None
-    assert stage.run("0" * 32, tmp_path / "noise.wav", "noise.wav") == first
-    order.workspace.wav(first.audio_id).unlink()
-    assert stage.find("0" * 32, "noise.wav") is None
+    assert context.lookup_decoded(noise) is None
+    assert context.decode(noise) == (first, "worked")
+    context.workspace.wav(first.audio_id).unlink()
+    assert context.lookup_decoded(noise) is None
     assert isinstance(first, DecodedRecording)
 
 

@@ -11,11 +11,12 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from backend.audio.canonical import CANONICAL_HZ, resample
+from backend.audio.canonical import CANONICAL_HZ
+from backend.audio.resample import resample
 from backend.audio.writing import write_wav
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.views import BuildState, ClipView, DatasetView
+from backend.dataset.clips.views import BuildState, ClipRow, DatasetView
 from backend.dataset.datasets import Datasets
 from backend.store.database import Database
 from tests.backend.audio.sounds import FORMATS, Format, encode, write_raw_wav, write_silent_flac
@@ -117,7 +118,7 @@ def view(tmp_path_factory: pytest.TempPathFactory, job: Callable[..., BuildJob])
     return Datasets(Database(root / "home"), root / "home").build(job(paths, model="mini", max_hours=0.2))
 
 
-def clip_of(view: DatasetView, name: str) -> ClipView:
+def clip_of(view: DatasetView, name: str) -> ClipRow:
     return next(clip for clip in view.clips if Path(clip.details.recording_name).name == name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backend.evaluation.scores import EvaluatedTake, clipped_share, cosine, spoken_form, summarize, text_errors
+from backend.evaluation.scores import EvaluatedTake, cosine, spoken_form, summarize, text_errors
 
 
 def take(position: int = 0, **changes: object) -> EvaluatedTake:
@@ -47,11 +47,6 @@ def test_cosine() -> None:
     assert cosine(one, 5 * one) == pytest.approx(1)
     assert cosine(one, np.array([0, 3, 0], np.float32)) == 0
     assert cosine(one, np.zeros(3, np.float32)) == 0
-
-
-def test_clipped_share() -> None:
-    assert clipped_share(np.array([0.2, 1.0, -1.0, 0.99], np.float32)) == 0.5
-    assert clipped_share(np.zeros(0, np.float32)) == 0.0
 
 
 def test_a_summary_skips_missing_scores() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from backend.transcription.hallucination import HallucinationSign, doubts_about
+from backend.audio.span import Span
+from backend.transcription.hallucination import HallucinationSign, find_hallucination_signs
 from backend.transcription.transcript import Passage, Word, assemble_transcript, join_words
 
 
@@ -36,10 +37,10 @@ def test_the_worst_passage_speaks_for_all() -> None:
     )
     assert whole.text == "a b"
     assert whole.confidence == 0.75
-    assert doubts_about(whole) == (
+    assert find_hallucination_signs(whole) == (
         HallucinationSign.NO_SPEECH,
-        HallucinationSign.RUNS_IN_CIRCLES,
-        HallucinationSign.GUESSED,
+        HallucinationSign.REPETITION,
+        HallucinationSign.GUESS,
     )
 
 
@@ -47,24 +48,24 @@ def test_an_excerpt_has_its_own_words_times_and_numbers() -> None:
     whole = assemble_transcript(
         [word("a", 0), word("b", 5)], [passage(0, 4), passage(4, 8, silence=0.9, ratio=3.0, guess=-2.0)], "en"
     )
-    part = whole.excerpt(0.0, 4.0)
-    assert (part.text, part.language, doubts_about(part)) == ("a", "en", ())
-    other = whole.excerpt(4.0, 8.0)
+    part = whole.excerpt(Span(start_seconds=0.0, end_seconds=4.0))
+    assert (part.text, part.language, find_hallucination_signs(part)) == ("a", "en", ())
+    other = whole.excerpt(Span(start_seconds=4.0, end_seconds=8.0))
     assert other.words[0].start_seconds == 1.0
     assert other.passages[0].start_seconds == 0.0
-    assert len(doubts_about(other)) == 3
+    assert len(find_hallucination_signs(other)) == 3
 
 
 def test_nothing_heard_is_no_speech() -> None:
     nothing = assemble_transcript([], [], "")
     assert (nothing.text, nothing.confidence) == ("", 0.0)
-    assert HallucinationSign.NO_SPEECH in doubts_about(nothing)
+    assert HallucinationSign.NO_SPEECH in find_hallucination_signs(nothing)
 
 
 def test_thresholds_are_the_callers() -> None:
     whole = assemble_transcript([word("a", 0)], [passage(0, 1, silence=0.3, ratio=1.5, guess=-0.4)], "en")
-    assert doubts_about(whole) == ()
-    strict = doubts_about(
-        whole, maximum_no_speech_probability=0.2, maximum_compression_ratio=1.2, minimum_mean_log_probability=-0.3
+    assert find_hallucination_signs(whole) == ()
+    strict = find_hallucination_signs(
+        whole, max_no_speech_probability=0.2, max_compression_ratio=1.2, min_mean_log_probability=-0.3
     )
     assert len(strict) == 3

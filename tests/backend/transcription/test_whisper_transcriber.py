@@ -15,10 +15,10 @@ import whisper
 from whisper import timing
 
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
-from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
+from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber, WhisperWeights
 from backend.transcription.transcript import join_words
-from backend.transcription.whisper_transcriber import WhisperTranscriber
-from backend.transcription.whisper_weights import WhisperWeights, find_whisper
+from backend.transcription.whisper_transcriber import WhisperTranscriber, split_at_quiet_moments
+from backend.transcription.whisper_weights import find_whisper
 from tests.backend.audio.sounds import sing
 from tests.backend.transcription.conftest import MULTILINGUAL_TOKENS, save_tiny_whisper
 
@@ -130,13 +130,13 @@ def test_a_file_that_is_no_model(tmp_path: Path, kind: str, monkeypatch: pytest.
         case "code":
             path.write_bytes(pickle.dumps({"dims": Evil(), "model_state_dict": {}}, protocol=2))
     with pytest.raises(WhisperDamaged, match=r"broken\.pt holds no Whisper model"):
-        WhisperTranscriber(WhisperWeights(path=path, name="broken"))
+        WhisperTranscriber(WhisperWeights(path=path, name="broken", identity=""))
     assert not (tmp_path / "pwned").exists()
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(WhisperDamaged):
-        WhisperTranscriber(WhisperWeights(path=tmp_path / "absent.pt", name="absent"))
+        WhisperTranscriber(WhisperWeights(path=tmp_path / "absent.pt", name="absent", identity=""))
 
 
 def test_silence_enough_is_heard_after_a_sound_and_no_full_window(tiny_whisper: Path) -> None:
@@ -159,3 +159,12 @@ def test_the_encoder_hears_what_whisper_would_make_of_a_full_window(tiny_whisper
         spectrum = whisper.log_mel_spectrogram(whisper.pad_or_trim(sound, 4 * TRANSCRIBER_HZ), 80)
         expected = theirs.encoder(spectrum.unsqueeze(0))[0]
         torch.testing.assert_close(WhisperTranscriber(find_whisper(str(tiny_whisper)))._encode(sound), expected)
+
+
+def test_a_piece_that_is_too_long_is_cut_where_it_is_quiet() -> None:
+    samples = np.ones(12 * TRANSCRIBER_HZ, np.float32)
+    samples[int(6.5 * TRANSCRIBER_HZ) : 7 * TRANSCRIBER_HZ] = 0.0
+    pieces = list(split_at_quiet_moments(samples, 8.0))
+    assert sum(map(len, pieces)) == len(samples)
+    assert 6.5 <= len(pieces[0]) / TRANSCRIBER_HZ <= 7.0
+    assert [len(piece) for piece in split_at_quiet_moments(samples[:100], 8.0)] == [100]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from backend.transcription.catalogue import cache_folder
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
-from backend.transcription.whisper_weights import EMBEDDED_PIECE_SECONDS, default_cache_folder, find_whisper, hash_file
+from backend.transcription.whisper_weights import EMBEDDED_PIECE_SECONDS, find_whisper, hash_file
 from tests.backend.transcription.weights_server import CONTENT, DIGEST, WeightsServer, serve_weights
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress
@@ -49,14 +50,14 @@ def test_a_name_that_is_none(name: str) -> None:
 def test_what_is_in_the_cache_is_used_without_asking(tmp_path: Path, absent: Path) -> None:
     (tmp_path / "base.pt").write_bytes(CONTENT)
     addresses = {"base": f"http://127.0.0.1:9/{DIGEST}/base.pt"}
-    found = find_whisper("base", cache_folder=tmp_path, embedded_path=absent, addresses=addresses)
+    found = find_whisper("base", folder=tmp_path, embedded_path=absent, addresses=addresses)
     assert (found.path, found.published_name, found.notice) == (tmp_path / "base.pt", "base", None)
 
 
 def test_a_download_tells_how_far_it_is(tmp_path: Path, server: WeightsServer) -> None:
     seen: list[DownloadProgress] = []
     folder = tmp_path / "cache"
-    found = find_whisper("base", cache_folder=folder, addresses=server.address(), progress=seen.append)
+    found = find_whisper("base", folder=folder, addresses=server.address(), progress=seen.append)
     assert hash_file(found.path) == DIGEST
     assert seen[-1] == DownloadProgress(bytes_done=len(CONTENT), bytes_total=len(CONTENT), file="base.pt")
     assert not (folder / "base.pt.partial").exists()
@@ -65,34 +66,34 @@ def test_a_download_tells_how_far_it_is(tmp_path: Path, server: WeightsServer) -
 def test_a_download_goes_on_where_it_broke_off(tmp_path: Path, server: WeightsServer, absent: Path) -> None:
     server.max_bytes = 3_000_000
     with pytest.raises(WhisperUnavailable, match="continues"):
-        find_whisper("base", cache_folder=tmp_path, addresses=server.address(), embedded_path=absent)
+        find_whisper("base", folder=tmp_path, addresses=server.address(), embedded_path=absent)
     server.max_bytes = len(CONTENT)
-    find_whisper("base", cache_folder=tmp_path, addresses=server.address())
+    find_whisper("base", folder=tmp_path, addresses=server.address())
     assert server.ranges == [None, "bytes=3000000-"]
     assert hash_file(tmp_path / "base.pt") == DIGEST
 
 
 def test_a_download_that_was_complete_but_not_renamed(tmp_path: Path, server: WeightsServer) -> None:
     (tmp_path / "base.pt.partial").write_bytes(CONTENT)
-    assert hash_file(find_whisper("base", cache_folder=tmp_path, addresses=server.address()).path) == DIGEST
+    assert hash_file(find_whisper("base", folder=tmp_path, addresses=server.address()).path) == DIGEST
 
 
 def test_a_cancelled_download_is_kept(tmp_path: Path, server: WeightsServer) -> None:
     with pytest.raises(DownloadCancelled):
-        find_whisper("base", cache_folder=tmp_path, addresses=server.address(), cancel=lambda: True)
+        find_whisper("base", folder=tmp_path, addresses=server.address(), cancel=lambda: True)
     assert 0 < (tmp_path / "base.pt.partial").stat().st_size < len(CONTENT)
 
 
 def test_what_arrives_wrong_does_not_stay(tmp_path: Path, server: WeightsServer, absent: Path) -> None:
     server.content = CONTENT[::-1]
     with pytest.raises(WhisperUnavailable, match="not the published file"):
-        find_whisper("base", cache_folder=tmp_path, addresses=server.address(), embedded_path=absent)
+        find_whisper("base", folder=tmp_path, addresses=server.address(), embedded_path=absent)
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(tmp_path: Path, server: WeightsServer) -> None:
     (tmp_path / "base.pt").write_bytes(b"half")
-    assert hash_file(find_whisper("base", cache_folder=tmp_path, addresses=server.address()).path) == DIGEST
+    assert hash_file(find_whisper("base", folder=tmp_path, addresses=server.address()).path) == DIGEST
 
 
 @pytest.mark.parametrize("cause", ["refused", "switched off"])
@@ -103,7 +104,7 @@ def test_without_a_network_the_error_says_what_to_do(
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     addresses = {"base": f"http://127.0.0.1:9/{DIGEST}/base.pt"}
     with pytest.raises(WhisperUnavailable, match=r"Put base\.pt into .*, give the path") as caught:
-        find_whisper("base", cache_folder=tmp_path, addresses=addresses, embedded_path=absent)
+        find_whisper("base", folder=tmp_path, addresses=addresses, embedded_path=absent)
     assert "\n" not in str(caught.value)
 
 
@@ -111,7 +112,7 @@ def test_the_embedded_model_stands_in_and_says_so(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     embedded = tmp_path / "whisper.pt"
     embedded.write_bytes(b"x")
-    found = find_whisper("base", cache_folder=tmp_path / "cache", embedded_path=embedded)
+    found = find_whisper("base", folder=tmp_path / "cache", embedded_path=embedded)
     assert (found.path, found.piece_seconds, found.published_name) == (embedded, EMBEDDED_PIECE_SECONDS, None)
     assert found.notice is not None
     assert "synthetic English voices only" in found.notice
@@ -128,11 +129,11 @@ def test_a_folder_that_cannot_be_written_is_said_so(tmp_path: Path, server: Weig
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(WhisperUnavailable, match="cannot be downloaded"):
-        find_whisper("base", cache_folder=blocked / "cache", addresses=server.address(), embedded_path=absent)
+        find_whisper("base", folder=blocked / "cache", addresses=server.address(), embedded_path=absent)
 
 
 def test_the_cache_is_that_of_openai_whisper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache_folder() == tmp_path / "whisper"
+    assert cache_folder() == tmp_path / "whisper"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_cache_folder() == Path(os.path.expanduser("~"), ".cache", "whisper")
+    assert cache_folder() == Path(os.path.expanduser("~"), ".cache", "whisper")

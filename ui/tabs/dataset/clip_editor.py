@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from backend.dataset.clips.gates import Verdict
-from backend.dataset.clips.views import ClipView, DatasetView, TranscriptChange
+from backend.dataset.clips.views import ClipRow, DatasetView, TranscriptChange
 from backend.errors import EncoreError
 from ui.errors import shows_errors
 from ui.html import base as render
@@ -250,7 +250,7 @@ def _changing(shelf: ClipsShelf, part: ClipsPart, edit: Callable[..., None]) -> 
     return change
 
 
-def find_clip(view: DatasetView | None, key: str | None) -> ClipView | None:
+def find_clip(view: DatasetView | None, key: str | None) -> ClipRow | None:
     """A clip by its key, if there is one."""
     return next((clip for clip in view.clips if clip.key == key), None) if view is not None else None
 

@@ -13,7 +13,7 @@ import gradio as gr
 
 from backend.audio.quality import peak_envelope
 from backend.background_tasks import BackgroundTask, BackgroundTasks
-from backend.dataset.clips.views import ClipView, DatasetView
+from backend.dataset.clips.views import ClipRow, DatasetView
 from backend.errors import EncoreError
 from backend.evaluation.take_scores import read_own_wav
 from ui.context import PageContext
@@ -85,7 +85,7 @@ class ClipsShelf:
         except EncoreError:
             return None
 
-    def hear(self, clip: ClipView) -> HeardClip | None:
+    def hear(self, clip: ClipRow) -> HeardClip | None:
         """Where the page plays a clip from, and its peaks; None where its sound is gone."""
         place = self.context.files.place(clip.audio)
         return HeardClip(path=place, envelope=_envelope(clip.audio)) if place is not None else None

@@ -12,24 +12,21 @@ from pathlib import Path
 from backend.audio.writing import write_wav
 from backend.dataset.clips.job import BuildJob, check_name
 from backend.dataset.sources.sidecars import SIDECAR_SUFFIXES
-from backend.dataset.storage.uploads import uploads_folder
+from backend.dataset.storage.workspace import uploads_folder
 from backend.errors import EncoreError, SettingsError
+from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS
 from backend.voices.cloning import read_reference
 from backend.voices.samples import SampleVoice, get_sample
 from ui.context import PageContext
+from ui.html.base import size_in_words
 from ui.source import Reference, Source
 
 MARGIN_SECONDS = 0.1
 MAX_ACTORS = 256
 
 WHISPERS = (
-    ("Automatic (base, or the embedded one)", ""),
-    ("tiny: fast, rough (72 MB)", "tiny"),
-    ("base (139 MB)", "base"),
-    ("small: better (461 MB)", "small"),
-    ("medium (1.5 GB)", "medium"),
-    ("large-v3: the best (2.9 GB)", "large-v3"),
-    ("turbo: nearly the best, faster (1.5 GB)", "turbo"),
+    (f"Automatic ({DEFAULT_WHISPER}, or the embedded one)", ""),
+    *((f"{one.name}: {one.purpose} ({size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS),
     ("The embedded one", "mini"),
     ("None: every recording has a text file", "none"),
 )
@@ -94,15 +91,12 @@ def plan_build(context: PageContext, material: Material, wanted: Preparation) ->
     Raises:
         EncoreError: there is nothing to prepare, or the name cannot be used.
     """
-    # Imported here: it brings Ray along, which takes seconds to load.
-    from backend.dataset.datasets import new_job  # noqa: PLC0415 - see above
-
     if not material.is_given:
         raise NothingGiven("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
     name = check_name(wanted.name.strip())
     recordings, texts = _keep(uploads_folder(context.settings.home_folder, name), material)
     loaded = context.studio.loaded
-    return new_job(
+    return BuildJob.parse(
         name,
         recordings,
         model=loaded.name if loaded is not None else context.settings.model,

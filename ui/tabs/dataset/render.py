@@ -8,9 +8,9 @@ from pathlib import Path
 
 from backend.background_tasks import TaskState
 from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.stages import Stage
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView, StageProgress
-from backend.dataset.storage.stage_cache import Stage
 from ui.html.base import NOTHING, file_url, says, time_in_words
 from ui.html.histogram import Distribution, histogram_svg
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from backend.dataset.clips.gates import Verdict
-from backend.dataset.clips.views import ClipView, DatasetView, TranscriptChange
+from backend.dataset.clips.views import ClipRow, DatasetView, TranscriptChange
 from ui.html.base import file_url, says
 from ui.html.waveform import waveform_svg
 from ui.tabs.dataset.render import VERDICT_WORDS, count_of
@@ -47,12 +47,12 @@ class HeardClip:
     envelope: tuple[float, ...]
 
 
-def select_clips(view: DatasetView, wanted: str, sort: str) -> list[ClipView]:
+def select_clips(view: DatasetView, wanted: str, sort: str) -> list[ClipRow]:
     """The clips that pass a filter, in an order."""
     clips = [clip for clip in view.clips if _passes(clip, wanted)]
     match sort:
         case "worst":
-            clips.sort(key=lambda clip: (-clip.verdict.weight, -len(clip.reasons)))
+            clips.sort(key=lambda clip: (-clip.verdict.severity, -len(clip.reasons)))
         case "longest":
             clips.sort(key=lambda clip: -clip.seconds)
         case "shortest":
@@ -64,7 +64,7 @@ def select_clips(view: DatasetView, wanted: str, sort: str) -> list[ClipView]:
     return clips
 
 
-def _passes(clip: ClipView, wanted: str) -> bool:
+def _passes(clip: ClipRow, wanted: str) -> bool:
     if wanted == "edited":
         details = clip.details
         return (
@@ -75,7 +75,7 @@ def _passes(clip: ClipView, wanted: str) -> bool:
     return wanted == "all" or clip.verdict.value == wanted
 
 
-def clips_table(clips: Sequence[ClipView], numbers: Mapping[str, int], heard: Mapping[str, HeardClip]) -> str:
+def clips_table(clips: Sequence[ClipRow], numbers: Mapping[str, int], heard: Mapping[str, HeardClip]) -> str:
     """One page of clips; `numbers` count all of them as recorded."""
     if not clips:
         return '<p class="note">No clip is like that.</p>'
@@ -87,7 +87,7 @@ def clips_table(clips: Sequence[ClipView], numbers: Mapping[str, int], heard: Ma
     )
 
 
-def _clip_row(clip: ClipView, number: int, heard: HeardClip | None) -> str:
+def _clip_row(clip: ClipRow, number: int, heard: HeardClip | None) -> str:
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in clip.reasons)
     listed = f"<ul>{reasons}</ul>" if reasons else ""
     by_you = " by you" if clip.details.person_verdict is not None else ""
@@ -101,7 +101,7 @@ def _clip_row(clip: ClipView, number: int, heard: HeardClip | None) -> str:
     )
 
 
-def clip_card(clip: ClipView, number: int, heard: HeardClip | None) -> str:
+def clip_card(clip: ClipRow, number: int, heard: HeardClip | None) -> str:
     """The clip that is worked on."""
     sound = clip.details.current.sound
     span = clip.details.current.span
@@ -118,7 +118,7 @@ def clip_card(clip: ClipView, number: int, heard: HeardClip | None) -> str:
     return says(TONES[clip.verdict], head, more=f"{listed}{_sound(clip, number, heard)}")
 
 
-def _marks(clip: ClipView) -> str:
+def _marks(clip: ClipRow) -> str:
     marks = []
     if clip.is_reference:
         marks.append("stands for the voice")
@@ -127,7 +127,7 @@ def _marks(clip: ClipView) -> str:
     return "".join(f' <span class="mark">{mark}</span>' for mark in marks)
 
 
-def _sound(clip: ClipView, number: int, heard: HeardClip | None) -> str:
+def _sound(clip: ClipRow, number: int, heard: HeardClip | None) -> str:
     if heard is None:
         return '<span class="facts">The sound is gone. Prepare the dataset again.</span>'
     label = f"Clip {number}, {clip.seconds:.1f} seconds"

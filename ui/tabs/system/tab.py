@@ -10,7 +10,8 @@ from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.cluster.errors import ClusterError
 from backend.cluster.size import ask_cluster
 from backend.doctor.checks import examine
-from backend.doctor.inventory import WHISPER_BYTES, fetch_whisper, take_inventory
+from backend.doctor.inventory import fetch_whisper, take_inventory
+from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from training.machine import Machine
 from ui.context import PageContext
 from ui.errors import shows_errors
@@ -105,7 +106,7 @@ def build_system_tab(context: PageContext, tab: gr.Tab) -> None:
     found = gr.HTML(render.says("", "Looking at this machine …"), elem_id="findings")
     gr.HTML("<h2>Get a Whisper model</h2>", elem_classes=["step"])
     with gr.Row(elem_classes=["choose"]):
-        choices = [(f"{name} ({render.size_in_words(size)})", name) for name, size in WHISPER_BYTES.items()]
+        choices = [(f"{one.name} ({render.size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS]
         name = gr.Dropdown(choices, value="base", label="Whisper model", scale=3, min_width=180, elem_id="whisper")
         fetch = gr.Button("Download", variant="primary", scale=1, min_width=120, elem_id="fetch-whisper")
         cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-whisper")

@@ -13,9 +13,10 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from backend.audio.canonical import CANONICAL_HZ, resample
+from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.decoding import decode_recording
 from backend.audio.encoding import StreamEncoder
+from backend.audio.resample import resample
 from backend.dataset.clips.fingerprints import SoundIndex, sound_fingerprint
 from backend.dataset.clips.thresholds import GateSettings
 from tests.backend.dataset.speechlike import speechlike

@@ -18,16 +18,19 @@ SENTENCE = "The quick brown fox jumps over the lazy dog."
 @pytest.mark.parametrize(
     ("gate", "values"),
     [
-        (gates.length_gate, {6.0: ACCEPTED, 1.5: WARNED, 13.0: WARNED, 0.6: REJECTED, 16.0: REJECTED}),
-        (gates.level_gate, {-20.0: ACCEPTED, -45.0: WARNED, -60.0: REJECTED}),
-        (gates.clipping_gate, {0.0: ACCEPTED, 0.005: WARNED, 0.02: REJECTED}),
-        (gates.noise_gate, {40.0: ACCEPTED, 15.0: WARNED, 5.0: REJECTED}),
-        (gates.silence_gate, {0.2: ACCEPTED, 0.6: WARNED, 0.9: REJECTED}),
-        (gates.bandwidth_gate, {11_000.0: ACCEPTED, 5_500.0: WARNED, 3_400.0: REJECTED}),
-        (gates.confidence_gate, {0.95: ACCEPTED, 0.5: WARNED, 0.1: REJECTED}),
-        (gates.disagreement_gate, {0.05: ACCEPTED, 0.3: WARNED, 0.8: REJECTED}),
+        (
+            lambda value, settings: gates.check_range(gates.TOO_SHORT, gates.TOO_LONG, value, settings),
+            {6.0: ACCEPTED, 1.5: WARNED, 13.0: WARNED, 0.6: REJECTED, 16.0: REJECTED},
+        ),
+        (gates.LEVEL.check, {-20.0: ACCEPTED, -45.0: WARNED, -60.0: REJECTED}),
+        (gates.CLIPPING.check, {0.0: ACCEPTED, 0.005: WARNED, 0.02: REJECTED}),
+        (gates.NOISE.check, {40.0: ACCEPTED, 15.0: WARNED, 5.0: REJECTED}),
+        (gates.SILENCE.check, {0.2: ACCEPTED, 0.6: WARNED, 0.9: REJECTED}),
+        (gates.BANDWIDTH.check, {11_000.0: ACCEPTED, 5_500.0: WARNED, 3_400.0: REJECTED}),
+        (gates.CONFIDENCE.check, {0.95: ACCEPTED, 0.5: WARNED, 0.1: REJECTED}),
+        (gates.DISAGREEMENT.check, {0.05: ACCEPTED, 0.3: WARNED, 0.8: REJECTED}),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
+    ids="length level clipping noise silence bandwidth confidence disagreement".split(),
 )
 def test_one_number_decides(gate: Callable[[float, GateSettings], GateResult], values: dict[float, Verdict]):
     for value, verdict in values.items():
@@ -60,14 +63,14 @@ def test_a_stranger_is_far_away_and_unusual():
 
 
 def test_the_same_sound_is_rejected_and_the_same_text_only_mentioned():
-    assert gates.duplicate_audio_gate(1.0, "a.wav at 0:03", SETTINGS).verdict is REJECTED
-    assert "a.wav at 0:03" in gates.duplicate_audio_gate(1.0, "a.wav at 0:03", SETTINGS).sentence
-    assert gates.duplicate_audio_gate(0.4, "", SETTINGS).verdict is ACCEPTED
+    assert gates.DUPLICATE_AUDIO.check(1.0, SETTINGS, twin="a.wav at 0:03").verdict is REJECTED
+    assert "a.wav at 0:03" in gates.DUPLICATE_AUDIO.check(1.0, SETTINGS, twin="a.wav at 0:03").sentence
+    assert gates.DUPLICATE_AUDIO.check(0.4, SETTINGS, twin="").verdict is ACCEPTED
     assert [gates.duplicate_text_gate(count).verdict for count in (0, 2)] == [ACCEPTED, WARNED]
 
 
 def test_the_heaviest_verdict_wins():
-    results = [gates.level_gate(-20.0, SETTINGS), gates.level_gate(-45.0, SETTINGS)]
+    results = [gates.LEVEL.check(-20.0, SETTINGS), gates.LEVEL.check(-45.0, SETTINGS)]
     assert overall(results) is WARNED
     assert overall([*results, gates.missing_text_gate("There is no text.")]) is REJECTED
     assert overall([]) is ACCEPTED
@@ -75,4 +78,12 @@ def test_the_heaviest_verdict_wins():
 
 def test_thresholds_are_settings():
     strict = GateSettings(quiet_speech_dbfs=-15.0)
-    assert gates.level_gate(-20.0, strict).verdict is WARNED
+    assert gates.LEVEL.check(-20.0, strict).verdict is WARNED
+
+
+def test_every_limit_is_a_setting_and_rejecting_is_beyond_warning():
+    table = [gate for gate in vars(gates).values() if isinstance(gate, gates.Gate)]
+    assert len(table) == 12
+    for gate in table:
+        rejected, warned = getattr(SETTINGS, gate.rejected), getattr(SETTINGS, gate.warned)
+        assert rejected <= warned if gate.direction == "below" else rejected >= warned

@@ -1,4 +1,4 @@
-"""One clip of a set changes: the others are judged as judging all of them anew would, but only where it matters."""
+"""One clip of a set changes: the verdicts equal those of a full review, at a fraction of its work."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from backend.audio.span import Span
 from backend.dataset.clips.fingerprints import SoundIndex
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.measures import measure_sound
-from backend.dataset.clips.records import CutClip, Span
+from backend.dataset.clips.records import CutClip
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.views import ClipDetails
-from backend.dataset.review import incremental_review as judged_set
+from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
+from backend.dataset.review import incremental_review
 from backend.dataset.review.incremental_review import ReviewedSet
-from backend.dataset.review.review import Candidate, judge, plain_text
-from backend.dataset.storage.dataset_table import ClipEdit, ClipRow
+from backend.dataset.review.review import Candidate, plain_text, review
 from tests.backend.dataset.speechlike import RATE, speechlike
 
 # With synthetic sound the others would reject everything for reasons that no edit changes.
@@ -86,13 +87,18 @@ class Shelf:
         self.num_opened += 1
         return self.embeddings[tensors_id]
 
-    def judge(self, edits: dict[str, ClipEdit], chosen_key: str | None = None) -> list[ClipRow]:
+    def review(self, edits: dict[str, ClipEdit], chosen_key: str | None = None) -> list[ClipRow]:
         """All of them."""
         candidates = [
-            Candidate(key=key, details=details, embedding=self.embeddings.get(details.tensors_id or ""))
+            self.candidate(key, details, self.embeddings.get(details.tensors_id or ""))
             for key, details in self.details.items()
         ]
-        return judge(candidates, edits, chosen_key, SETTINGS)
+        return review(candidates, edits, chosen_key, SETTINGS)
+
+    @staticmethod
+    def candidate(key: str, details: ClipDetails, embedding: NDArray[np.float32] | None = None) -> Candidate:
+        audio = Path(f"{details.current.clip_id}.wav")
+        return Candidate(key=key, audio=audio, details=details, embedding=embedding)
 
 
 def edited(shelf: Shelf, key: str, edits: dict[str, ClipEdit], choices: random.Random) -> ClipDetails:
@@ -111,10 +117,10 @@ def edited(shelf: Shelf, key: str, edits: dict[str, ClipEdit], choices: random.R
     return details
 
 
-def test_after_any_edit_all_is_as_if_all_had_been_judged() -> None:
+def test_after_any_edit_verdicts_equal_those_of_a_full_review() -> None:
     choices = random.Random(7)
     shelf, edits = Shelf(FEW), dict[str, ClipEdit]()
-    rows = shelf.judge(edits)
+    rows = shelf.review(edits)
     verdicts = Counter(row.verdict for row in rows)
     assert verdicts[Verdict.REJECTED] > 3 < verdicts[Verdict.ACCEPTED] + verdicts[Verdict.WARNED]
     num_changed = 0
@@ -122,19 +128,19 @@ def test_after_any_edit_all_is_as_if_all_had_been_judged() -> None:
         key = choices.choice(list(shelf.details))
         shelf.details[key] = edited(shelf, key, edits, choices)
         chosen_key = choices.choice([None, *shelf.details])
-        judged = ReviewedSet(rows, SETTINGS, shelf.open)
-        judged.change(key, shelf.details[key])
-        before, rows = rows, judged.rows(edits, chosen_key)
-        assert rows == shelf.judge(edits, chosen_key)
+        reviewed = ReviewedSet(rows, SETTINGS, shelf.open)
+        reviewed.change(shelf.candidate(key, shelf.details[key]))
+        before, rows = rows, reviewed.rows(edits, chosen_key)
+        assert rows == shelf.review(edits, chosen_key)
         num_changed += sum(row != was for row, was in zip(rows, before, strict=True)) > 1
     assert num_changed > 20, "edits that matter to others are what this is about"
 
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts what is done for a clip: judged alone, looked for in the ones before it."""
+    """Counts the work for a clip: reviewed alone, looked for in the earlier ones."""
     counted: Counter[str] = Counter()
-    own_gates, heard_before = judged_set.own_gates, SoundIndex.heard_before
+    own_gates, heard_before = incremental_review.own_gates, SoundIndex.heard_before
 
     def counting(name: str, real: Callable[..., object]) -> Callable[..., object]:
         def call(*args: object) -> object:
@@ -143,7 +149,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    monkeypatch.setattr(judged_set, "own_gates", counting("judged", own_gates))
+    monkeypatch.setattr(incremental_review, "own_gates", counting("reviewed", own_gates))
     monkeypatch.setattr(SoundIndex, "heard_before", counting("looked for", heard_before))
     return counted
 
@@ -154,9 +160,9 @@ def shares_text(row: ClipRow, other: ClipRow) -> bool:
 
 
 @pytest.mark.parametrize("num_clips", [FEW, MANY])
-def test_an_edit_of_one_clip_costs_nothing_for_the_others(num_clips: int, work: Counter[str]) -> None:
+def test_an_edit_of_one_clip_leaves_the_others_alone(num_clips: int, work: Counter[str]) -> None:
     shelf = Shelf(num_clips)
-    rows = shelf.judge({})
+    rows = shelf.review({})
     work.clear()
     position = next(
         index
@@ -169,17 +175,17 @@ def test_an_edit_of_one_clip_costs_nothing_for_the_others(num_clips: int, work: 
         (rows[position].details.model_copy(update={"text": "Nobody else says this.", "text_source": "person"}), {}),
     ):
         work.clear()
-        judged = ReviewedSet(rows, SETTINGS, shelf.open)
-        judged.change(key, details)
-        after = judged.rows(edits, None)
-        judged_again = [row for row, was in zip(after, rows, strict=True) if row.details is not was.details]
+        reviewed = ReviewedSet(rows, SETTINGS, shelf.open)
+        reviewed.change(shelf.candidate(key, details))
+        after = reviewed.rows(edits, None)
+        changed = [row for row, was in zip(after, rows, strict=True) if row.details is not was.details]
         # Another one may be chosen to stand for the voice, but what is known of it stays.
-        assert [row.key for row in judged_again if row.key == key or not shares_text(row, rows[position])] == [key]
-        assert work == {"judged": 1}
+        assert [row.key for row in changed if row.key == key or not shares_text(row, rows[position])] == [key]
+        assert work == {"reviewed": 1}
         assert shelf.num_opened == 0
 
 
-def test_only_who_may_hold_a_sound_is_looked_for_again(work: Counter[str]) -> None:
+def test_only_clips_that_may_contain_a_sound_are_checked_again(work: Counter[str]) -> None:
     shelf, sounds = Shelf(MANY), random.Random(0)
     twin, copy = "clip 3", "clip 90"
     for key, details in shelf.details.items():
@@ -189,13 +195,13 @@ def test_only_who_may_hold_a_sound_is_looked_for_again(work: Counter[str]) -> No
         cut = details.current.model_copy(update={"clip_id": key, "sound": sound})
         named = {"text": TEXTS[0], "text_source": "file", "tensors_id": None}
         shelf.details[key] = details.model_copy(update={"current": cut, "original": cut, **named})
-    rows = shelf.judge({})
+    rows = shelf.review({})
     assert [row.key for row in rows if row.verdict is Verdict.REJECTED] == [copy]
     work.clear()
-    judged = ReviewedSet(rows, SETTINGS, shelf.open)
+    reviewed = ReviewedSet(rows, SETTINGS, shelf.open)
     # Without a text the first of the two is rejected, and the second is the only one of its kind.
-    judged.change(twin, rows[3].details.model_copy(update={"text": "", "text_source": "person"}))
-    after = judged.rows({}, None)
+    reviewed.change(shelf.candidate(twin, rows[3].details.model_copy(update={"text": "", "text_source": "person"})))
+    after = reviewed.rows({}, None)
     assert [row.key for row in after if row.verdict is Verdict.REJECTED] == [twin]
-    assert work["judged"] == 1
+    assert work["reviewed"] == 1
     assert work["looked for"] < MANY / 4

@@ -7,15 +7,15 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
 from backend.dataset.segmentation.segment import LeftoverReason, Segmentation, SegmentSettings, segment_speech
 from backend.transcription.transcript import Word, join_words
 
 SETTINGS = SegmentSettings()
 
 
-def span(start: float, end: float) -> SpeechSpan:
-    return SpeechSpan(start_seconds=start, end_seconds=end)
+def span(start: float, end: float) -> Span:
+    return Span(start_seconds=start, end_seconds=end)
 
 
 def word(text: str, start: float, end: float) -> Word:
@@ -169,7 +169,7 @@ moments = st.floats(min_value=0.0, max_value=60.0, allow_nan=False)
 
 
 @st.composite
-def speeches(draw: st.DrawFn) -> list[SpeechSpan]:
+def speeches(draw: st.DrawFn) -> list[Span]:
     edges = sorted(draw(st.lists(moments, max_size=40, unique=True)))
     return [span(start, end) for start, end in itertools.pairwise(edges)][::2]
 
@@ -184,9 +184,7 @@ def spoken_words(draw: st.DrawFn) -> list[Word]:
 
 
 @given(speech=speeches(), words=st.none() | spoken_words(), duration=st.floats(min_value=0.1, max_value=60.0))
-def test_cut_and_text_agree_whatever_comes_in(
-    speech: list[SpeechSpan], words: list[Word] | None, duration: float
-) -> None:
+def test_cut_and_text_agree_whatever_comes_in(speech: list[Span], words: list[Word] | None, duration: float) -> None:
     found = segment_speech(speech, words, duration)
     assert all_words(found) == [each.text for each in words or ()]  # in order, none lost, none twice
 
@@ -208,7 +206,7 @@ def test_cut_and_text_agree_whatever_comes_in(
 
 
 @given(speech=speeches())
-def test_no_speech_is_cut_through(speech: list[SpeechSpan]) -> None:
+def test_no_speech_is_cut_through(speech: list[Span]) -> None:
     found = segment_speech(speech, None, 60.0)
     for part in found.segments:
         for one in speech:

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.audio.voice_activity import SpeechSpan
+from backend.audio.span import Span
 from backend.dataset.segmentation.alignment import split_text
 from backend.dataset.segmentation.segment import SegmentSettings, segment_speech
 from backend.dataset.segmentation.text_at_pauses import lay_text
@@ -22,7 +22,7 @@ SENTENCES = (
 )
 # As long as it takes to say each, half a second apart.
 SPEECH = [
-    SpeechSpan(start_seconds=start, end_seconds=end) for start, end in ((0.5, 3.2), (3.7, 5.1), (5.6, 8.1), (8.6, 11.4))
+    Span(start_seconds=start, end_seconds=end) for start, end in ((0.5, 3.2), (3.7, 5.1), (5.6, 8.1), (8.6, 11.4))
 ]
 SETTINGS = SegmentSettings(minimum_seconds=1.0, preferred_seconds=2.0)
 
@@ -94,7 +94,7 @@ def test_every_word_gets_a_time_in_its_order(
     text: str, spoken: list[tuple[str, float, float]], edges: list[float]
 ) -> None:
     edges = sorted(edges)
-    speech = [SpeechSpan(start_seconds=start, end_seconds=end) for start, end in itertools.pairwise(edges)][::2]
+    speech = [Span(start_seconds=start, end_seconds=end) for start, end in itertools.pairwise(edges)][::2]
     words = [Word(text=each, start_seconds=start, end_seconds=start + length) for each, start, length in spoken]
     found = lay_text(text, words, speech)
     assert [word.text for word in found] == [word.text for word in split_text(text)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from backend.dataset.clips.job import BuildJob
-from backend.dataset.storage.uploads import remove_uploads, uploads_folder
+from backend.dataset.storage.workspace import remove_uploads, uploads_folder
 
 
 def upload(home: Path, dataset: str, name: str) -> Path:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from backend.audio.span import Span
 from backend.background_tasks import TaskState
 from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.measures import SoundMeasures
-from backend.dataset.clips.records import CutClip, Lost, Span
+from backend.dataset.clips.records import CutClip, Lost
 from backend.dataset.clips.views import (
     BuildProgress,
     BuildState,
     ClipDetails,
-    ClipView,
+    ClipRow,
     DatasetView,
     RecordingDetails,
     RecordingView,
@@ -30,14 +31,14 @@ from ui.tabs.dataset.render_clips import HeardClip
 EVIL = "<script>alert('x')</script>"
 
 
-def clip(key: str, *, seconds=4.0, verdict=Verdict.ACCEPTED, noise_dbfs=-60.0, text="Hello.", **details) -> ClipView:
+def clip(key: str, *, seconds=4.0, verdict=Verdict.ACCEPTED, noise_dbfs=-60.0, text="Hello.", **details) -> ClipRow:
     sound = SoundMeasures(
         speech_dbfs=-20.0, noise_dbfs=noise_dbfs, clipped_share=0, silence_share=0, bandwidth_hz=8000, fingerprint="00"
     )
     span = Span(start_seconds=1.0, end_seconds=1.0 + seconds)
     cut = CutClip(span=span, clip_id=key, seconds=seconds, sound=sound, text=text, text_source="file")
     fields = {"recording_name": "ann.wav", "recording_audio_id": "a", "original": cut, "current": cut, "text": text}
-    return ClipView(
+    return ClipRow(
         key=key,
         clip_id=key,
         seconds=seconds,
@@ -49,7 +50,7 @@ def clip(key: str, *, seconds=4.0, verdict=Verdict.ACCEPTED, noise_dbfs=-60.0, t
     )
 
 
-def dataset(*clips: ClipView, recordings=()) -> DatasetView:
+def dataset(*clips: ClipRow, recordings=()) -> DatasetView:
     return DatasetView(
         name="ann",
         model="mini",

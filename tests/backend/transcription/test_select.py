@@ -1,0 +1,85 @@
+"""Which transcriber is used: the one that was named, or the preferred one of those that are on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+import whisper
+
+from backend.transcription.catalogue import cache_folder
+from backend.transcription.select import language_code, load_stored_transcriber, select_transcriber
+from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
+from training.model.hub.hub import EMBEDDED_FOLDER
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty place for Whisper's downloads."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache_folder().mkdir()
+    return cache_folder()
+
+
+def store(cache: Path, name: str, weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file stand for a published model."""
+    file = whisper._MODELS[name].rpartition("/")[2]
+    shutil.copyfile(weights, cache / file)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    monkeypatch.setitem(whisper._MODELS, name, f"http://127.0.0.1:9/{digest}/{file}")
+    monkeypatch.setitem(whisper._ALIGNMENT_HEADS, name, None)
+    monkeypatch.setattr(whisper.Whisper, "set_alignment_heads", lambda self, dump: None)
+
+
+def test_none_is_an_answer(cache: Path):
+    selected = select_transcriber("none")
+    assert (selected.source, selected.notice) == (None, "")
+
+
+def test_an_unknown_name_is_a_notice(cache: Path):
+    selected = select_transcriber("bass")
+    assert selected.source is None
+    assert "'bass' is not a Whisper model" in selected.notice
+
+
+def test_a_file_is_identified_by_its_content(cache: Path, tiny_whisper: Path):
+    source = select_transcriber(str(tiny_whisper)).source
+    assert source is not None
+    assert source.identity == hashlib.sha256(tiny_whisper.read_bytes()).hexdigest()
+    assert source.load("cpu").name == "tiny.pt"
+
+
+def test_evaluation_prefers_base_to_tiny(cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch):
+    assert load_stored_transcriber(None) is None
+    store(cache, "tiny", tiny_whisper, monkeypatch)
+    found = load_stored_transcriber(None)
+    assert found is not None
+    assert found.name == "whisper tiny"
+    store(cache, "base", tiny_whisper, monkeypatch)
+    found = load_stored_transcriber(None)
+    assert found is not None
+    assert found.name == "whisper base"
+
+
+def test_evaluation_passes_over_damaged_weights(cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch):
+    store(cache, "tiny", tiny_whisper, monkeypatch)
+    damaged = cache / "damaged"
+    damaged.write_bytes(b"no weights")
+    store(cache, "base", damaged, monkeypatch)
+    found = load_stored_transcriber(None)
+    assert found is not None
+    assert found.name == "whisper tiny"
+
+
+def test_the_embedded_transcriber_is_used_for_its_own_voices_alone(cache: Path, tmp_path: Path):
+    assert load_stored_transcriber(tmp_path) is None
+    found = load_stored_transcriber(EMBEDDED_FOLDER)
+    assert found is not None
+    assert found.name == EMBEDDED_TRANSCRIBER
+
+
+@pytest.mark.parametrize(("language", "code"), [("English", "en"), (" auto ", None), ("", None), ("de", "de")])
+def test_languages_have_the_codes_of_whisper(language: str, code: str | None):
+    assert language_code(language) == code
