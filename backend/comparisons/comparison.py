@@ -8,29 +8,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from backend.comparisons.contenders import Contender
+from backend.evaluation.scores import TakeScores
 from training.model.decoding.frame_loop import FinishReason
 
 Letter = Literal["A", "B", "C"]
 Verdict = Literal["A", "B", "C", "same", "bad"]
 
 LETTERS: tuple[Letter, ...] = ("A", "B", "C")
-
-
-class TakeScores(BaseModel):
-    """What was measured on one take; None where nobody could measure it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    duration_ratio: float
-    """Seconds spoken for each second expected; 1 is right."""
-    clipped_share: float
-    speaker_similarity: float | None = None
-    """To its own reference, by the model's own speaker encoder: biased, because it also steers the model."""
-    verified_similarity: float | None = None
-    """The same by an independent speaker verifier."""
-    word_error: float | None = None
-    transcript: str | None = None
-    """What speech recognition understood."""
 
 
 class ComparedTake(BaseModel):

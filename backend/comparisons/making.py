@@ -168,7 +168,12 @@ def _finish(
         paths[letter] = place(f"comparison-{letter}.wav")
         write_wav(paths[letter], samples, one.sample_rate)
         scores = measuring.measure(
-            one.samples, one.sample_rate, resolved=one.resolved, base=base, text=order.text, language=order.language
+            one.samples,
+            one.sample_rate,
+            reference=one.resolved.reference,
+            base=base,
+            text=order.text,
+            language=order.language,
         )
         takes.append(
             ComparedTake(

@@ -1,74 +1,44 @@
-"""Judging by ear: a checkpoint speaks, by the code that serves, and what is heard is measured."""
+"""Evaluates a checkpoint: it speaks the plan's sentences, by the code that serves, and each take is scored."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soxr
 import torch
 from numpy.typing import NDArray
 
 from backend.audio.decoding import decode_recording
-from backend.audio.quality import clipped_share
 from backend.audio.writing import write_wav
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
-from backend.evaluation.scores import EvaluatedTake, cosine, text_errors
+from backend.evaluation.scores import EvaluatedTake
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
+from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, score_take
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.speech import Speech, speak
-from backend.transcription.select import language_code
-from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
+from backend.transcription.transcriber import Transcriber
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 _logger = logging.getLogger(__name__)
 
-_MIN_HEARD_SECONDS = 0.2
-"""Shorter sound has no speaker; it is scored as nobody rather than handed to an encoder that pads it."""
-
 _NUM_SLOTS = 4
-"""Sentences spoken at once, beside a training that needs the processor too."""
+"""Sentences spoken at once, next to a training that needs the processor too."""
 
 _CACHE_LENGTH = 2048
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scorers:
-    """Who listens.
-
-    Attributes:
-        own: the base model, whose speaker encoder hears every take.
-        transcriber: writes down what is said; None where there is none, and then no words are checked.
-        verifier: tells speakers apart independently; None where there is none.
-        verified_target: the person's mean direction for the verifier.
-    """
-
-    own: VoiceModel
-    transcriber: Transcriber | None = None
-    verifier: SpeakerVerifier | None = None
-    verified_target: NDArray[np.float32] | None = None
-
-
-def prepare_ears(plan: EvaluationPlan, transcriber: Transcriber | None, verifier: SpeakerVerifier | None) -> Scorers:
-    """Load the base model, and let the verifier hear the person's clips.
-
-    Raises:
-        EncoreError: the base model cannot be loaded.
-    """
+def load_scorers(plan: EvaluationPlan, transcriber: Transcriber | None, verifier: SpeakerVerifier | None) -> Scorers:
+    """Load the base model, whose speaker encoder hears every take. Raises EncoreError."""
     own = VoiceModel.load(plan.base_model, precision="fp32")
-    target = _hear_clips(plan, verifier) if verifier is not None else None
-    return Scorers(
-        own=own, transcriber=transcriber, verifier=verifier if target is not None else None, verified_target=target
-    )
+    return Scorers(own=own, transcriber=transcriber, verifier=verifier)
 
 
-def judge(
+def evaluate(
     model: VoiceModel,
     plan: EvaluationPlan,
     scorers: Scorers,
@@ -76,20 +46,21 @@ def judge(
     *,
     cancelled: Callable[[], bool] | None = None,
 ) -> list[EvaluatedTake]:
-    """Let a model speak all sentences of the plan, keep the takes in `folder`, and measure them.
+    """Let a model speak all sentences of the plan, keep the takes in `folder`, and score them.
 
     Raises:
         EncoreError: the model cannot speak a sentence, or a take cannot be stored.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Engine(model, num_slots=_NUM_SLOTS, cache_length=_CACHE_LENGTH) as engine:
-        return list(_judge(engine, plan, scorers, folder, cancelled or (lambda: False)))
+        return list(_evaluate(engine, plan, scorers, folder, cancelled or (lambda: False)))
 
 
-def _judge(
+def _evaluate(
     engine: Engine, plan: EvaluationPlan, scorers: Scorers, folder: Path, cancelled: Callable[[], bool]
 ) -> Iterator[EvaluatedTake]:
-    # The engine speaks on while somebody listens to what is finished.
+    person = VoiceEmbeddings(own=np.array(plan.target, np.float32), verified=_verified_target(plan, scorers.verifier))
+    # The engine speaks on while finished takes are scored.
     asked: deque[Speech] = deque()
     left = deque(plan.sentences)
     for position, sentence in enumerate(plan.sentences):
@@ -102,7 +73,20 @@ def _judge(
         samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
         path = folder / f"{position:02}.wav"
         write_wav(path, samples, speech.sample_rate)
-        yield _measure(samples, speech.sample_rate, speech.finish_reason, position, sentence, path, plan, scorers)
+        scores = score_take(
+            scorers, samples, speech.sample_rate, text=sentence.text, language=plan.language, reference=person
+        )
+        yield EvaluatedTake(
+            **scores.model_dump(),
+            position=position,
+            text=sentence.text,
+            held_out=sentence.held_out,
+            seed=sentence.seed,
+            seconds=len(samples) / speech.sample_rate,
+            expected_seconds=sentence.expected_seconds,
+            finish_reason=str(speech.finish_reason),
+            file=f"{path.parent.parent.name}/{path.parent.name}/{path.name}",
+        )
 
 
 def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> Speech:
@@ -112,60 +96,10 @@ def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> S
     return speak(engine, request, streaming=False)
 
 
-def _measure(
-    samples: NDArray[np.float32],
-    sample_rate: int,
-    finish_reason: str,
-    position: int,
-    sentence: EvaluatedSentence,
-    path: Path,
-    plan: EvaluationPlan,
-    scorers: Scorers,
-) -> EvaluatedTake:
-    seconds = len(samples) / sample_rate
-    heard: dict[str, object] = {}
-    if scorers.transcriber is not None:
-        transcript = _transcribe(scorers.transcriber, _at_rate(samples, sample_rate, TRANSCRIBER_HZ), plan.language)
-        characters, words = text_errors(sentence.text, transcript)
-        heard = {"transcript": transcript, "character_error": characters, "word_error": words}
-    if seconds >= _MIN_HEARD_SECONDS:
-        heard |= _similarities(samples, sample_rate, plan, scorers)
-    return EvaluatedTake(
-        position=position,
-        text=sentence.text,
-        held_out=sentence.held_out,
-        seed=sentence.seed,
-        seconds=seconds,
-        expected_seconds=sentence.expected_seconds,
-        finish_reason=str(finish_reason),
-        file=f"{path.parent.parent.name}/{path.parent.name}/{path.name}",
-        clipped_share=clipped_share(samples),
-        **heard,  # type: ignore[arg-type]  # checked by the model itself
-    )
-
-
-def _similarities(
-    samples: NDArray[np.float32], sample_rate: int, plan: EvaluationPlan, scorers: Scorers
-) -> dict[str, float | None]:
-    found: dict[str, float | None] = {"speaker_similarity": None, "verified_similarity": None}
-    if scorers.own.speaker_encoder is not None:
-        waveform = torch.from_numpy(_at_rate(samples, sample_rate, scorers.own.speaker_sample_rate))
-        embedding = scorers.own.embed_speaker(waveform).float().cpu().numpy()
-        found["speaker_similarity"] = cosine(embedding, np.array(plan.target, np.float32))
-    if scorers.verifier is not None and scorers.verified_target is not None:
-        embedding = scorers.verifier.embed(_at_rate(samples, sample_rate, VERIFIER_SAMPLE_RATE))
-        found["verified_similarity"] = cosine(embedding, scorers.verified_target)
-    return found
-
-
-def _transcribe(transcriber: Transcriber, samples: NDArray[np.float32], language: str) -> str:
-    """What was heard; nothing where there was nothing to hear."""
-    if len(samples) < _MIN_HEARD_SECONDS * TRANSCRIBER_HZ:
-        return ""
-    return transcriber.transcribe(samples, language_code(language)).text
-
-
-def _hear_clips(plan: EvaluationPlan, verifier: SpeakerVerifier) -> NDArray[np.float32] | None:
+def _verified_target(plan: EvaluationPlan, verifier: SpeakerVerifier | None) -> NDArray[np.float32] | None:
+    """The person's mean direction for the verifier, over the clips that can be read."""
+    if verifier is None:
+        return None
     heard = []
     for clip in plan.clips:
         try:
@@ -175,8 +109,3 @@ def _hear_clips(plan: EvaluationPlan, verifier: SpeakerVerifier) -> NDArray[np.f
             continue
         heard.append(verifier.embed(recording.samples))
     return np.mean(heard, axis=0, dtype=np.float32) if heard else None
-
-
-def _at_rate(samples: NDArray[np.float32], sample_rate: int, wanted: int) -> NDArray[np.float32]:
-    resampled = samples if sample_rate == wanted else soxr.resample(samples, sample_rate, wanted)
-    return np.ascontiguousarray(resampled, dtype=np.float32)

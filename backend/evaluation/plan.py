@@ -24,6 +24,10 @@ _MAX_REFERENCE_CLIPS = 8
 _MAX_FOREIGN_LETTERS = 0.1
 
 
+ORDINARY_PACE = 1 / 3
+"""Of ordinary speech, in frames for each frame that a text may take at most; see `frame_cap`."""
+
+
 class EvaluatedSentence(BaseModel):
     """One sentence to speak."""
 
@@ -92,7 +96,7 @@ def plan_evaluation(
     texts = [(row.text, bool(held_out), row.seconds) for row in own[:num_held_out]]
     if _is_english(card.language, rows) or not texts:
         standard = _standard_sentences(num_standard)
-        texts += [(text, False, _expected_seconds(text, card.language, frames_per_cap)) for text in standard]
+        texts += [(text, False, expected_seconds(text, card.language, frames_per_cap)) for text in standard]
     reference = next((row for row in rows if row.clip_id == card.reference_clip_id), rows[0])
     clips = [dataset / AUDIO_FOLDER / f"{row.clip_id}.wav" for row in own[:_MAX_REFERENCE_CLIPS]]
     return EvaluationPlan(
@@ -110,6 +114,12 @@ def plan_evaluation(
     )
 
 
+def expected_seconds(text: str, language: str, pace: float = ORDINARY_PACE) -> float:
+    """How long a text lasts at a pace, in frames for each frame that it may take at most."""
+    frames = frame_cap(text, language, longest=1_000_000) - FIXED_FRAMES
+    return max(frames * pace / FRAMES_PER_SECOND, 0.1)
+
+
 def _middle(rows: Sequence[CodeRow]) -> tuple[float, ...]:
     """Mean direction of the clips' embeddings."""
     vectors = np.array([row.speaker_embedding for row in rows], dtype=np.float64)
@@ -122,10 +132,6 @@ def _pace(rows: Sequence[CodeRow]) -> float:
     spoken = sum(row.seconds for row in rows) * FRAMES_PER_SECOND
     allowed = sum(frame_cap(row.text, row.language) - FIXED_FRAMES for row in rows)
     return spoken / max(allowed, 1)
-
-
-def _expected_seconds(text: str, language: str, pace: float) -> float:
-    return (frame_cap(text, language) - FIXED_FRAMES) * pace / FRAMES_PER_SECOND
 
 
 def _standard_sentences(count: int) -> list[str]:

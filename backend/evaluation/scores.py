@@ -15,10 +15,31 @@ MAX_ERROR_LENGTH = 1.0
 """A runaway take may insert more words than the text has; more than all wrong is no worse than all wrong."""
 
 
-class EvaluatedTake(BaseModel):
-    """One sentence as one checkpoint said it, with what was measured on it."""
+class Measures(BaseModel):
+    """What was measured on one take; None where it could not be measured."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    transcript: str | None = None
+    """What speech recognition understood."""
+    character_error: float | None = None
+    word_error: float | None = None
+    speaker_similarity: float | None = None
+    """To the reference, by the model's own speaker encoder: biased, because it also steers the model."""
+    verified_similarity: float | None = None
+    """The same by an independent speaker verifier."""
+    clipped_share: float = 0.0
+
+
+class TakeScores(Measures):
+    """What was measured on one take of a comparison."""
+
+    duration_ratio: float
+    """Seconds spoken for each second expected; 1 is right."""
+
+
+class EvaluatedTake(Measures):
+    """One sentence as one checkpoint said it, with its scores."""
 
     position: int
     text: str
@@ -30,14 +51,6 @@ class EvaluatedTake(BaseModel):
     finish_reason: str
     file: str
     """WAV, relative to the run's folder."""
-    transcript: str | None = None
-    character_error: float | None = None
-    word_error: float | None = None
-    speaker_similarity: float | None = None
-    """By the model's own speaker encoder, which also steers the model: biased."""
-    verified_similarity: float | None = None
-    """By an independent speaker verifier."""
-    clipped_share: float = 0.0
 
     @property
     def duration_ratio(self) -> float:
@@ -64,7 +77,7 @@ class CheckpointScores(BaseModel):
 
 def summarize(takes: Sequence[EvaluatedTake]) -> CheckpointScores:
     """Put the scores of all takes of a checkpoint together."""
-    assert takes, "a checkpoint without takes was not judged"
+    assert takes, "a checkpoint without takes was not evaluated"
     return CheckpointScores(
         num_takes=len(takes),
         character_error=_mean([take.character_error for take in takes]),

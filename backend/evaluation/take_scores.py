@@ -1,50 +1,136 @@
-"""What can be measured on a take beside listening to it."""
+"""Scores of one take: what was said, in whose voice, and how cleanly; for checkpoints and comparisons alike."""
 
 from __future__ import annotations
 
 import threading
 import wave
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-import soxr
 import torch
 from numpy.typing import NDArray
 
 from backend.audio.quality import clipped_share
-from backend.comparisons.comparison import TakeScores
-from backend.comparisons.resolve import ResolvedVoice
-from backend.evaluation.scores import cosine, text_errors
+from backend.audio.resample import resample
+from backend.evaluation.plan import expected_seconds
+from backend.evaluation.scores import Measures, TakeScores, cosine, text_errors
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, find_verifier
-from backend.serving.pool.loaded_model import LoadedModel
-from backend.transcription.select import load_stored_transcriber
+from backend.transcription.select import language_code, load_stored_transcriber
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
-from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
+from training.model.voice_model import VoiceModel
 
-CAP_OVER_PACE = 3.0
-"""The longest a take may be is about three times the pace of ordinary speech, see `frame_cap`."""
-
-MIN_HEARD_SECONDS = 0.2
-"""Shorter sound has neither speaker nor words."""
+MIN_SECONDS = 0.2
+"""Shorter audio has neither words nor a speaker."""
 
 _FULL_SCALE = 32768.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class VoiceEmbeddings:
+    """A voice as the models that score it hear it; None where a model is missing.
+
+    Attributes:
+        own: by the model's own speaker encoder.
+        verified: by the independent verifier.
+    """
+
+    own: NDArray[np.float32] | None = None
+    verified: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scorers:
+    """The models that score takes.
+
+    Attributes:
+        own: the base model, for its speaker encoder.
+        transcriber: None if no speech recognition is installed; then no words are checked.
+        verifier: tells speakers apart independently of the model; None if it is not installed.
+    """
+
+    own: VoiceModel
+    transcriber: Transcriber | None = None
+    verifier: SpeakerVerifier | None = None
+
+    def embed(self, samples: NDArray[np.float32], sample_rate: int) -> VoiceEmbeddings:
+        """The voice in mono samples (samples,)."""
+        own = verified = None
+        if self.own.speaker_encoder is not None:
+            waveform = resample(samples, sample_rate, self.own.speaker_sample_rate)
+            own = self.own.embed_speaker(torch.from_numpy(waveform)).float().cpu().numpy()
+        if self.verifier is not None:
+            verified = self.verifier.embed(resample(samples, sample_rate, VERIFIER_SAMPLE_RATE))
+        return VoiceEmbeddings(own=own, verified=verified)
+
+
+def score_take(
+    scorers: Scorers,
+    samples: NDArray[np.float32],
+    sample_rate: int,
+    *,
+    text: str,
+    language: str,
+    reference: VoiceEmbeddings | None,
+) -> Measures:
+    """Score one take (samples,) as it was generated, before its loudness is changed.
+
+    Args:
+        scorers: what measures.
+        samples: the take.
+        sample_rate: in Hz.
+        text: what should be said.
+        language: of the text, or auto.
+        reference: the voice it should be; None leaves the voice unscored.
+    """
+    is_audible = len(samples) >= MIN_SECONDS * sample_rate
+    found: dict[str, object] = {"clipped_share": clipped_share(samples)}
+    if scorers.transcriber is not None:
+        heard = ""
+        if is_audible:
+            at_its_rate = resample(samples, sample_rate, TRANSCRIBER_HZ)
+            heard = scorers.transcriber.transcribe(at_its_rate, language_code(language)).text.strip()
+        characters, words = text_errors(text, heard)
+        found |= {"transcript": heard, "character_error": characters, "word_error": words}
+    if is_audible and reference is not None:
+        voice = scorers.embed(samples, sample_rate)
+        if voice.own is not None and reference.own is not None:
+            found["speaker_similarity"] = cosine(voice.own, reference.own)
+        if voice.verified is not None and reference.verified is not None:
+            found["verified_similarity"] = cosine(voice.verified, reference.verified)
+    return Measures.model_validate(found)
+
+
+class BaseModelOnDisk(Protocol):
+    """A base model that is loaded."""
+
+    @property
+    def folder(self) -> Path:
+        """Its checkpoint."""
+        ...
+
+    @property
+    def model(self) -> VoiceModel:
+        """Itself."""
+        ...
+
+
 class TakeMeasuring:
-    """Measures takes with whatever this machine has; what listens is loaded when first needed."""
+    """Scores takes next to a loaded model; the other models are loaded when first needed, and kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listens_for: Path | None = None
+        self._loaded_for: Path | None = None
         self._verifier: SpeakerVerifier | None = None
         self._transcriber: Transcriber | None = None
 
-    def transcriber(self, base: LoadedModel) -> Transcriber | None:
-        """Speech recognition; None where its weights are not on this machine."""
+    def transcriber(self, base: BaseModelOnDisk) -> Transcriber | None:
+        """Speech recognition; None if no weights are on this machine."""
         with self._lock:
-            if self._listens_for != base.folder:
+            if self._loaded_for != base.folder:
                 self._transcriber, self._verifier = load_stored_transcriber(base.folder), find_verifier()
-                self._listens_for = base.folder
+                self._loaded_for = base.folder
             return self._transcriber
 
     def measure(
@@ -52,54 +138,20 @@ class TakeMeasuring:
         samples: NDArray[np.float32],
         sample_rate: int,
         *,
-        resolved: ResolvedVoice,
-        base: LoadedModel,
+        reference: Path | None,
+        base: BaseModelOnDisk,
         text: str,
         language: str,
     ) -> TakeScores:
-        """Scores of one take (samples,) before its loudness was changed."""
+        """Scores of one take (samples,) against a reference WAV that this program wrote; see `score_take`."""
         transcriber = self.transcriber(base)
-        seconds = len(samples) / sample_rate
-        found: dict[str, object] = {}
-        if seconds >= MIN_HEARD_SECONDS:
-            if resolved.reference is not None and resolved.reference.is_file():
-                found |= self._similarities(samples, sample_rate, resolved.reference, base)
-            if transcriber is not None:
-                spoken = None if language == "auto" else language
-                heard = transcriber.transcribe(_at_rate(samples, sample_rate, TRANSCRIBER_HZ), spoken).text
-                found |= {"transcript": heard.strip(), "word_error": text_errors(text, heard)[1]}
-        return TakeScores.model_validate(
-            {
-                "duration_ratio": seconds / expected_seconds(text, language),
-                "clipped_share": clipped_share(samples),
-                **found,
-            }
-        )
-
-    def _similarities(
-        self, samples: NDArray[np.float32], sample_rate: int, reference: Path, base: LoadedModel
-    ) -> dict[str, object]:
-        known, known_rate = read_own_wav(reference)
-        found: dict[str, object] = {}
-        if base.model.speaker_encoder is not None:
-            rate = base.model.speaker_sample_rate
-            one, other = (
-                base.model.embed_speaker(torch.from_numpy(_at_rate(sound, from_rate, rate))).float().cpu().numpy()
-                for sound, from_rate in ((samples, sample_rate), (known, known_rate))
-            )
-            found["speaker_similarity"] = cosine(one, other)
-        if self._verifier is not None:
-            found["verified_similarity"] = cosine(
-                self._verifier.embed(_at_rate(samples, sample_rate, VERIFIER_SAMPLE_RATE)),
-                self._verifier.embed(_at_rate(known, known_rate, VERIFIER_SAMPLE_RATE)),
-            )
-        return found
-
-
-def expected_seconds(text: str, language: str) -> float:
-    """How long a text lasts at an ordinary pace."""
-    frames = frame_cap(text, language, longest=1_000_000) - FIXED_FRAMES
-    return max(frames / CAP_OVER_PACE / FRAMES_PER_SECOND, 0.1)
+        scorers = Scorers(own=base.model, transcriber=transcriber, verifier=self._verifier)
+        voice = None
+        if reference is not None and reference.is_file():
+            voice = scorers.embed(*read_own_wav(reference))
+        found = score_take(scorers, samples, sample_rate, text=text, language=language, reference=voice)
+        ratio = len(samples) / sample_rate / expected_seconds(text, language)
+        return TakeScores(**found.model_dump(), duration_ratio=ratio)
 
 
 def read_own_wav(path: Path) -> tuple[NDArray[np.float32], int]:
@@ -107,8 +159,3 @@ def read_own_wav(path: Path) -> tuple[NDArray[np.float32], int]:
     with wave.open(str(path), "rb") as file:
         integers = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
         return (integers / _FULL_SCALE).astype(np.float32), file.getframerate()
-
-
-def _at_rate(samples: NDArray[np.float32], sample_rate: int, wanted: int) -> NDArray[np.float32]:
-    resampled = samples if sample_rate == wanted else soxr.resample(samples, sample_rate, wanted)
-    return np.ascontiguousarray(resampled, dtype=np.float32)

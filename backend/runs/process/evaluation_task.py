@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from backend.evaluation.evaluate import judge, prepare_ears
+from backend.evaluation.evaluate import evaluate, load_scorers
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.speaker_verifier import find_verifier
 from backend.runs.storage.run_folder import RunFolder
@@ -37,16 +37,16 @@ def evaluate_checkpoint(
     # The processors are for the training that runs at the same time.
     torch.set_num_threads(1)
     plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    scorers = prepare_ears(plan, load_stored_transcriber(plan.base_model), find_verifier())
+    scorers = load_scorers(plan, load_stored_transcriber(plan.base_model), find_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
-        return [take.model_dump(mode="json") for take in judge(model, plan, scorers, folder.takes / name)]
+        return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]
     exported = folder.judging / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
         speaker = torch.tensor(plan.speaker, dtype=torch.float32)
         export_checkpoint(read_checkpoint(Path(checkpoint)), speaker, exported, "base")
         model = VoiceModel.load(exported)
-        return [take.model_dump(mode="json") for take in judge(model, plan, scorers, folder.takes / name)]
+        return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]
     finally:
         shutil.rmtree(exported, ignore_errors=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 
-from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison, TakeScores
+from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison
 from backend.comparisons.contenders import Contender
+from backend.evaluation.scores import TakeScores
 from training.model.decoding.frame_loop import FinishReason
 
 

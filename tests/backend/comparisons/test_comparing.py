@@ -14,7 +14,8 @@ from backend.comparisons.contenders import find_side
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.making import ComparisonOrder, ComparisonProgress, FinishedComparison, match_loudness
 from backend.errors import EncoreError
-from backend.evaluation.take_scores import expected_seconds, read_own_wav
+from backend.evaluation.plan import expected_seconds
+from backend.evaluation.take_scores import read_own_wav
 from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.consent import Consent

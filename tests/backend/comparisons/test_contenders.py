@@ -43,7 +43,7 @@ def studio(tmp_path_factory):
             created_at=time.time(),
             num_steps=20,
             consent=CONSENT.model_dump_json(),
-            job="{}",
+            job={"voice": "Ann", "dataset": "/d", "dataset_digest": "1", "base_model": "/m", "output": "/o"},
         )
     )
     rows.add_checkpoint("run-1", BASE, 0)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.evaluation.evaluate import Scorers, judge, prepare_ears
+from backend.evaluation.evaluate import evaluate, load_scorers
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, find_verifier
+from backend.evaluation.take_scores import Scorers
 from backend.transcription.transcript import Transcript
 from tests.backend.runs.small_dataset import write_small_dataset
 from tests.golden import GOLDEN_CHECKPOINT
@@ -89,10 +90,10 @@ def test_english_sentences_are_for_english(
 
 def test_evaluating_a_model_twice_gives_the_same_scores(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
-    scorers = prepare_ears(chosen, None, None)
+    scorers = load_scorers(chosen, None, None)
     assert scorers.verifier is None
     folder = tmp_path / "takes" / "base"
-    takes, again = (judge(load_model(), chosen, scorers, folder) for _ in range(2))
+    takes, again = (evaluate(load_model(), chosen, scorers, folder) for _ in range(2))
     # Where memory happens to lie changes the last bit of a matrix product: this number is equal to rounding.
     first, second = ([take.speaker_similarity for take in each] for each in (takes, again))
     assert first == pytest.approx(second, abs=1e-5)
@@ -115,7 +116,7 @@ def test_transcripts_are_compared_with_the_sentences(dataset: Path, tmp_path: Pa
         own=load_model(),
         transcriber=Parrot([first.text.upper(), "something else"]),
     )
-    right, wrong = judge(load_model(), chosen, scorers, tmp_path / "takes" / "base")
+    right, wrong = evaluate(load_model(), chosen, scorers, tmp_path / "takes" / "base")
     assert right.word_error == 0
     assert wrong.word_error == 1
     assert wrong.transcript == "something else"
@@ -125,7 +126,7 @@ def test_transcripts_are_compared_with_the_sentences(dataset: Path, tmp_path: Pa
 def test_an_evaluation_can_be_cancelled(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
     scorers = Scorers(own=load_model())
-    assert judge(load_model(), chosen, scorers, tmp_path / "a" / "b", cancelled=lambda: True) == []
+    assert evaluate(load_model(), chosen, scorers, tmp_path / "a" / "b", cancelled=lambda: True) == []
 
 
 def buzz(pitch_hz: float, formant_hz: float, seconds: float = 3.0) -> NDArray[np.float32]:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.quality import peak_envelope
-from backend.comparisons.comparison import ComparedTake, Comparison, Letter, TakeScores, Verdict
+from backend.comparisons.comparison import ComparedTake, Comparison, Letter, Verdict
 from backend.comparisons.contenders import Contender
 from backend.comparisons.making import ComparisonProgress
 from backend.comparisons.preference import Tally
+from backend.evaluation.scores import TakeScores
 from ui.html.base import ENDINGS, NOTHING, file_url, says
 from ui.html.spectrogram import spectrogram_html
 from ui.html.waveform import waveform_svg
