@@ -187,15 +187,15 @@ def test_without_consent_nothing_starts(page, client, dataset):
 def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkeypatch):
     started = []
     # All but the process that trains.
-    monkeypatch.setattr(page.studio.runs, "start", lambda prepared: started.append(prepared) or prepared.run_id)
+    monkeypatch.setattr(page.studio.runs, "start", lambda planned, consent: started.append(planned) or planned.run_id)
     client.predict("owen", api_name="/use_sample")
     assert "New, of the sample Owen" in str(client.predict(None, "", None, "", None, "", "", api_name="/open_finetune"))
     wish = ("+", "", "ddp", "1", "cpu", "", "6", "", False)
     plan(client, "One click does it all", *wish)
     client.predict("Owen's double", "synthetic", "", "", *wish, api_name="/start_run")
     follow(client, "/follow_start", "It has begun")
-    (prepared,) = started
-    assert (prepared.dataset, prepared.num_steps, prepared.job.voice) == ("owen", 6, "Owen's double")
+    (planned,) = started
+    assert (planned.data.dataset, planned.data.estimate.num_steps, planned.job.voice) == ("owen", 6, "Owen's double")
     assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}
 
 
@@ -209,7 +209,7 @@ def test_clips_that_are_made_first_can_be_stopped(page, dataset):
         .model_copy(update={"name": "stopped"})
     )
     with pytest.raises(TaskCancelled):
-        datasets.build_beside(job, task.report)
+        datasets.build_and_wait(job, lambda progress: task.report(progress.num_done, progress.num_total))
     until(lambda: not datasets.progress("stopped").is_running)
     assert datasets.progress("stopped").state is BuildState.CANCELLED
 
