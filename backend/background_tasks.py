@@ -1,6 +1,6 @@
-"""Work of some seconds or minutes that nobody should wait for: begun by one call, watched and cancelled by others.
+"""Work of some seconds or minutes in a thread of its own: started by one call, watched and cancelled by others.
 
-For what is lost without harm when the program ends. Builds and fine-tunes, which must outlast it, are processes.
+For work that may be lost when the program ends. Builds and fine-tunes, which must outlast it, are processes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from backend.errors import EncoreError
 
@@ -17,25 +18,27 @@ _logger = logging.getLogger(__name__)
 
 _MAX_REMEMBERED = 200
 
+Result = TypeVar("Result")
+
 
 class TaskRefused(EncoreError):
-    """The same is under way already."""
+    """A task of the same key is running already."""
 
 
 class TaskCancelled(EncoreError):
-    """A person stopped it."""
+    """The user stopped it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskState:
-    """An task under way, or how it ended.
+class TaskState(Generic[Result]):
+    """A task that is running, or how it ended.
 
     Attributes:
-        what: it does, as part of a sentence.
-        num_done: of `num_total`, in whatever it counts; a total of 0 means that there is nothing to count.
-        ended_at: on the same clock as `started_at`; None while it is under way.
-        problem: why it has no result, in words for the person; empty after success.
-        result: what it found; None while it is under way.
+        what: what it does, as part of a sentence.
+        num_done: of `num_total`, in the task's own unit; a total of 0 means that there is nothing to count.
+        ended_at: on the same clock as `started_at`; None while it is running.
+        problem: why it has no result, in words for the user; empty after success.
+        result: what the work returned; None while it is running and after a failure.
     """
 
     what: str
@@ -45,156 +48,145 @@ class TaskState:
     started_at: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     problem: str = ""
-    result: object = None
+    result: Result | None = None
 
     @property
     def seconds_since_end(self) -> float | None:
-        """How long ago it ended; None while it is under way."""
+        """How long ago it ended; None while it is running."""
         return time.monotonic() - self.ended_at if self.ended_at is not None else None
 
     @property
     def seconds_so_far(self) -> float:
-        """How long it has taken up to now, or in all."""
+        """Time elapsed so far, or in total once it has ended."""
         return (self.ended_at if self.ended_at is not None else time.monotonic()) - self.started_at
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate from the pace so far; None before there is one."""
+        """Estimate from the rate so far; None until there is one."""
         if not self.num_done or not self.num_total:
             return None
         return (time.monotonic() - self.started_at) * (self.num_total - self.num_done) / self.num_done
 
 
-class BackgroundTask:
-    """What the work is given, to tell how far it is and to learn that it should stop.
+class BackgroundTask(Generic[Result]):
+    """Handed to the work, which reports its progress to it and asks it whether to stop.
 
     Attributes:
-        state: how it stands.
-        error: why it has no result; None while it is under way and after success.
+        state: progress, and the result at the end.
+        error: why it has no result; None while it is running and after success.
     """
 
-    def __init__(self, state: TaskState) -> None:
-        self.state = state
+    def __init__(self, what: str) -> None:
+        self.state: TaskState[Result] = TaskState(what=what)
         self.error: EncoreError | None = None
         self._cancelled = threading.Event()
         self._ended = threading.Event()
 
     def report(self, num_done: int, num_total: int) -> None:
-        """Tell how far it is. Raises TaskCancelled when it should stop."""
+        """Report progress. Raises TaskCancelled when the work should stop."""
         self.tell(num_done, num_total)
         if self.is_cancelled():
             raise TaskCancelled("Stopped.")
 
     def tell(self, num_done: int, num_total: int) -> None:
-        """Tell how far it is, of work that looks by itself whether it should stop."""
+        """Report progress of work that checks `is_cancelled` itself."""
         self.state = replace(self.state, num_done=num_done, num_total=num_total)
 
     def is_cancelled(self) -> bool:
-        """Whether it should stop."""
+        """Whether the work should stop."""
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Ask it to stop."""
+        """Ask the work to stop."""
         self._cancelled.set()
 
-    def has_ended(self, within_seconds: float = 0.0) -> bool:
-        """Whether it has, or does so before that time is over."""
+    def has_ended(self, within_seconds: float | None = 0.0) -> bool:
+        """Whether it has ended; waits for that up to the given time, None without limit."""
         return self._ended.wait(within_seconds)
 
-    def end(self, result: object, error: EncoreError | None) -> None:
-        """Say what it came to."""
-        self.error = error
-        self.state = replace(
-            self.state,
-            is_running=False,
-            ended_at=time.monotonic(),
-            problem=str(error) if error is not None else "",
-            result=result,
+    def run(self, work: Callable[[BackgroundTask[Result]], Result]) -> None:
+        """Do the work in this thread and record how it ended, whatever happens."""
+        result: Result | None = None
+        error: EncoreError | None = EncoreError(
+            "It failed because of a fault in Encore. The program's log has the details."
         )
-        self._ended.set()
+        try:
+            result = work(self)
+            error = None
+        except EncoreError as expected:
+            error = expected
+        except Exception:
+            # The edge of the thread: whoever watches must see it end, whatever happened.
+            _logger.exception("%s failed", self.state.what)
+        finally:
+            self.error = error
+            problem = str(error) if error is not None else ""
+            self.state = replace(
+                self.state, is_running=False, ended_at=time.monotonic(), problem=problem, result=result
+            )
+            self._ended.set()
 
 
-class BackgroundTasks:
-    """One task at a time for each key; the last one of each is remembered until another begins."""
+class BackgroundTasks(Generic[Result]):
+    """One task at a time for each key; the last one of each key is remembered until another one starts."""
 
     def __init__(self) -> None:
-        self._errands: dict[str, BackgroundTask] = {}
-        self._threads: dict[str, threading.Thread] = {}
+        self._tasks: dict[str, BackgroundTask[Result]] = {}
         self._lock = threading.Lock()
 
     def start(
-        self, key: str, what: str, work: Callable[[BackgroundTask], object], *, replaces: bool = False
-    ) -> BackgroundTask:
-        """Begin, and return at once with what can be watched.
+        self, key: str, what: str, work: Callable[[BackgroundTask[Result]], Result], *, replaces: bool = False
+    ) -> BackgroundTask[Result]:
+        """Start the work and return at once with the task to watch.
 
         Args:
-            key: whose state this is to be.
-            what: it does, as part of a sentence.
-            work: returns the result; an EncoreError it raises is what the person reads.
-            replaces: cancel and forget one of the same key that is under way.
+            key: what `state`, `cancel` and the others find it by.
+            what: what it does, as part of a sentence.
+            work: returns the result; the user reads the message of an EncoreError it raises.
+            replaces: cancel and forget a running task of the same key.
 
         Raises:
-            TaskRefused: one of the same key is under way.
+            TaskRefused: a task of the same key is running.
         """
-        task = BackgroundTask(TaskState(what=what))
+        task: BackgroundTask[Result] = BackgroundTask(what)
         with self._lock:
-            before = self._errands.pop(key, None)
+            before = self._tasks.get(key)
             if before is not None and before.state.is_running:
                 if not replaces:
-                    self._errands[key] = before
-                    raise TaskRefused(f"This is under way already: {before.state.what}. Wait for it, or stop it.")
+                    raise TaskRefused(f"This is already running: {before.state.what}. Wait for it, or stop it.")
                 before.cancel()
-            self._errands[key] = task
+            # Moved to the end: the oldest are forgotten first.
+            self._tasks.pop(key, None)
+            self._tasks[key] = task
             self._forget_oldest()
-            thread = threading.Thread(target=_run, args=(task, work), daemon=True, name=f"task {key[:40]}")
-            self._threads[key] = thread
-        thread.start()
+        threading.Thread(target=task.run, args=(work,), daemon=True, name=f"task {key[:40]}").start()
         return task
 
-    def state(self, key: str) -> TaskState | None:
-        """How the last task of this key stands; None if there was none."""
-        task = self._errands.get(key)
+    def state(self, key: str) -> TaskState[Result] | None:
+        """State of the last task of this key; None if there was none."""
+        task = self._tasks.get(key)
         return task.state if task is not None else None
 
     def cancel(self, key: str) -> None:
-        """Ask the one under way to stop, if there is one."""
-        task = self._errands.get(key)
+        """Ask the running task of this key to stop, if there is one."""
+        task = self._tasks.get(key)
         if task is not None:
             task.cancel()
 
     def wait(self, key: str, timeout_seconds: float | None = None) -> None:
-        """Return when the last one of this key has ended, or after the timeout."""
-        thread = self._threads.get(key)
-        if thread is not None:
-            thread.join(timeout_seconds)
+        """Return when the last task of this key has ended, or after the timeout."""
+        task = self._tasks.get(key)
+        if task is not None:
+            task.has_ended(timeout_seconds)
 
     def forget(self, key: str) -> None:
-        """Drop the result of one that has ended."""
+        """Drop the result of a task that has ended."""
         with self._lock:
-            task = self._errands.get(key)
+            task = self._tasks.get(key)
             if task is not None and not task.state.is_running:
-                del self._errands[key]
-                self._threads.pop(key, None)
+                del self._tasks[key]
 
     def _forget_oldest(self) -> None:
-        ended = [key for key, task in self._errands.items() if not task.state.is_running]
-        for key in ended[: max(0, len(self._errands) - _MAX_REMEMBERED)]:
-            del self._errands[key]
-            self._threads.pop(key, None)
-
-
-def _run(task: BackgroundTask, work: Callable[[BackgroundTask], object]) -> None:
-    result: object = None
-    error: EncoreError | None = EncoreError(
-        "It failed because of a fault in Encore. The program's log has the details."
-    )
-    try:
-        result = work(task)
-        error = None
-    except EncoreError as expected:
-        error = expected
-    except Exception:
-        # The edge of the thread: whoever watches must see it end, whatever happened.
-        _logger.exception("%s failed", task.state.what)
-    finally:
-        task.end(result, error)
+        ended = [key for key, task in self._tasks.items() if not task.state.is_running]
+        for key in ended[: max(0, len(self._tasks) - _MAX_REMEMBERED)]:
+            del self._tasks[key]

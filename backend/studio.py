@@ -19,6 +19,7 @@ from backend.audio.writing import WavWriter, write_wav
 from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.contenders import Contender, ways_of
+from backend.dataset.errors import DatasetInUse
 from backend.runs.runs import Runs
 from backend.serving.pool.loaded_model import LoadedModel
 from backend.serving.pool.loading import LoadingState, ModelLoading
@@ -264,6 +265,18 @@ class Studio:
         voice = self.voices.get(name)
         self.comparing.shelf.forget(voice.folder)
         self.voices.delete(voice.id)
+
+    def delete_dataset(self, name: str) -> None:
+        """Remove a dataset with what was uploaded for it.
+
+        Raises:
+            DatasetInUse: a run is learning from it.
+            DatasetNotFound, DatasetBusy: see `Datasets.delete`.
+        """
+        for run in self.runs.list():
+            if run.dataset == name and run.state.is_active:
+                raise DatasetInUse(f"{run.voice} learns from {name}. Cancel that run first, or wait for its end.")
+        self.datasets.delete(name)
 
     def prove_consent(self, loaded: LoadedModel, phrase: str, spoken: Path, reference: Path) -> SpokenProof:
         """Hear whether a phrase was spoken by the voice of a reference.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import gradio as gr
 
-from backend.background_tasks import BackgroundTasks
+from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
 from backend.settings import Settings
 from backend.studio import Studio
-from ui.live.stop_flags import StopFlags
+from ui.events import Update
+from ui.live.follow import StopFlags, follow
 from ui.web.served_files import ServedFiles
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,7 @@ class PageContext:
         folder: the page's own temporary folder, the only one it serves files from.
         files: brings files from elsewhere into that folder.
         flags: the Stop buttons of all sessions.
-        background_tasks: what is being done for them beside the events.
+        background_tasks: what `follow` runs; results of any type, which it returns with their own.
     """
 
     page: gr.Blocks
@@ -33,5 +38,15 @@ class PageContext:
     settings: Settings
     folder: Path
     files: ServedFiles
-    flags: StopFlags
-    background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
+    flags: StopFlags = field(default_factory=StopFlags)
+    background_tasks: BackgroundTasks[Any] = field(default_factory=BackgroundTasks)
+
+    def follow(
+        self,
+        key: str,
+        what: str,
+        work: Callable[[BackgroundTask[Any]], Result],
+        show: Callable[[TaskState[Any]], Update],
+    ) -> Generator[Update, None, Result]:
+        """Do work in the background while showing its state; see `ui.live.follow.follow`."""
+        return follow(self.background_tasks, key, what, work, show)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import gradio as gr
+
 from backend.audio.quality import ReferenceReport
+from backend.voices.consent import Consent, SpokenProof
+from backend.voices.samples import get_sample
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """A recording that was found fit: the file as it was given, and a WAV of it that is safe to play."""
+    """A recording that can be cloned from: the file as it was given, and a WAV of it that is safe to play."""
 
     name: str
     path: Path
@@ -22,7 +26,7 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Who is to speak.
+    """Whose voice is to speak.
 
     Attributes:
         kind: where the voice comes from.
@@ -46,8 +50,27 @@ class Source:
         return cls(kind="recording", name=reference.name, reference=reference.path, preview=reference.preview)
 
 
+@dataclass(frozen=True, kw_only=True)
+class VoiceFields:
+    """What is filled in on the Voice tab, for the tabs that go on from there.
+
+    Attributes:
+        references: a list of `Reference`.
+        source: a `Source`, or None.
+        proof: a `SpokenProof` of the consent, or None.
+    """
+
+    references: gr.State
+    source: gr.State
+    transcript: gr.Textbox
+    statement: gr.Radio
+    who: gr.Textbox
+    proof: gr.State
+    name: gr.Textbox
+
+
 def best_reference(references: Sequence[Reference]) -> Reference | None:
-    """The recording to clone from unless the person chooses: fewest concerns, then length, up to half a minute."""
+    """The recording to clone from unless the user chooses: fewest concerns, then length, up to half a minute."""
     if not references:
         return None
     return min(references, key=lambda one: (len(one.report.concerns), -min(one.report.seconds, 30.0)))
@@ -57,3 +80,10 @@ def delete_references(references: Sequence[Reference]) -> None:
     """Remove previews; the files as they were given are Gradio's, which removes them by age."""
     for reference in references:
         reference.preview.unlink(missing_ok=True)
+
+
+def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source | None) -> Consent:
+    """The consent that was given on the page; a sample brings its own. Raises ConsentMissing."""
+    if source is not None and source.kind == "sample":
+        return get_sample(source.sample).consent()
+    return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself

@@ -21,6 +21,10 @@ class DatasetBusy(DatasetRefused):
     """Another process is building or editing this dataset."""
 
 
+class DatasetInUse(DatasetRefused):
+    """A fine-tune is reading this dataset."""
+
+
 class BuildCancelled(DatasetRefused):
     """The user stopped the build; what it had finished is kept and used next time."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
-import html
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined, Template
 
 from backend.errors import OutputRefused
 from backend.evaluation.scores import EvaluatedTake
@@ -14,17 +16,20 @@ from backend.runs.charts import line_chart
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
 
-_STYLE = Path(__file__).with_name("report.css")
+_STYLE, _TEMPLATE = (Path(__file__).with_name(name) for name in ("report.css", "report.html"))
 _LOSSES = ("talker_loss", "code_predictor_loss")
 
-_COLUMNS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("character_error", "Characters wrong", lambda value: f"{value:.1%}"),
-    ("word_error", "Words wrong", lambda value: f"{value:.1%}"),
-    ("verified_similarity", "Similarity (independent)", lambda value: f"{value:.3f}"),
-    ("speaker_similarity", "Similarity (by the model itself, biased)", lambda value: f"{value:.3f}"),
-    ("duration_ratio", "Length / expected", lambda value: f"{value:.2f}"),
-    ("finished_share", "Ended by itself", lambda value: f"{value:.0%}"),
-    ("clipped_share", "Clipped samples", lambda value: f"{value:.2%}"),
+_Column = tuple[str, str, Callable[[float], str]]
+"""Field of the scores, title, and how a value is written."""
+
+_COLUMNS: tuple[_Column, ...] = (
+    ("character_error", "Characters wrong", "{:.1%}".format),
+    ("word_error", "Words wrong", "{:.1%}".format),
+    ("verified_similarity", "Similarity (independent)", "{:.3f}".format),
+    ("speaker_similarity", "Similarity (by the model itself, biased)", "{:.3f}".format),
+    ("duration_ratio", "Length / expected", "{:.2f}".format),
+    ("finished_share", "Ended by itself", "{:.0%}".format),
+    ("clipped_share", "Clipped samples", "{:.2%}".format),
 )
 
 
@@ -55,111 +60,84 @@ def render_report(
     run_folder: Path,
 ) -> str:
     """The page; text from outside is escaped, sound is embedded."""
-    sections = [
-        _heading(run),
-        _section("How it sounds", _scores_table(checkpoints, run.best_checkpoint)),
-        _section("Listen", _players(run, checkpoints, run_folder)),
-        _section("How it learned", _charts(metrics)),
-        _section("What happened", _event_list(events)),
-        _section("The recipe", f"<pre>{html.escape(run.job.model_dump_json(indent=1))}</pre>"),
-    ]
-    title = html.escape(f"{run.voice}: fine-tune {run.id}")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; media-src data:; '
-        "style-src 'unsafe-inline'\">"
-        f"<title>{title}</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head>"
-        f"<body><main>{''.join(sections)}</main></body></html>\n"
+    return _template().render(
+        style=_STYLE.read_text(encoding="utf-8"),
+        run=run,
+        facts=_facts(run),
+        columns=[title for _, title, _ in _shown_columns(checkpoints)],
+        checkpoints=[_row(point, _shown_columns(checkpoints), run.best_checkpoint) for point in checkpoints],
+        sentences=_sentences(run, checkpoints, run_folder),
+        charts=_charts(metrics),
+        events=[(_date(event.at), event.sentence) for event in events],
+        recipe=run.job.model_dump_json(indent=1),
     )
 
 
-def _heading(run: RunRecord) -> str:
-    verdict = run.verdict or run.message or f"The run is {run.state}."
-    facts = [
-        ("Voice", run.voice),
-        ("Dataset", run.dataset),
-        ("Model", run.model),
-        ("Recipe", run.preset),
-        ("Strategy", f"{run.strategy}, {run.num_workers} worker{'s' if run.num_workers != 1 else ''}"),
-        ("Steps", f"{run.step} of {run.num_steps}"),
-        ("State", str(run.state)),
-        ("Started", _date(run.started_at or run.created_at)),
-        ("Took", _duration(run)),
-    ]
-    rows = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts)
-    return f'<h1>{html.escape(run.voice)}</h1><p class="verdict">{html.escape(verdict)}</p><dl>{rows}</dl>'
+@cache
+def _template() -> Template:
+    # The charts and the style are markup of our own; everything else is escaped.
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
 
 
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{html.escape(title)}</h2>{content}</section>" if content else ""
+def _facts(run: RunRecord) -> dict[str, str]:
+    return {
+        "Voice": run.voice,
+        "Dataset": run.dataset,
+        "Model": run.model,
+        "Recipe": run.preset,
+        "Strategy": f"{run.strategy}, {run.num_workers} worker{'s' if run.num_workers != 1 else ''}",
+        "Steps": f"{run.step} of {run.num_steps}",
+        "State": str(run.state),
+        "Started": _date(run.started_at or run.created_at),
+        "Took": _duration(run),
+    }
 
 
-def _scores_table(checkpoints: Sequence[CheckpointRecord], best: str | None) -> str:
-    if not checkpoints:
-        return ""
-    shown = [
-        column
-        for column in _COLUMNS
-        if any(point.scores is not None and getattr(point.scores, column[0]) is not None for point in checkpoints)
-    ]
-    head = "".join(f'<th scope="col">{html.escape(title)}</th>' for _, title, _ in shown)
-    rows = "".join(_scores_row(point, shown, is_best=point.name == best) for point in checkpoints)
-    return f'<div class="wide"><table><tr><th scope="col">Checkpoint</th>{head}</tr>{rows}</table></div>'
+def _shown_columns(checkpoints: Sequence[CheckpointRecord]) -> list[_Column]:
+    """The scores that at least one checkpoint has."""
+    scores = [point.scores for point in checkpoints if point.scores is not None]
+    return [column for column in _COLUMNS if any(getattr(one, column[0]) is not None for one in scores)]
 
 
-def _scores_row(
-    point: CheckpointRecord, columns: Sequence[tuple[str, str, Callable[[float], str]]], *, is_best: bool
-) -> str:
-    name = "Base model, zero-shot" if point.is_base else f"Step {point.step}"
-    mark = " ★ best" if is_best else ""
-    if point.scores is None:
-        reason = html.escape(point.problem or f"Not evaluated ({point.state}).")
-        cells = f'<td colspan="{max(1, len(columns))}">{reason}</td>'
-    else:
-        values = ((getattr(point.scores, field), show) for field, _, show in columns)
-        cells = "".join(f"<td>{show(value) if value is not None else '-'}</td>" for value, show in values)
-    style = ' class="best"' if is_best else ""
-    return f'<tr{style}><th scope="row">{html.escape(name + mark)}</th>{cells}</tr>'
+def _row(point: CheckpointRecord, columns: Sequence[_Column], best: str | None) -> dict[str, object]:
+    values = None
+    if point.scores is not None:
+        scores = ((getattr(point.scores, field), show) for field, _, show in columns)
+        values = [show(value) if value is not None else "-" for value, show in scores]
+    return {
+        "name": "Base model, zero-shot" if point.is_base else f"Step {point.step}",
+        "is_best": point.name == best,
+        "values": values,
+        "reason": point.problem or f"Not evaluated ({point.state}).",
+    }
 
 
-def _players(run: RunRecord, checkpoints: Sequence[CheckpointRecord], run_folder: Path) -> str:
+def _sentences(run: RunRecord, checkpoints: Sequence[CheckpointRecord], run_folder: Path) -> list[dict[str, object]]:
     """The same sentences by the base model and by the best checkpoint, side by side."""
     base = {take.position: take for point in checkpoints if point.is_base for take in point.takes}
     tuned = {take.position: take for point in checkpoints if point.name == run.best_checkpoint for take in point.takes}
-    rows = []
-    for position in sorted(base.keys() | tuned.keys()):
-        take = base.get(position) or tuned[position]
-        origin = "said by the person too" if take.held_out else "standard sentence"
-        rows.append(
-            f'<tr><th scope="row">{html.escape(take.text)}<small>{origin}, seed {take.seed}</small></th>'
-            f'<td data-who="Base model">{_player(base.get(position), "Base model", run_folder)}</td>'
-            f'<td data-who="Fine-tuned">{_player(tuned.get(position), "Fine-tuned", run_folder)}</td></tr>'
-        )
-    if not rows:
-        return ""
-    head = '<tr><th scope="col">Sentence</th><th scope="col">Base model</th><th scope="col">Fine-tuned</th></tr>'
-    return f'<div class="wide"><table class="takes">{head}{"".join(rows)}</table></div>'
+    return [
+        {
+            "take": base.get(position) or tuned[position],
+            "players": {
+                "Base model": _player(base.get(position), run_folder),
+                "Fine-tuned": _player(tuned.get(position), run_folder),
+            },
+        }
+        for position in sorted(base.keys() | tuned.keys())
+    ]
 
 
-def _player(take: EvaluatedTake | None, who: str, run_folder: Path) -> str:
+def _player(take: EvaluatedTake | None, run_folder: Path) -> dict[str, object] | None:
+    """A take and its sound, which is None if the recording is gone."""
     if take is None:
-        return "-"
+        return None
     try:
         sound = base64.b64encode((run_folder / take.file).read_bytes()).decode()
     except OSError:
-        return "The recording is gone."
-    facts = f"{take.seconds:.1f} s"
-    if take.finish_reason != "eos":
-        facts += ", stopped because it did not end"
-    if take.transcript is not None:
-        facts += f", heard: “{take.transcript}”"
-    label = html.escape(f"{who}: {take.text}", quote=True)
-    return (
-        f'<audio controls preload="none" aria-label="{label}" src="data:audio/wav;base64,{sound}"></audio>'
-        f"<small>{html.escape(facts)}</small>"
-    )
+        sound = None
+    return {"take": take, "sound": sound}
 
 
 def _charts(metrics: Sequence[MetricRecord]) -> str:
@@ -171,11 +149,6 @@ def _charts(metrics: Sequence[MetricRecord]) -> str:
     gradient = line_chart("Gradient norm", {"gradient norm": points("gradient_norm")})
     note = "<p>A falling loss says that the model fits the clips; only the scores above say how it sounds.</p>"
     return f"{losses}{note}{gradient}{rate}" if losses else ""
-
-
-def _event_list(events: Sequence[EventRecord]) -> str:
-    items = "".join(f"<li><time>{_date(event.at)}</time> {html.escape(event.sentence)}</li>" for event in events)
-    return f"<ul>{items}</ul>" if items else ""
 
 
 def _date(moment: float) -> str:

@@ -20,6 +20,7 @@ REFERENCE_SECONDS = 8.0
 """Of a sample that a voice is cloned from: whole sentences of about so much. More is slower and no closer."""
 
 _PAUSE_SECONDS = 0.2
+_MARGIN_SECONDS = 0.1
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[\w-]+\.\w+$")]
 
@@ -77,6 +78,23 @@ class SampleVoice(BaseModel):
         recording = read_reference(self.path)
         end = round((self.reference_sentences[-1].end_seconds + _PAUSE_SECONDS) * recording.sample_rate)
         write_wav(path, recording.samples[:end], recording.sample_rate)
+
+    def write_sentences(self, folder: Path) -> list[Path]:
+        """Write each sentence as a WAV with its text beside it, so that a dataset of it needs no transcriber.
+
+        Raises:
+            EncoreError: the recording is missing or cannot be read, or the disk is full.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        recording = read_reference(self.path)
+        paths = []
+        for number, sentence in enumerate(self.sentences):
+            start = round(max(0.0, sentence.start_seconds - _MARGIN_SECONDS) * recording.sample_rate)
+            end = round((sentence.end_seconds + _MARGIN_SECONDS) * recording.sample_rate)
+            paths.append(folder / f"{self.name}-{number:02}.wav")
+            write_wav(paths[-1], recording.samples[start:end], recording.sample_rate)
+            paths[-1].with_suffix(".txt").write_text(sentence.text + "\n", encoding="utf-8")
+        return paths
 
 
 class _Index(BaseModel):

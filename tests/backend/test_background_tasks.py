@@ -26,7 +26,7 @@ def test_a_result_is_kept():
 
 
 def test_what_a_person_can_put_right_is_told_as_it_is():
-    def work(task: BackgroundTask) -> object:
+    def work(task: BackgroundTask[str]) -> str:
         raise EncoreError("The disk is full. Free some space.")
 
     assert run(work).problem == "The disk is full. Free some space."
@@ -42,7 +42,7 @@ def test_a_fault_ends_it_too():
 def test_one_that_is_cancelled_stops_at_its_next_report():
     background_tasks, begun, go_on = BackgroundTasks(), threading.Event(), threading.Event()
 
-    def work(task: BackgroundTask) -> object:
+    def work(task: BackgroundTask[str]) -> str:
         begun.set()
         assert go_on.wait(PATIENCE_SECONDS)
         task.report(1, 2)

@@ -158,7 +158,7 @@ def prepare_and_correct(page: Page, texts: list[Path]) -> None:
     page.locator("#dataset-files input[type=file]").set_input_files(texts)
     expect(page.locator("#dataset-sources")).to_contain_text(str(len(texts)))
     page.locator("#dataset-name input, #dataset-name textarea").first.fill("owen")
-    page.get_by_text("Who writes down what is said").click()
+    page.get_by_text("Transcription model and parallel workers").click()
     page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
     page.locator("#prepare").click()
     expect(page.locator("#prepare-progress")).to_contain_text("Ready.")

@@ -23,7 +23,7 @@ def prepare_sample(page):
     expect(page.locator("#verdict")).to_contain_text("Sample voice Owen")
     open_tab(page, "Dataset")
     expect(page.locator("#dataset-sources")).to_contain_text("Owen")
-    page.get_by_text("Who writes down what is said").click()
+    page.get_by_text("Transcription model and parallel workers").click()
     page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
     page.locator("#prepare").click()
     expect(page.locator("#prepare-progress")).to_contain_text("Ready.")

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import httpx
 from gradio_client import Client, handle_file
 
@@ -21,7 +22,52 @@ from ui.web import server
 PATIENCE_SECONDS = 120.0
 """A busy machine may keep an answer waiting for longer than the five seconds that clients allow by themselves."""
 
-SAMPLING = (0.9, 50, 1.0, 1.05)
+
+class Session:
+    """One visitor, who calls the page's events with inputs by name and reads its answers by the id of the component."""
+
+    def __init__(self, address: str, page: gr.Blocks) -> None:
+        self.client = Client(address, verbose=False, httpx_kwargs={"timeout": PATIENCE_SECONDS})
+        self._events = {fn.api_name: fn for fn in page.fns.values() if fn.api_visibility != "private"}
+        self.session_hash = self.client.session_hash
+
+    def call(self, api: str, **inputs: Any) -> dict[str, Any]:
+        """What the event changes at its end; inputs that are not given are as the page has them at first."""
+        return self._named(api, self.client.predict(*self.data(api, inputs), api_name=f"/{api}"))
+
+    def submit(self, api: str, **inputs: Any) -> Iterator[dict[str, Any]]:
+        """The same, each time something changes."""
+        job = self.client.submit(*self.data(api, inputs), api_name=f"/{api}")
+        return (self._named(api, update) for update in job)
+
+    def data(self, api: str, inputs: dict[str, Any], *, with_states: bool = False) -> list[Any]:
+        """The inputs in the order of the event; values that the session keeps are left to it."""
+        event = self._events[api]
+        names = dict(zip(event.input_parameter_names, event.inputs, strict=True))
+        assert inputs.keys() <= names.keys(), f"{api} takes {list(names)}"
+        return [
+            inputs[name] if name in inputs else _initial(block)
+            for name, block in names.items()
+            if with_states or not block.skip_api
+        ]
+
+    def number(self, api: str) -> int:
+        """The event's index in the page's configuration."""
+        return next(i for i, fn in enumerate(self.client.config["dependencies"]) if fn["api_name"] == api)
+
+    def close(self) -> None:
+        """Leave the page."""
+        self.client.close()
+
+    def _named(self, api: str, answer: Any) -> dict[str, Any]:
+        shown = [block for block in self._events[api].outputs if not block.skip_api]
+        names = [block.elem_id or type(block).__name__.lower() for block in shown]
+        return dict(zip(names, answer if len(names) != 1 else [answer], strict=True)) if names else {}
+
+
+def _initial(block: Any) -> Any:
+    value = None if block.skip_api else getattr(block, "value", None)
+    return "" if value is None and isinstance(block, gr.Textbox) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +77,12 @@ class ServedPage:
     address: str
     studio: Studio
     folder: Path
-    app: Any
+    blocks: gr.Blocks
+
+    @property
+    def app(self) -> Any:
+        """What answers to requests."""
+        return self.blocks.server_app
 
     def routes(self) -> list[tuple[str, str]]:
         """Method and path of all that the page answers to."""
@@ -39,9 +90,9 @@ class ServedPage:
         routes = [*self.app.routes, *chain.from_iterable(nested)]
         return [(method, route.path) for route in routes for method in getattr(route, "methods", None) or ()]
 
-    def client(self) -> Client:
+    def session(self) -> Session:
         """A session of its own."""
-        return Client(self.address, verbose=False, httpx_kwargs={"timeout": PATIENCE_SECONDS})
+        return Session(self.address, self.blocks)
 
     def fetch(self, html: str) -> bytes:
         """The file of the first player in `html`."""
@@ -49,23 +100,19 @@ class ServedPage:
         return httpx.get(self.address + path, timeout=PATIENCE_SECONDS).raise_for_status().content
 
 
-def speak_arguments(
-    text: str,
-    *,
-    consent: str | None = "own-voice",
-    who: str = "Ann Author",
-    transcript: str = "",
-    way: str = "auto",
-    seed: str = "7",
-) -> tuple[Any, ...]:
-    """What the event behind the Speak button takes, in its order."""
-    return (transcript, consent, who, text, way, "auto", seed, *SAMPLING)
+def speak(session: Session, text: str, **changes: Any) -> dict[str, Any]:
+    """Speak with a form that is filled in; `changes` are other values of its fields."""
+    return session.call("speak", **speak_form(text, **changes))
 
 
-def examine(client: Client, *paths: Path) -> str:
+def speak_form(text: str, **changes: Any) -> dict[str, Any]:
+    """What a person fills in at least."""
+    return {"text": text, "statement": "own-voice", "who": "Ann Author", "seed": "7"} | changes
+
+
+def examine(session: Session, *paths: Path) -> str:
     """Give the page these recordings; returns what it says about them."""
-    answer = client.predict([handle_file(path) for path in paths], None, api_name="/examine")
-    return str(answer[0])
+    return str(session.call("examine", files=[handle_file(path) for path in paths])["verdict"])
 
 
 @contextmanager
@@ -77,6 +124,6 @@ def serve_page(folder: Path, **options: Any) -> Iterator[ServedPage]:
     page = build_page(studio, settings, folder)
     address = server.launch(page, settings)
     try:
-        yield ServedPage(address=address, studio=studio, folder=folder, app=page.server_app)
+        yield ServedPage(address=address, studio=studio, folder=folder, blocks=page)
     finally:
         page.close(verbose=False)

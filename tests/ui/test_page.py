@@ -19,7 +19,7 @@ from tests.backend.audio.sounds import FORMATS, encode
 from tests.backend.serving.conftest import wait_until
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
-from tests.ui.served_page import examine, serve_page, speak_arguments
+from tests.ui.served_page import examine, serve_page, speak, speak_form
 from ui.web import server
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
@@ -41,7 +41,7 @@ def page(tmp_path_factory):
 @pytest.fixture(scope="module")
 def client(page, tmp_path_factory):
     """One session with a recording for most tests: analysing it is what takes longest."""
-    client = page.client()
+    client = page.session()
     path = write_voice(tmp_path_factory.mktemp("recordings") / "voice.wav")
     examine(client, path)
     yield client
@@ -66,7 +66,7 @@ def is_free(page):
 )
 def test_recordings_of_phones_reach_the_decoder_untouched(page, tmp_path, form):
     path = encode(tmp_path / f"voice.{form.suffix}", speak_like(3.5, rate=form.rate), form)
-    client = page.client()
+    client = page.session()
     verdict = examine(client, path)
     assert "Length 3.5 s" in verdict
     assert 'role="img"' in verdict
@@ -78,20 +78,20 @@ def test_recordings_of_phones_reach_the_decoder_untouched(page, tmp_path, form):
 
 
 def test_a_broken_upload_gets_our_own_words_and_the_page_goes_on(page, tmp_path):
-    client = page.client()
+    client = page.session()
     refusal = examine(client, write_broken(tmp_path / "broken.wav"))
     assert "This recording cannot be used." in refusal
     assert "broken.wav is not a kind of audio file" in refusal
     with pytest.raises(AppError, match="add a recording of the voice that can be used"):
-        client.predict(*speak_arguments("Hello."), api_name="/speak")
+        speak(client, "Hello.")
     verdict = examine(client, write_voice(tmp_path / "voice.wav"))
     assert "Good to clone from." in verdict
-    client.predict(*speak_arguments("Hello."), api_name="/speak")
+    speak(client, "Hello.")
     client.close()
 
 
 def test_a_recording_that_is_taken_away_leaves_nothing_behind(page, tmp_path):
-    client = page.client()
+    client = page.session()
     before = set(page.folder.rglob("reference.wav"))
     examine(client, write_voice(tmp_path / "voice.wav"))
     assert set(page.folder.rglob("reference.wav")) > before
@@ -102,12 +102,13 @@ def test_a_recording_that_is_taken_away_leaves_nothing_behind(page, tmp_path):
 
 @pytest.mark.parametrize("transcript", ["", "What it says."])
 def test_speaking_streams_and_ends_in_a_file_with_the_same_sound(page, client, transcript):
-    updates = list(client.submit(*speak_arguments("Hello. How are you?", transcript=transcript), api_name="/speak"))
-    windows = [player for _, player, _ in updates if isinstance(player, dict) and "chunks" in player]
+    updates = list(client.submit("speak", **speak_form("Hello. How are you?", transcript=transcript)))
+    players = [update["live-player"] for update in updates]
+    windows = [player for player in players if isinstance(player, dict) and "chunks" in player]
     assert len(windows) >= 2
     assert windows[-1]["is_complete"]
-    status, _, takes = updates[-1]
-    assert "is ready" in status
+    takes = updates[-1]["takes"]
+    assert "is ready" in updates[-1]["status"]
     assert "Seed 7:" in takes
     assert ("with the transcript" in takes) == bool(transcript)
     rate, samples = read_wav(page.fetch(takes))
@@ -122,37 +123,37 @@ def decoded(window):
 
 
 def test_takes_are_collected_and_a_seed_repeats_one(page, client):
-    lists = [client.predict(*speak_arguments("Hm.", seed=seed), api_name="/speak")[2] for seed in ("1", "1", "2")]
+    lists = [speak(client, "Hm.", seed=seed)["takes"] for seed in ("1", "1", "2")]
     first, second, third = (read_wav(page.fetch(each))[1].tolist() for each in lists)
     assert first == second != third
     numbers = [[int(number) for number in re.findall(r"<h3>Take (\d+)</h3>", each)] for each in lists]
     for listed in numbers:
         assert listed == list(range(len(listed), 0, -1))
     assert [len(listed) - len(numbers[0]) for listed in numbers] == [0, 1, 2]
-    other = page.client()
+    other = page.session()
     with pytest.raises(AppError, match="add a recording"):
-        other.predict(*speak_arguments("Hm."), api_name="/speak")
+        speak(other, "Hm.")
     other.close()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("changes", "words"),
     [
-        (speak_arguments("Hello.", consent=None), "choose the consent"),
-        (speak_arguments("Hello.", who=" "), "write your name for the consent"),
-        (speak_arguments(" \n "), "write what it should say"),
-        (speak_arguments("Hello.", way="in-context"), "write what the recording says"),
-        (speak_arguments("Hello.", seed="-1"), "no seed"),
-        (speak_arguments("Hello.", seed="<b>"), "'&lt;b&gt;' is no seed"),
+        ({"statement": None}, "choose the consent"),
+        ({"who": " "}, "write your name for the consent"),
+        ({"text": " \n "}, "write what it should say"),
+        ({"way": "in-context"}, "write what the recording says"),
+        ({"seed": "-1"}, "not a valid seed"),
+        ({"seed": "<b>"}, "'&lt;b&gt;' is not a valid seed"),
     ],
 )
-def test_what_is_missing_or_wrong_is_said(client, arguments, words):
+def test_what_is_missing_or_wrong_is_said(client, changes, words):
     with pytest.raises(AppError, match=words):
-        client.predict(*arguments, api_name="/speak")
+        client.call("speak", **speak_form("Hello.") | changes)
 
 
 def test_a_take_outlives_the_page_with_its_settings_and_consent(page, client):
-    client.predict(*speak_arguments("Keep me.", seed="11"), api_name="/speak")
+    speak(client, "Keep me.", seed="11")
     # What the next start of the program opens.
     again = Studio(Settings(home=page.folder / "home")).takes
     take = next(take for take in again.list() if take.text == "Keep me.")
@@ -163,25 +164,22 @@ def test_a_take_outlives_the_page_with_its_settings_and_consent(page, client):
 
 
 def test_stop_ends_a_take_and_keeps_what_was_heard(page, client):
-    job = client.submit(*speak_arguments(ENDLESS_TEXT), api_name="/speak")
-    for _, player, _ in job:
-        if isinstance(player, dict) and player.get("chunks"):
-            client.predict(api_name="/stop")
-            break
-    status, _, takes = job.result()
-    assert "stopped before the end" in status
-    assert len(read_wav(page.fetch(takes))[1]) > 0
+    is_stopped = False
+    for update in client.submit("speak", **speak_form(ENDLESS_TEXT)):
+        player = update["live-player"]
+        if not is_stopped and isinstance(player, dict) and player.get("chunks"):
+            client.call("stop")
+            is_stopped = True
+    assert "stopped before the end" in update["status"]
+    assert len(read_wav(page.fetch(update["takes"]))[1]) > 0
     assert is_free(page)
 
 
 def test_a_listener_who_leaves_frees_the_model(page, client):
     """As a closed tab does it: the connection ends in the middle, and nobody says goodbye."""
-    endpoint = next(index for index, fn in enumerate(client.config["dependencies"]) if fn["api_name"] == "speak")
-    kept_by_the_session = [None, None]
-    transcript, consent, who, *rest = speak_arguments(ENDLESS_TEXT)
     body = {
-        "data": [*kept_by_the_session, transcript, consent, who, None, *rest],
-        "fn_index": endpoint,
+        "data": client.data("speak", speak_form(ENDLESS_TEXT), with_states=True),
+        "fn_index": client.number("speak"),
         "session_hash": client.session_hash,
     }
     has_begun = False
@@ -196,23 +194,23 @@ def test_a_listener_who_leaves_frees_the_model(page, client):
 
 
 def test_two_sessions_take_turns(page, client, tmp_path):
-    other = page.client()
+    other = page.session()
     examine(other, write_voice(tmp_path / "other.wav"))
-    jobs = [each.submit(*speak_arguments("Hello there. And you?"), api_name="/speak") for each in (client, other)]
-    assert all("is ready" in job.result()[0] for job in jobs)
+    jobs = [each.submit("speak", **speak_form("Hello there. And you?")) for each in (client, other)]
+    assert all("is ready" in list(job)[-1]["status"] for job in jobs)
     other.close()
 
 
 def test_without_a_model_recordings_are_judged_and_speaking_waits(tmp_path):
     with serve_page(tmp_path) as page:
-        client = page.client()
+        client = page.session()
         verdict = examine(client, write_voice(tmp_path / "voice.wav"))
         assert "Good to clone from." in verdict
         with pytest.raises(AppError, match="No model is loaded yet"):
-            client.predict(*speak_arguments("Hello."), api_name="/speak")
-        client.predict(str(GOLDEN_CHECKPOINT), api_name="/load_model")
+            speak(client, "Hello.")
+        client.call("load_model", name=str(GOLDEN_CHECKPOINT))
         page.studio.wait_for_loading()
-        assert "Take 1 is ready" in client.predict(*speak_arguments("Hm."), api_name="/speak")[0]
+        assert "Take 1 is ready" in speak(client, "Hm.")["status"]
         client.close()
 
 
@@ -220,9 +218,9 @@ def test_a_second_loading_is_refused_while_one_is_under_way(tmp_path):
     with serve_page(tmp_path) as page:
         may_end = threading.Event()
         page.studio._background_loading.start("slow/model", lambda *_: may_end.wait())
-        client = page.client()
+        client = page.session()
         with pytest.raises(AppError, match="slow/model is being loaded"):
-            client.predict(str(GOLDEN_CHECKPOINT), api_name="/load_model")
+            client.call("load_model", name=str(GOLDEN_CHECKPOINT))
         may_end.set()
         client.close()
 

@@ -12,7 +12,7 @@ from gradio_client.exceptions import AppError
 from backend.voices.errors import VoiceNotFound
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
-from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page, speak_arguments
+from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page, speak
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
@@ -29,29 +29,29 @@ def page(tmp_path_factory):
 
 @pytest.fixture
 def client(page):
-    client = page.client()
+    client = page.session()
     yield client
     client.close()
 
 
 def listed(client):
     """What the library shows, which is also what may be chosen from then on."""
-    return client.predict(None, api_name="/list_voices")
+    return client.call("list_voices")
 
 
 def save(client, name, *, statement="own-voice", who="Ann Author", transcript=""):
-    return client.predict(name, transcript, statement, who, api_name="/save_voice")[0]
+    return client.call("save_voice", name=name, transcript=transcript, statement=statement, who=who)["saved-note"]
 
 
 def test_a_sample_speaks_without_anything_else_to_fill_in(page, client):
-    card, transcript, statement = client.predict("iris", api_name="/use_sample")[:3]
-    assert "Sample voice Iris." in card
-    assert transcript.startswith("Every morning")
-    assert statement == "synthetic"
-    status, _, takes = client.predict(*speak_arguments("Hm.", transcript=transcript, consent=None), api_name="/speak")
-    assert "Take 1 is ready" in status
-    assert "Sample Iris. Cloned with the transcript" in takes
-    assert len(page.fetch(takes)) > 1000
+    chosen = client.call("use_sample", name="iris")
+    assert "Sample voice Iris." in chosen["verdict"]
+    assert chosen["transcript"].startswith("Every morning")
+    assert chosen["consent"] == "synthetic"
+    spoken = speak(client, "Hm.", transcript=chosen["transcript"], statement=None)
+    assert "Take 1 is ready" in spoken["status"]
+    assert "Sample Iris. Cloned with the transcript" in spoken["takes"]
+    assert len(page.fetch(spoken["takes"])) > 1000
 
 
 def test_many_recordings_are_answered_one_by_one(client, tmp_path):
@@ -67,11 +67,10 @@ def test_a_saved_voice_speaks_and_keeps_its_consent(page, client, tmp_path):
     assert "is in the library" in save(client, "Ann")
     voice = page.studio.voices.get("ann")
     assert (voice.consent.who, voice.consent.statement) == ("Ann Author", "own-voice")
-    other = page.client()
-    other.predict(api_name="/list_saved")
-    other.predict(voice.id, api_name="/use_voice")
-    _, _, takes = other.predict(*speak_arguments("Hm.", consent=None), api_name="/speak")
-    assert "Ann. Cloned from the sound" in takes
+    other = page.session()
+    other.call("list_saved")
+    other.call("use_voice", voice_id=voice.id)
+    assert "Ann. Cloned from the sound" in speak(other, "Hm.", statement=None)["takes"]
     other.close()
 
 
@@ -95,36 +94,38 @@ def test_without_a_recording_nothing_is_saved(client):
 
 
 def test_a_phrase_is_asked_for_before_it_is_checked(client):
-    assert "Add a recording of the voice first" in str(client.predict(None, api_name="/check_phrase"))
-    assert "I agree that my voice is cloned." in str(client.predict(api_name="/draw_phrase"))
+    assert "Add a recording of the voice first" in client.call("check_phrase")["spoken-result"]
+    assert "I agree that my voice is cloned." in client.call("draw_phrase")["phrase"]
 
 
 def compare(client, first=IN_CONTEXT, second=BY_SOUND, third="", *, blind=True, text="Hm, hello."):
-    client.predict(None, None, None, api_name="/list_sides")
-    return client.predict(first, second, third, text, "auto", "3", blind, api_name="/compare")
+    client.call("list_sides")
+    return client.call("compare", first=first, second=second, third=third, text=text, seed="3", blind=blind)
 
 
 def test_a_blind_comparison_tells_after_the_vote_who_was_who(page, client):
-    status, takes = compare(client)[:2]
-    assert "Ready." in status
+    made = compare(client)
+    assert "Ready." in made["compare-status"]
+    takes = made["compare-takes"]
     addresses = re.findall(r'<audio [^>]*src="([^"]+)"', takes)
     assert len(addresses) == 2
     for address in addresses:
         assert len(httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content) > 1000
     assert "Iris" not in takes
     assert "Likeness" not in takes
-    takes, result, *_ = client.predict(api_name="/vote_b")
+    voted = client.call("vote_b")
+    takes = voted["compare-takes"]
     assert "Sample Iris: zero-shot, in context" in takes
     assert "Likeness" in takes
-    assert "Your vote: B" in result
+    assert "Your vote: B" in voted["vote-result"]
     with pytest.raises(AppError, match="voted on this one"):
-        client.predict(api_name="/vote_a")
-    assert "is in the library" in client.predict("Kept", api_name="/keep")
+        client.call("vote_a")
+    assert "is in the library" in client.call("keep", name="Kept")["kept"]
     assert page.studio.voices.get("kept").consent.statement == "synthetic"
 
 
 def test_an_open_comparison_names_everybody_at_once(client):
-    takes = compare(client, "sample:owen:x-vector:", "sample:rufus:x-vector:", blind=False)[1]
+    takes = compare(client, "sample:owen:x-vector:", "sample:rufus:x-vector:", blind=False)["compare-takes"]
     assert takes.index("Sample Owen") < takes.index("Sample Rufus")
 
 
@@ -143,35 +144,36 @@ def test_what_cannot_be_compared_is_said(client, sides, text, words):
 
 def test_nothing_is_voted_on_before_it_was_heard(client):
     with pytest.raises(AppError, match="nothing to vote on"):
-        client.predict(api_name="/vote_a")
+        client.call("vote_a")
 
 
 def test_a_voice_is_renamed_exported_deleted_and_imported_again(page, client, tmp_path):
-    client.predict("rufus", api_name="/use_sample")
+    client.call("use_sample", name="rufus")
     save(client, "Rufus")
     voice = page.studio.voices.get("rufus")
     listed(client)
-    assert "It is called Old Rufus now." in client.predict(voice.id, "Old Rufus", api_name="/rename_voice")[-1]
-    link = client.predict(voice.id, api_name="/export_voice")
+    renamed = client.call("rename_voice", chosen=voice.id, name="Old Rufus")
+    assert "It is now called Old Rufus." in renamed["library-status"]
+    link = client.call("export_voice", chosen=voice.id)["library-status"]
     address = re.search(r'href="([^"]+)"', link).group(1)
     file = tmp_path / "rufus.encore-voice"
     file.write_bytes(httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content)
-    assert "Old Rufus was deleted" in client.predict(voice.id, api_name="/delete_voice")[4]
+    assert "Old Rufus was deleted" in client.call("delete_voice", chosen=voice.id)["library-status"]
     with pytest.raises(VoiceNotFound):
         page.studio.voices.get(voice.id)
-    answer = client.predict(handle_file(file), "", api_name="/import_voice")
-    assert "Old Rufus is in the library" in answer[-1]
+    imported = client.call("import_voice", file=handle_file(file))
+    assert "Old Rufus is in the library" in imported["library-status"]
     assert page.studio.voices.get("Old Rufus").reference.is_file()
-    assert "Imported from rufus.encore-voice" in answer[0]
-    broken = client.predict(handle_file(write_broken(tmp_path / "x.encore-voice")), "", api_name="/import_voice")[-1]
-    assert "is not imported" in broken
+    assert "Imported from rufus.encore-voice" in imported["voices"]
+    broken = client.call("import_voice", file=handle_file(write_broken(tmp_path / "x.encore-voice")))
+    assert "is not imported" in broken["library-status"]
 
 
 def test_the_library_names_what_the_api_needs(page, client, tmp_path):
     examine(client, write_voice(tmp_path / "cleo.wav"))
     save(client, "Cleo")
-    voices, _, name, lines = listed(client)
-    assert name == "Cleo"
-    assert "Recordings: cleo.wav." in voices
-    assert "v1/audio/speech" in lines
-    assert page.studio.voices.get("Cleo").name in lines
+    shown = listed(client)
+    assert shown["library-name"] == "Cleo"
+    assert "Recordings: cleo.wav." in shown["voices"]
+    assert "v1/audio/speech" in shown["api"]
+    assert page.studio.voices.get("Cleo").name in shown["api"]

@@ -10,7 +10,7 @@ import pytest
 import whisper
 from gradio_client.exceptions import AppError
 
-from backend.background_tasks import BackgroundTask, TaskCancelled, TaskState
+from backend.background_tasks import BackgroundTask, TaskCancelled
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
@@ -39,9 +39,9 @@ def page(tmp_path_factory):
 
 @pytest.fixture
 def client(page):
-    client = page.client()
+    client = page.session()
     # As opening the tab does; a dropdown takes only what it has been given to choose from.
-    client.predict("", [], "", api_name="/list_datasets")
+    client.call("list_datasets")
     yield client
     client.close()
 
@@ -49,9 +49,9 @@ def client(page):
 @pytest.fixture(scope="module")
 def dataset(page):
     """The sample Iris, prepared through the page."""
-    client = page.client()
-    client.predict("iris", api_name="/use_sample")
-    client.predict("", [], "iris", "auto", "none", WITHOUT_RAY, api_name="/prepare_dataset")
+    client = page.session()
+    client.call("use_sample", name="iris")
+    client.call("prepare_dataset", name="iris", whisper="none", actors=WITHOUT_RAY)
     until(lambda: not page.studio.datasets.progress("iris").is_running)
     # The process has its last word before it ends.
     until(lambda: not is_locked(page.folder / "home", "iris"))
@@ -67,13 +67,13 @@ def until(is_so):
         time.sleep(0.2)
 
 
-def follow(client, api_name, words, *arguments):
+def follow(client, api, words):
     """Ask as the page's timer does, until it says something."""
-    answers = []
+    answers = {}
 
     def has_come():
-        answers[:] = client.predict(*arguments, api_name=api_name)
-        return any(re.search(words, str(answer)) for answer in answers)
+        answers.update(client.call(api))
+        return any(re.search(words, str(answer)) for answer in answers.values())
 
     until(has_come)
     return answers
@@ -84,7 +84,7 @@ def clips_of(page, name):
 
 
 def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
-    html = str(client.predict(dataset, api_name="/choose_dataset"))
+    html = str(client.call("choose_dataset", chosen=dataset))
     assert "min accepted of" in html
     assert "Every morning I open the bakery" in html
     address = re.search(r'<audio [^>]*src="([^"]+)"', html).group(1)
@@ -93,94 +93,96 @@ def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
 
 
 def test_a_text_is_corrected_a_verdict_overruled_and_both_applied(page, client, dataset, monkeypatch):
-    client.predict(dataset, api_name="/choose_dataset")
+    client.call("choose_dataset", chosen=dataset)
     key = clips_of(page, dataset)[1].key
-    assert "Clip 2" in str(client.predict(dataset, key, api_name="/show_clip"))
-    look = (dataset, key, "all", "order", 1)
+    assert "Clip 2" in str(client.call("show_clip", name=dataset, key=key))
+    clip = {"name": dataset, "key": key}
     looks, clips = [], DatasetTable.clips
     monkeypatch.setattr(DatasetTable, "clips", lambda table, name: looks.append(name) or clips(table, name))
-    assert "You have changed clips" in str(client.predict(*look, "The first thing is dough.", api_name="/edit_text"))
+    assert "You have changed clips" in client.call("edit_text", **clip, text="The first thing is dough.")["stale"]
     # Thousands of clips are read once to be judged and once to be shown.
     assert len(looks) == 2
     monkeypatch.undo()
-    client.predict(*look, "rejected", api_name="/overrule")
-    rejected = str(client.predict(dataset, "rejected", "order", 1, api_name="/show_clips"))
+    client.call("overrule", **clip, verdict="rejected")
+    rejected = str(client.call("show_clips", name=dataset, wanted="rejected"))
     assert "1 clip, page 1 of 1" in rejected
     assert "The first thing is dough." in rejected
     changed = next(clip for clip in clips_of(page, dataset) if clip.key == key)
     assert (changed.text, changed.verdict) == ("The first thing is dough.", Verdict.REJECTED)
-    client.predict(dataset, api_name="/apply_changes")
+    client.call("apply_changes", name=dataset)
     until(lambda: page.studio.datasets.show(dataset).rows_are_current)
-    assert "needs a text" in str(client.predict(*look, "  ", api_name="/edit_text"))
+    assert "needs a text" in client.call("edit_text", **clip, text="  ")["clip-note"]
 
 
 def test_a_cut_is_moved_with_padding(page, client, dataset):
-    client.predict(dataset, api_name="/choose_dataset")
+    client.call("choose_dataset", chosen=dataset)
     before = clips_of(page, dataset)[2]
-    client.predict(dataset, before.key, api_name="/show_clip")
+    client.call("show_clip", name=dataset, key=before.key)
     span = before.details.current.span
     start, end = span.start_seconds + 0.3, span.end_seconds - 0.3
-    client.predict(dataset, before.key, "all", "order", 1, start, end, 0.1, api_name="/move_cut")
+    client.call("move_cut", name=dataset, key=before.key, start=start, end=end, padding=0.1)
     after = next(clip for clip in clips_of(page, dataset) if clip.key == before.key)
     cut = after.details.current.span
     assert (cut.start_seconds, cut.end_seconds) == pytest.approx((start - 0.1, end + 0.1), abs=0.01)
     assert after.clip_id != before.clip_id
-    client.predict(dataset, before.key, "all", "order", 1, api_name="/unmove_cut")
+    client.call("unmove_cut", name=dataset, key=before.key)
     back = next(clip for clip in clips_of(page, dataset) if clip.key == before.key)
     assert back.clip_id == before.clip_id
 
 
 def test_a_deleted_dataset_takes_its_uploads_along(page, client, dataset):
-    client.predict(dataset, api_name="/choose_dataset")
+    client.call("choose_dataset", chosen=dataset)
     uploads = page.folder / "home" / "uploads"
     own = uploads / dataset
     assert any(own.rglob("*.wav"))
     job = page.studio.datasets._table.job(dataset)
     page.studio.datasets._table.save_job(job.model_copy(update={"name": "copy"}))
-    client.predict("", [], "", api_name="/list_datasets")
-    client.predict("copy", api_name="/choose_dataset")
-    assert "copy" in str(client.predict("copy", api_name="/delete_dataset"))
+    client.call("list_datasets")
+    client.call("choose_dataset", chosen="copy")
+    assert "copy" in client.call("delete_dataset", chosen="copy")["dataset-deleted"]
     assert page.studio.datasets.list() == [dataset]
     assert any(own.rglob("*.wav")), "another dataset is made of them"
 
 
 def test_copies_of_the_model_are_counted_in_whole_numbers(client):
-    client.predict("iris", api_name="/use_sample")
-    with pytest.raises(AppError, match="'many' copies"):
-        client.predict("", [], "empty", "auto", "none", "many", api_name="/prepare_dataset")
+    client.call("use_sample", name="iris")
+    with pytest.raises(AppError, match='"many" is not a valid number of workers'):
+        client.call("prepare_dataset", name="empty", whisper="none", actors="many")
 
 
 def test_nothing_is_prepared_of_nothing(page, client):
     with pytest.raises(AppError, match="no recording yet"):
-        client.predict("", [], "empty", "auto", "none", WITHOUT_RAY, api_name="/prepare_dataset")
+        client.call("prepare_dataset", name="empty", whisper="none", actors=WITHOUT_RAY)
 
 
-def plan(client, words, *fields):
+def wish(dataset, **fields):
+    return {"dataset": dataset, "workers": "1", "device": "cpu", "steps": "6"} | fields
+
+
+def plan(client, words, fields):
     """Fill in, and wait for a plan that says this."""
-    first = str(client.predict(*fields, api_name="/plan"))
-    return first if re.search(words, first) else str(follow(client, "/follow_plan", words))
+    first = str(client.call("plan", **fields))
+    return first if re.search(words, first) else str(follow(client, "follow_plan", words))
 
 
 def test_a_plan_tells_what_it_takes_and_what_is_wrong(client, dataset):
-    client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
-    assert "Each worker holds about" in plan(client, "6 steps", dataset, "", "ddp", "1", "cpu", "", "6", "", False)
-    wrong = plan(client, "cannot be fine-tuned yet", dataset, "", "ddp", "1", "cpu", "much", "", "", False)
+    client.call("open_finetune")
+    assert "Each worker needs about" in plan(client, "6 steps", wish(dataset))
+    wrong = plan(client, "cannot be fine-tuned yet", wish(dataset, learning_rate="much"))
     assert "learning_rate" in wrong
 
 
 def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
     """A look that began before the typing must not end the looking."""
-    client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
-    plan(client, "6 steps", dataset, "", "ddp", "1", "cpu", "", "6", "", False)
-    timer = client.predict(api_name="/follow_plan")[-1]
-    assert timer["active"] is True
+    client.call("open_finetune")
+    plan(client, "6 steps", wish(dataset))
+    assert client.call("follow_plan")["timer"]["active"] is True
 
 
 def test_without_consent_nothing_starts(page, client, dataset):
-    client.predict(None, "", None, "", None, "", "", api_name="/open_finetune")
-    wish = (dataset, "", "ddp", "1", "cpu", "", "6", "", False)
+    client.call("open_finetune")
     with pytest.raises(AppError, match="one of these statements"):
-        client.predict("Iris", None, "Ann", "", *wish, api_name="/start_run")
+        client.call("start_run", name="Iris", who="Ann", **wish(dataset))
     assert page.studio.runs.list() == []
 
 
@@ -188,19 +190,18 @@ def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkey
     started = []
     # All but the process that trains.
     monkeypatch.setattr(page.studio.runs, "start", lambda planned, consent: started.append(planned) or planned.run_id)
-    client.predict("owen", api_name="/use_sample")
-    assert "New, of the sample Owen" in str(client.predict(None, "", None, "", None, "", "", api_name="/open_finetune"))
-    wish = ("+", "", "ddp", "1", "cpu", "", "6", "", False)
-    plan(client, "One click does it all", *wish)
-    client.predict("Owen's double", "synthetic", "", "", *wish, api_name="/start_run")
-    follow(client, "/follow_start", "It has begun")
+    client.call("use_sample", name="owen")
+    assert "New, of the sample Owen" in str(client.call("open_finetune"))
+    plan(client, "One click does it all", wish("+"))
+    client.call("start_run", name="Owen's double", statement="synthetic", **wish("+"))
+    follow(client, "follow_start", "Fine-tuning has started")
     (planned,) = started
     assert (planned.data.dataset, planned.data.estimate.num_steps, planned.job.voice) == ("owen", 6, "Owen's double")
     assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}
 
 
 def test_clips_that_are_made_first_can_be_stopped(page, dataset):
-    task = BackgroundTask(TaskState(what=MAKING_CLIPS))
+    task = BackgroundTask(MAKING_CLIPS)
     task.cancel()  # before the first look at the build, whose process takes a second to begin
     datasets = page.studio.datasets
     job = (
@@ -215,8 +216,8 @@ def test_clips_that_are_made_first_can_be_stopped(page, dataset):
 
 
 def test_the_system_is_examined(client):
-    client.predict(api_name="/examine_system")
-    answers = str(follow(client, "/follow_system", "are free"))
+    client.call("examine_system")
+    answers = str(follow(client, "follow_system", "are free"))
     assert "Found, and what to do" in answers
     assert "Ray" in answers
 
@@ -228,16 +229,16 @@ def test_a_whisper_model_is_fetched_cancelled_and_continued(client, tmp_path, mo
     with serve_weights() as server:
         monkeypatch.setitem(whisper._MODELS, "base", server.address()["base"])
         server.pause_after = 3_000_000
-        client.predict("base", api_name="/fetch_whisper")
-        follow(client, "/follow_system", "[0-3] MB of 5 MB")
-        with pytest.raises(AppError, match="under way already"):
-            client.predict("base", api_name="/fetch_whisper")
-        client.predict(api_name="/cancel_whisper")
+        client.call("fetch_whisper", name="base")
+        follow(client, "follow_system", "[0-3] MB of 5 MB")
+        with pytest.raises(AppError, match="already running"):
+            client.call("fetch_whisper", name="base")
+        client.call("cancel_whisper")
         server.may_go_on.set()
-        follow(client, "/follow_system", "was stopped")
+        follow(client, "follow_system", "was stopped")
         assert not (folder / "base.pt").exists()
-        client.predict("base", api_name="/fetch_whisper")
-        follow(client, "/follow_system", "Whisper base:</strong> it is here")
+        client.call("fetch_whisper", name="base")
+        follow(client, "follow_system", "Whisper base:</strong> it is here")
         assert server.ranges[1] is not None, "it began from the beginning again"
         assert hash_file(folder / "base.pt") == DIGEST
         assert not list(folder.glob("*.partial"))
@@ -247,10 +248,10 @@ def test_a_whisper_model_is_fetched_cancelled_and_continued(client, tmp_path, mo
 def test_without_a_network_the_page_says_what_to_do(page, client, tmp_path, monkeypatch, door):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if door == "fetch_whisper":
-        client.predict("small", api_name="/fetch_whisper")
-        follow(client, "/follow_system", r"small is not here and cannot be downloaded.*put small\.pt into")
+        client.call("fetch_whisper", name="small")
+        follow(client, "follow_system", r"small is not here and cannot be downloaded.*put small\.pt into")
     else:
-        client.predict("Qwen/Qwen3-TTS-12Hz-0.6B-Base", api_name="/load_model")
+        client.call("load_model", name="Qwen/Qwen3-TTS-12Hz-0.6B-Base")
         page.studio.wait_for_loading()
         assert "hf download" in page.studio.loading.problem
         assert page.studio.loaded.name == str(GOLDEN_CHECKPOINT)

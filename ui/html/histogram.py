@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
+
+from ui.html.templates import html
 
 NUM_BARS = 16
 _WIDTH, _HEIGHT, _BOTTOM = 320.0, 110.0, 18.0
 _MIN_BAR = 2.0
-"""One clip among hundreds must still be seen."""
+"""One clip among hundreds must still be visible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +23,8 @@ class Distribution:
     Attributes:
         title: what the values are.
         unit: of them, as it is written behind a number.
-        values: one per clip; what is no number is left out.
-        limits: beyond these a clip is warned of or rejected.
+        values: one per clip; NaN and infinity are left out.
+        limits: beyond these a clip gets a warning or is rejected.
     """
 
     title: str
@@ -30,28 +33,28 @@ class Distribution:
     limits: Sequence[float] = ()
 
 
-def histogram_svg(distribution: Distribution) -> str:
-    """Draw it; an empty string where there is nothing to draw."""
+def histogram_svg(distribution: Distribution) -> Markup:
+    """Draw it; empty if there is nothing to draw."""
     values = sorted(value for value in distribution.values if math.isfinite(value))
     if not values:
-        return ""
+        return Markup()
     low, high = values[0], values[-1]
     near = [limit for limit in distribution.limits if _is_near(limit, low, high)]
     low, high = min([low, *near]), max([high, *near])
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
     counts = _counts(values, low, high)
-    bars = "".join(_bar(index, count / max(counts)) for index, count in enumerate(counts) if count)
-    lines = "".join(_limit((limit - low) / (high - low)) for limit in near)
-    unit = escape(distribution.unit)
-    title = escape(distribution.title)
-    middle = values[len(values) // 2]
-    told = f"{title}: {low:.3g} to {high:.3g} {unit}, half of the clips below {middle:.3g} {unit}"
-    return (
-        f'<figure class="histogram"><figcaption>{title}</figcaption>'
-        f'<svg role="img" aria-label="{told}" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">{bars}{lines}'
-        f'<text x="0" y="{_HEIGHT - 3:g}">{low:.3g} {unit}</text>'
-        f'<text x="{_WIDTH:g}" y="{_HEIGHT - 3:g}" text-anchor="end">{high:.3g} {unit}</text></svg></figure>'
+    bars = Markup().join(_bar(index, count / max(counts)) for index, count in enumerate(counts) if count)
+    lines = Markup().join(_limit((limit - low) / (high - low)) for limit in near)
+    title, unit = distribution.title, distribution.unit
+    label = f"{title}: {low:.3g} to {high:.3g} {unit}, half of the clips below {values[len(values) // 2]:.3g} {unit}"
+    return html(
+        '<figure class="histogram"><figcaption>{}</figcaption>'
+        '<svg role="img" aria-label="{}" viewBox="0 0 {:g} {:g}">{}{}'
+        '<text x="0" y="{:g}">{:.3g} {}</text>'
+        '<text x="{:g}" y="{:g}" text-anchor="end">{:.3g} {}</text></svg></figure>',
+        *(title, label, _WIDTH, _HEIGHT, bars, lines),
+        *(_HEIGHT - 3, low, unit, _WIDTH, _HEIGHT - 3, high, unit),
     )
 
 
@@ -68,13 +71,14 @@ def _counts(values: Sequence[float], low: float, high: float) -> list[int]:
     return counts
 
 
-def _bar(index: int, share: float) -> str:
+def _bar(index: int, share: float) -> Markup:
     width = _WIDTH / NUM_BARS
     height = max(_MIN_BAR, share * (_HEIGHT - _BOTTOM - 4))
     top = _HEIGHT - _BOTTOM - height
-    return f'<rect x="{index * width + 1:.1f}" y="{top:.1f}" width="{width - 2:.1f}" height="{height:.1f}"/>'
+    place = (index * width + 1, top, width - 2, height)
+    return html('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>', *place)
 
 
-def _limit(share: float) -> str:
+def _limit(share: float) -> Markup:
     x = share * _WIDTH
-    return f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{_HEIGHT - _BOTTOM:g}"/>'
+    return html('<line x1="{:.1f}" x2="{:.1f}" y1="0" y2="{:g}"/>', x, x, _HEIGHT - _BOTTOM)

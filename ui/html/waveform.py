@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from markupsafe import Markup
+
+from ui.html.templates import html
 
 BAR_WIDTH = 2.0
 BAR_STEP = 3.0
 HEIGHT = 64.0
 MIN_BAR = 1.5
-"""Silence is a thin line, not nothing: it is part of the recording."""
+"""Silence is a thin line, not a gap: it is part of the recording."""
 
 
-def waveform_svg(envelope: Sequence[float], label: str) -> str:
+def waveform_svg(envelope: Sequence[float], label: str) -> Markup:
     """Draw peaks between 0 and 1 as bars around a middle line; `page.css` gives them a colour.
 
     Args:
-        envelope: one peak per bar; values outside 0 to 1 are drawn as the nearest of the two.
+        envelope: one peak per bar; values outside 0 to 1 are clamped.
         label: what a screen reader says instead of the picture.
     """
     bars = "".join(_bar(index * BAR_STEP, peak) for index, peak in enumerate(envelope))
-    width = max(len(envelope) * BAR_STEP, BAR_STEP)
-    return (
-        f'<svg class="waveform" role="img" aria-label="{escape(label)}" viewBox="0 0 {width:g} {HEIGHT:g}" '
-        f'preserveAspectRatio="none"><path d="{bars}"/></svg>'
+    width = f"{max(len(envelope), 1) * BAR_STEP:g}"
+    return html(
+        '<svg class="waveform" role="img" aria-label="{}" viewBox="0 0 {} {:g}" preserveAspectRatio="none">'
+        '<path d="{}"/></svg>',
+        *(label, width, HEIGHT, bars),
     )
 
 

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
+import io
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from ui.html.spectrogram import HEIGHT, MAX_HZ, WIDTH, spectrogram_html, spectrogram_png, write_png
+from ui.html.spectrogram import HEIGHT, MAX_HZ, WIDTH, spectrogram_html, spectrogram_png
 
 RATE = 24_000
 
 
 def read_png(content):
-    """Pixels (rows, columns, 3) of a PNG without filters, every checksum verified."""
-    assert content.startswith(b"\x89PNG\r\n\x1a\n")
-    place, data, size = 8, b"", (0, 0)
-    while place < len(content):
-        (length,) = struct.unpack(">I", content[place : place + 4])
-        kind, body = content[place + 4 : place + 8], content[place + 8 : place + 8 + length]
-        assert struct.unpack(">I", content[place + 8 + length : place + 12 + length]) == (zlib.crc32(kind + body),)
-        if kind == b"IHDR":
-            size = struct.unpack(">II", body[:8])
-        data += body if kind == b"IDAT" else b""
-        place += 12 + length
-    columns, rows = size
-    return (
-        np.frombuffer(zlib.decompress(data), np.uint8).reshape(rows, 1 + 3 * columns)[:, 1:].reshape(rows, columns, 3)
-    )
-
-
-def test_what_is_written_is_read_back():
-    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    assert (read_png(write_png(pixels)) == pixels).all()
+    """Pixels (rows, columns, 3)."""
+    return np.asarray(Image.open(io.BytesIO(content)))
 
 
 @pytest.mark.parametrize("frequency_hz", [500, 2_000, 6_000])

@@ -1,15 +1,16 @@
-"""Following work: its steps are seen, its result or its own error comes back, and it ends with whoever follows."""
+"""Following work and stopping it: steps, results, errors, and an end when the page is closed."""
 
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 
 from backend.background_tasks import BackgroundTasks, TaskCancelled
 from backend.errors import RecordingSilent
 from tests.backend.serving.conftest import wait_until
-from ui.live.follow import follow
+from ui.live.follow import StopFlags, follow
 
 
 def run(steps):
@@ -71,3 +72,47 @@ def test_a_page_that_is_closed_ends_its_work():
     next(steps)
     steps.close()
     assert ended.wait(60)
+
+
+def test_a_stop_reaches_what_the_session_has_begun():
+    flags = StopFlags()
+    flags.begin("a")
+    flags.stop("a")
+    with flags.watch("a") as is_stopped:
+        assert is_stopped(), "also while it still waited for its turn"
+
+
+def test_other_sessions_go_on():
+    flags = StopFlags()
+    with flags.watch("a") as is_stopped:
+        flags.stop("b")
+        assert not is_stopped()
+
+
+def test_a_stop_with_nothing_under_way_does_not_stop_the_next():
+    flags = StopFlags()
+    flags.stop("a")
+    with flags.watch("a") as is_stopped:
+        assert not is_stopped()
+
+
+def test_what_is_begun_after_a_stop_is_not_stopped():
+    flags = StopFlags()
+    flags.begin("a")
+    flags.stop("a")
+    flags.begin("a")
+    with flags.watch("a") as is_stopped:
+        assert not is_stopped()
+
+
+def test_ending_the_old_one_keeps_the_new_one():
+    flags = StopFlags()
+    with ExitStack() as new, flags.watch("a"):
+        flags.begin("a")
+        is_stopped = new.enter_context(flags.watch("a"))
+        new = new.pop_all()
+    flags.stop("a")
+    assert is_stopped()
+    new.close()
+    with flags.watch("a") as is_stopped:
+        assert not is_stopped(), "what has ended is forgotten"

@@ -1,32 +1,27 @@
-"""What happens between the Compare button and a vote."""
+"""Which voices are compared, and what their takes and votes come to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import gradio as gr
+from markupsafe import Markup
 
-from backend.background_tasks import BackgroundTask
 from backend.comparisons.comparison import Comparison, Letter
 from backend.comparisons.contenders import Contender, find_side
-from backend.comparisons.making import ComparisonOrder, FinishedComparison
+from backend.comparisons.making import ComparisonOrder
 from backend.evaluation.take_scores import read_own_wav
 from ui.context import PageContext
-from ui.html import base as render
-from ui.live.follow import follow
-from ui.tabs.compare import render as render_compare
-from ui.tabs.compare.render import HeardTake
-from ui.tabs.voice.speak import NotReady, parse_seed
-from ui.web.temporary import unguessable_path
+from ui.fields import NotReady, parse_seed
+from ui.html.messages import NOTHING, cards
+from ui.tabs.compare.render import HeardTake, advice_html, tally_html, vote_line
 
 Shown = dict[Letter, Path]
-"""Where each letter's sound is."""
+"""The file of each letter's take."""
 
 
 def read_order(
-    context: PageContext, chosen: list[str], text: str, language: str | None, seed: str, blind: bool
+    context: PageContext, chosen: Sequence[str], text: str, language: str | None, seed: str, blind: bool
 ) -> ComparisonOrder:
     """What is to be compared, as filled in. Raises EncoreError."""
     if len(chosen) < 2:
@@ -43,55 +38,12 @@ def read_order(
     return order
 
 
-def speak_order(
-    context: PageContext, order: ComparisonOrder, cancelled: Callable[[], bool], before: Shown, visit: str
-) -> Iterator[list[Any]]:
-    """Yield status, takes, voting, third vote, id and paths while the sides speak. Raises EncoreError."""
-    loaded = context.studio.loaded
-    if loaded is None:
-        raise NotReady("No model is loaded yet. Load one at the top of the page.")
-    now = ""
-
-    def work(task: BackgroundTask) -> FinishedComparison | None:
-        """Speak with all voices, and tell how far it is."""
-        nonlocal now
-        steps = context.studio.comparing.compare(
-            loaded,
-            order,
-            lambda name: unguessable_path(context.folder, name),
-            cancelled=lambda: cancelled() or task.is_cancelled(),
-        )
-        for step in steps:
-            if isinstance(step, FinishedComparison):
-                return step
-            now = render_compare.progress_line(step)
-        return None
-
-    nothing_else = [gr.skip()] * 5
-    done = yield from follow(
-        context.background_tasks, f"compare {visit}", "Comparing", work, lambda _: [now or gr.skip(), *nothing_else]
-    )
-    if done is None:
-        yield [render.says("", "Stopped."), *nothing_else]
-        return
-    delete_paths(before)
-    comparison = done.comparison
-    ready = render.says("good", "<strong>Ready.</strong> Listen to all of them, then vote.")
-    takes = render_compare.comparison_html(comparison, hear(done.paths))
-    has_third = gr.update(visible=len(comparison.takes) > 2)
-    yield [ready, takes, gr.update(visible=True), has_third, comparison.id, done.paths]
-
-
-def vote_html(context: PageContext, comparison: Comparison) -> str:
-    """What the vote was, and what all votes on the same sides say together."""
+def vote_html(context: PageContext, comparison: Comparison) -> Markup:
+    """What the vote was, and what all votes on the same voices say together."""
     sides: dict[str, Contender] = {take.side.key: take.side for take in comparison.takes}
     tallies = context.studio.comparing.rows.tallies(sorted(sides))
-    parts = [
-        render_compare.vote_line(comparison),
-        render_compare.tally_html(tallies, sides),
-        render_compare.advice_html(tallies, sides),
-    ]
-    return render.cards([part for part in parts if part != render.NOTHING])
+    parts = [vote_line(comparison), tally_html(tallies, sides), advice_html(tallies, sides)]
+    return cards(part for part in parts if part != NOTHING)
 
 
 def hear(paths: Shown) -> dict[Letter, HeardTake]:
@@ -105,7 +57,7 @@ def hear(paths: Shown) -> dict[Letter, HeardTake]:
 
 
 def choose_sides(sides: Sequence[Contender], chosen: Sequence[str | None]) -> list[str | None]:
-    """What stays chosen; where nothing is, the newest voice, and against a fine-tune the same voice without it."""
+    """What stays chosen; by default the newest voice, and against a fine-tune the same voice without it."""
     keys = [side.key for side in sides]
     values = [key if key in keys else None for key in chosen]
     free = [key for key in _proposals(sides) if key not in values]

@@ -1,80 +1,106 @@
-"""The lower half of the dataset tab: totals, the table of clips, and what is done with all of them."""
+"""The lower half of the Dataset tab: totals, the table of clips, and what is done with all of them."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
+from gradio.blocks import Block
 
 from backend.audio.quality import peak_envelope
 from backend.background_tasks import BackgroundTask, BackgroundTasks
-from backend.dataset.clips.views import ClipRow, DatasetView
+from backend.dataset.clips.views import ClipRow, DatasetView, TranscriptChange
 from backend.errors import EncoreError
 from backend.evaluation.take_scores import read_own_wav
 from ui.context import PageContext
-from ui.errors import shows_errors
-from ui.html import base as render
-from ui.tabs.dataset import render as render_dataset
-from ui.tabs.dataset import render_clips
-from ui.tabs.dataset.clip_editor import connect_editor
-from ui.tabs.dataset.clips_part import ClipsPart, Values
-from ui.tabs.dataset.render_clips import PAGE_CLIPS, HeardClip
+from ui.events import HIDE, SHOW, Inputs, Update, bind
+from ui.html.messages import NOTHING, heading, note, task_line
+from ui.html.words import count_of
+from ui.tabs.dataset.render import (
+    FILTERS,
+    PAGE_CLIPS,
+    SORTS,
+    HeardClip,
+    changes_html,
+    clips_table,
+    exported_line,
+    numbers_of,
+    plots_html,
+    select_clips,
+    stale_line,
+    totals_html,
+)
 from ui.web.temporary import unguessable_path
 
 NUM_BARS = 60
+POLL_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class ClipsShelf:
-    """What the handlers of this part do."""
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a task with all clips came to: texts heard otherwise, or an archive and its number of clips."""
 
-    context: PageContext
-    background_tasks: BackgroundTasks
+    changes: tuple[TranscriptChange, ...] | None = None
+    exported: tuple[Path, int] | None = None
 
-    def open(self, name: str | None) -> Values:
-        """Values for `ClipsPart.everything`: another dataset, or the same one made anew."""
-        *table, key = self.list(self.view(name))
-        return [*table, gr.update(choices=key["choices"], value=None), gr.update(visible=False)]
 
-    def list(
-        self, view: DatasetView | None, wanted: str = "all", sort: str = "order", page: float | None = 1
-    ) -> Values:
-        """Values for `ClipsPart.listing`."""
-        if view is None or not view.clips:
-            nothing = [render.NOTHING] * 5
-            return [gr.update(visible=False), *nothing, gr.update(visible=False), gr.update(choices=[], value=None)]
-        numbers = numbers_of(view)
-        return [
-            gr.update(visible=True),
-            render_dataset.totals_html(view),
-            render_dataset.plots_html(view),
-            *self._table(view, wanted, sort, page),
-            render_dataset.stale_line(are_current=view.rows_are_current),
-            gr.update(visible=not view.rows_are_current),
-            gr.update(choices=[(f"Clip {numbers[clip.key]}: {clip.text[:60]}", clip.key) for clip in view.clips]),
-        ]
+class ClipsPart:
+    """The clips of the `chosen` dataset; `tasks` are by its name. Hidden until there is a clip."""
 
-    def turn(self, name: str | None, wanted: str, sort: str, page: float | None) -> Values:
-        """Values for `ClipsPart.turned`: another page, order or choice of the same clips."""
-        view = self.view(name)
-        return self._table(view, wanted, sort, page) if view is not None else [gr.skip(), gr.skip()]
+    def __init__(self, context: PageContext, chosen: gr.Dropdown) -> None:
+        self.context, self.chosen = context, chosen
+        self.tasks: BackgroundTasks[Outcome] = BackgroundTasks()
+        script = Path(__file__).with_name("clip_buttons.js").read_text(encoding="utf-8")
+        with gr.Column(visible=False, elem_id="clips-section") as self.section:
+            gr.HTML(heading("Clips"), elem_classes=["step"])
+            self.totals = gr.HTML(NOTHING, elem_id="totals")
+            self.stale = gr.HTML(NOTHING, elem_id="stale")
+            with gr.Row():
+                self.apply = gr.Button(
+                    "Apply the changes", variant="primary", visible=False, min_width=160, elem_id="apply"
+                )
+                self.listen = gr.Button("Listen again to all clips", min_width=160, elem_id="listen-all")
+                self.export = gr.Button("Export for other tools", min_width=160, elem_id="export-dataset")
+                self.stop = gr.Button("Stop", visible=False, min_width=120, elem_id="stop-task")
+            self.task = gr.HTML(NOTHING, elem_id="dataset-task")
+            self.changes = gr.HTML(NOTHING, elem_id="changes", js_on_load=script)
+            self.exported = gr.HTML(NOTHING, elem_id="exported")
+            self.plots = gr.HTML(NOTHING, elem_id="plots")
+            with gr.Row():
+                self.wanted = gr.Radio(
+                    [(words, key) for key, words in FILTERS.items()], value="all", label="Show", elem_id="clip-filter"
+                )
+                self.sort = gr.Dropdown(
+                    [(words, key) for key, words in SORTS.items()], value="order", label="Order", elem_id="clip-sort"
+                )
+            self.table = gr.HTML(NOTHING, elem_id="clips", js_on_load=script)
+            with gr.Row(elem_classes=["choose"]):
+                self.page = gr.Number(value=1, precision=0, label="Page", min_width=100, elem_id="clip-page")
+                self.pages = gr.HTML(NOTHING, elem_id="clip-pages")
+            gr.HTML(heading("One clip"), elem_classes=["step"])
+            self.key = gr.Dropdown([], value=None, label="Clip to edit", elem_id="clip")
+        self.timer = gr.Timer(POLL_SECONDS, active=False)
+        self._connect()
 
-    def _table(self, view: DatasetView, wanted: str, sort: str, page: float | None) -> Values:
-        clips = render_clips.select_clips(view, wanted, sort)
-        num_pages = max(1, -(-len(clips) // PAGE_CLIPS))
-        number = min(max(1, int(page or 1)), num_pages)
-        shown = clips[(number - 1) * PAGE_CLIPS : number * PAGE_CLIPS]
-        heard = {clip.key: found for clip in shown if (found := self.hear(clip)) is not None}
-        count = render_dataset.count_of(len(clips), "clip")
-        return [
-            f'<p class="note">{count}, page {number} of {num_pages}.</p>',
-            render_clips.clips_table(shown, numbers_of(view), heard),
-        ]
+    @property
+    def look(self) -> Inputs:
+        """The dataset, and what of it is shown."""
+        return {"name": self.chosen, "wanted": self.wanted, "sort": self.sort, "page": self.page}
+
+    @property
+    def listing(self) -> list[Block]:
+        """What `update` changes."""
+        table = [self.section, self.totals, self.plots, self.pages, self.table]
+        return [*table, self.stale, self.apply, self.key]
+
+    @property
+    def followed(self) -> list[Block]:
+        """What `follow` changes."""
+        return [self.task, self.stop, self.changes, self.exported, self.timer]
 
     def view(self, name: str | None) -> DatasetView | None:
         """The dataset, if there is one of that name."""
@@ -85,122 +111,146 @@ class ClipsShelf:
         except EncoreError:
             return None
 
+    def open(self, name: str | None) -> Update:
+        """Show another dataset, or the same one made anew; no clip of it is being edited."""
+        view = self.view(name)
+        update = self.update(view)
+        if view is not None and view.clips:
+            update[self.key] = gr.update(choices=_clip_choices(view), value=None)
+        return update
+
+    def update(
+        self, view: DatasetView | None, wanted: str = "all", sort: str = "order", page: float | None = 1
+    ) -> Update:
+        """Show the clips that are wanted."""
+        if view is None or not view.clips:
+            messages = [self.totals, self.plots, self.pages, self.table, self.stale]
+            hidden: Update = {self.section: HIDE, self.apply: HIDE, self.key: gr.update(choices=[], value=None)}
+            return hidden | dict.fromkeys(messages, NOTHING)
+        return {
+            self.section: SHOW,
+            self.totals: totals_html(view),
+            self.plots: plots_html(view),
+            **self._table(view, wanted, sort, page),
+            **self._stale(are_current=view.rows_are_current),
+            self.key: gr.update(choices=_clip_choices(view)),
+        }
+
     def hear(self, clip: ClipRow) -> HeardClip | None:
-        """Where the page plays a clip from, and its peaks; None where its sound is gone."""
+        """The file to play a clip from, and its peaks; None if its recording is gone."""
         place = self.context.files.place(clip.audio)
         return HeardClip(path=place, envelope=_envelope(clip.audio)) if place is not None else None
 
-    def follow(self, name: str | None) -> Values:
-        """Values for `ClipsPart.background_tasks`."""
-        state = self.background_tasks.state(str(name))
+    def start_listening(self, name: str | None, keys: Sequence[str] | None) -> Update:
+        """Start to transcribe some clips again, or all."""
+        datasets = self.context.studio.datasets
+
+        def listen(task: BackgroundTask[Outcome]) -> Outcome:
+            return Outcome(changes=tuple(datasets.retranscribe(str(name), keys, progress=task.report)))
+
+        return self._start(name, "Listening again", listen)
+
+    def open_changes(self, name: str | None, view: DatasetView | None) -> list[TranscriptChange] | None:
+        """What was heard otherwise and not been taken over since; None if nothing was listened to."""
+        state = self.tasks.state(str(name))
+        if view is None or state is None or state.result is None or state.result.changes is None:
+            return None
+        texts = {clip.key: clip.text for clip in view.clips}
+        return [one for one in state.result.changes if texts.get(one.key) != " ".join(one.after.split())]
+
+    def follow(self, name: str | None) -> Update:
+        """Progress of the task with this dataset, and what it came to."""
+        state = self.tasks.state(str(name))
         is_running = state is not None and state.is_running
-        changes, exported = render.NOTHING, render.NOTHING
-        if state is not None and not is_running and not state.problem:
-            if isinstance(state.result, tuple):
-                path, num_clips = state.result
-                exported = render_dataset.exported_line(str(name), path, num_clips)
-            elif isinstance(state.result, Sequence) and not isinstance(state.result, str):
-                view = self.view(name)
-                changes = render_clips.changes_html(state.result, numbers_of(view) if view is not None else {}, "en")
-        return [
-            render_dataset.task_line(state),
-            gr.update(visible=is_running),
-            changes,
-            exported,
-            gr.Timer(active=is_running),
-        ]
+        update: Update = {
+            self.task: task_line(state),
+            self.stop: gr.update(visible=is_running),
+            self.changes: NOTHING,
+            self.exported: NOTHING,
+            self.timer: gr.Timer(active=is_running),
+        }
+        outcome = state.result if state is not None else None
+        if outcome is not None and outcome.changes is not None:
+            view = self.view(name)
+            if view is not None:
+                changes = self.open_changes(name, view) or []
+                update[self.changes] = changes_html(changes, numbers_of(view), "en")
+        if outcome is not None and outcome.exported is not None:
+            update[self.exported] = exported_line(str(name), *outcome.exported)
+        return update
 
-    def listen(self, name: str | None, keys: Sequence[str] | None) -> Values:
-        """Begin to transcribe some clips again, or all."""
+    def _connect(self) -> None:
+        turned = [self.wanted.input, self.sort.input, self.page.submit, self.page.input]
+        bind(turned, self._turn, self.look, [self.pages, self.table], api="show_clips")
+        chosen = {"name": self.chosen}
+        bind(self.apply.click, self._apply, chosen, self.followed, api="apply_changes")
+        bind(self.listen.click, self._listen_to_all, chosen, self.followed, api="listen_again")
+        bind(self.export.click, self._export, chosen, self.followed, api="export_dataset")
+        bind(self.stop.click, self._stop, chosen, quick=True)
+        ticked = bind(self.timer.tick, self.follow, chosen, self.followed, api="follow_task", quick=True)
+        bind(ticked.then, self._look_for_edits, chosen, [self.stale, self.apply], quick=True)
 
-        def work(task: BackgroundTask) -> object:
-            return self.context.studio.datasets.retranscribe(str(name), keys, progress=task.report)
+    def _turn(self, name: str | None, wanted: str, sort: str, page: float | None) -> Update:
+        """Another page, order or choice of the same clips."""
+        view = self.view(name)
+        return self._table(view, wanted, sort, page) if view is not None else {}
 
-        return self._begin(name, "Listening again", work)
+    def _apply(self, name: str | None) -> Update:
+        """Start to bring the files up to date."""
 
-    def apply(self, name: str | None) -> Values:
-        """Begin to bring the files up to date."""
-        return self._begin(
-            name, "Applying the changes", lambda _: self.context.studio.datasets.rebuild_rows(str(name)).digest
-        )
+        def apply(_: BackgroundTask[Outcome]) -> Outcome:
+            self.context.studio.datasets.rebuild_rows(str(name))
+            return Outcome()
 
-    def export(self, name: str | None) -> Values:
-        """Begin to pack the clips for other tools."""
+        return self._start(name, "Applying the changes", apply)
 
-        def work(_: BackgroundTask) -> object:
-            """Write the clips and pack them, beside the page."""
+    def _listen_to_all(self, name: str | None) -> Update:
+        return self.start_listening(name, None)
+
+    def _export(self, name: str | None) -> Update:
+        """Start to pack the clips for other tools."""
+
+        def export(_: BackgroundTask[Outcome]) -> Outcome:
             place = unguessable_path(self.context.folder, f"{name}-dataset")
             num_clips = self.context.studio.datasets.export(str(name), place)
             packed = Path(shutil.make_archive(str(place), "zip", place))
             shutil.rmtree(place)
-            return packed, num_clips
+            return Outcome(exported=(packed, num_clips))
 
-        return self._begin(name, "Packing the clips", work)
+        return self._start(name, "Packing the clips", export)
 
-    def _begin(self, name: str | None, what: str, work: Any) -> Values:
+    def _start(self, name: str | None, what: str, work: Callable[[BackgroundTask[Outcome]], Outcome]) -> Update:
         if name:
-            self.background_tasks.start(name, what, work)
+            self.tasks.start(name, what, work)
         return self.follow(name)
 
+    def _stop(self, name: str | None) -> None:
+        self.tasks.cancel(str(name))
 
-def connect_clips_part(shelf: ClipsShelf, part: ClipsPart, chosen: gr.Dropdown) -> None:
-    """Make it work; `chosen` names the dataset."""
-    look = [chosen, part.wanted, part.sort, part.page]
-    for event in (part.wanted.input, part.sort.input, part.page.submit, part.page.input):
-        event(
-            shows_errors(shelf.turn),
-            look,
-            part.turned,
-            show_progress="hidden",
-            api_name="show_clips" if event == part.wanted.input else None,
-            api_visibility="undocumented" if event == part.wanted.input else "private",
-        )
-    for button, begin, name in (
-        (part.apply, shelf.apply, "apply_changes"),
-        (part.listen, lambda chosen: shelf.listen(chosen, None), "listen_again"),
-        (part.export, shelf.export, "export_dataset"),
-    ):
-        button.click(
-            shows_errors(begin),
-            chosen,
-            part.background_tasks,
-            show_progress="hidden",
-            api_name=name,
-            api_visibility="undocumented",
-        )
-    part.stop.click(
-        lambda name: shelf.background_tasks.cancel(str(name)), chosen, None, queue=False, api_visibility="private"
-    )
-    ticked = part.timer.tick(
-        shows_errors(shelf.follow),
-        chosen,
-        part.background_tasks,
-        queue=False,
-        show_progress="hidden",
-        api_name="follow_errand",
-        api_visibility="undocumented",
-    )
-    ticked.then(
-        _stale(shelf), chosen, [part.stale, part.apply], queue=False, show_progress="hidden", api_visibility="private"
-    )
-    connect_editor(shelf, part, chosen)
-
-
-def numbers_of(view: DatasetView) -> dict[str, int]:
-    """What clips are called on the page."""
-    return {clip.key: number for number, clip in enumerate(view.clips, 1)}
-
-
-def _stale(shelf: ClipsShelf) -> Any:
-    def look(name: str | None) -> Values:
+    def _look_for_edits(self, name: str | None) -> Update:
         """Whether the files are behind the edits by now."""
         try:
-            are_current = shelf.context.studio.datasets.rows_are_current(str(name))
+            return self._stale(are_current=self.context.studio.datasets.rows_are_current(str(name)))
         except EncoreError:
-            return [gr.skip(), gr.skip()]
-        return [render_dataset.stale_line(are_current=are_current), gr.update(visible=not are_current)]
+            return {}
 
-    return look
+    def _stale(self, *, are_current: bool) -> Update:
+        return {self.stale: stale_line(are_current=are_current), self.apply: gr.update(visible=not are_current)}
+
+    def _table(self, view: DatasetView, wanted: str, sort: str, page: float | None) -> Update:
+        clips = select_clips(view, wanted, sort)
+        num_pages = max(1, -(-len(clips) // PAGE_CLIPS))
+        number = min(max(1, int(page or 1)), num_pages)
+        shown = clips[(number - 1) * PAGE_CLIPS : number * PAGE_CLIPS]
+        heard = {clip.key: found for clip in shown if (found := self.hear(clip)) is not None}
+        return {
+            self.pages: note(f"{count_of(len(clips), 'clip')}, page {number} of {num_pages}."),
+            self.table: clips_table(shown, numbers_of(view), heard),
+        }
+
+
+def _clip_choices(view: DatasetView) -> list[tuple[str, str]]:
+    return [(f"Clip {number}: {clip.text[:60]}", clip.key) for number, clip in enumerate(view.clips, 1)]
 
 
 @lru_cache(maxsize=2000)

@@ -1,4 +1,4 @@
-"""From what is filled in on the fine-tune tab to a plan, and from there to a run."""
+"""From what is filled in on the Fine-tune tab to a plan, and from there to a run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Self
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.job import BuildJob
+from backend.dataset.sources.material import Material, proposed_name
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan, RunRequest
-from backend.voices.consent import Consent
-from backend.voices.samples import get_sample
+from backend.voices.consent import Consent, SpokenProof
 from ui.context import PageContext
-from ui.source import Source
-from ui.tabs.dataset.prepare import Material, Preparation, plan_build, proposed_name
-from ui.tabs.voice.speak import NotReady
+from ui.fields import NotReady
+from ui.material import plan_build, voice_name
+from ui.source import Source, read_consent
 
 FROM_DATA = ""
 """Instead of a preset: the one that suits how much speech there is."""
 
 MADE_FIRST = "+"
-"""Instead of a dataset, none of which can be called so: one that is made of what the voice tab has."""
+"""Instead of a dataset, none of which can be called so: one that is made of what the Voice tab has."""
 
 MAKING_CLIPS = "Preparing the clips"
 """What a start does that makes a dataset first; it may take minutes, and can be cancelled."""
@@ -28,9 +28,9 @@ MAKING_CLIPS = "Preparing the clips"
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What is filled in; None and empty fields leave it to the preset."""
+    """What is filled in; empty fields leave it to the preset."""
 
-    dataset: str | None
+    dataset: str
     preset: str
     strategy: str
     workers: str
@@ -41,20 +41,10 @@ class Wish:
     saves_memory: bool
 
     @classmethod
-    def read(cls, dataset: str | None, preset: str | None, *advanced: Any) -> Self:
-        """From the values of the fields, some of which nobody has touched."""
-        strategy, workers, device, learning_rate, steps, rows, saves_memory = advanced
-        return cls(
-            dataset=dataset,
-            preset=preset or FROM_DATA,
-            strategy=strategy,
-            workers=workers or "",
-            device=device,
-            learning_rate=learning_rate or "",
-            steps=steps or "",
-            micro_batch_tokens=rows or "",
-            saves_memory=bool(saves_memory),
-        )
+    def read(cls, **fields: Any) -> Self:
+        """From the values of the fields, None where nothing was chosen yet."""
+        filled_in: dict[str, Any] = {name: "" if value is None else value for name, value in fields.items()}
+        return cls(**filled_in)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -71,39 +61,57 @@ class Wish:
         return {name: value for name, value in given.items() if value is not None}
 
 
+@dataclass(frozen=True, kw_only=True)
+class GivenConsent:
+    """What the Voice tab knows of a consent already."""
+
+    statement: str | None
+    who: str
+    proof: SpokenProof | None
+    source: Source | None
+
+    def read(self, statement: str | None, who: str) -> Consent:
+        """The consent filled in for a fine-tune; spoken if it is the one that was. Raises ConsentMissing."""
+        if statement == "synthetic" and not who.strip() and self.source is not None and self.source.kind == "sample":
+            return read_consent(statement, who, None, self.source)
+        is_same = (statement, who.strip()) == (self.statement, self.who.strip())
+        return read_consent(statement, who, self.proof if is_same else None, None)
+
+
 class Planner:
-    """Plans and starts runs in the background; keys are sessions of the page."""
+    """Plans and starts runs in the background; `plans` and `starts` are by session of the page."""
 
     def __init__(self, context: PageContext) -> None:
-        self._bench = context
-        self.background_tasks = BackgroundTasks()
+        self._context = context
+        self.plans: BackgroundTasks[RunPlan | None] = BackgroundTasks()
+        self.starts: BackgroundTasks[str] = BackgroundTasks()
 
     def plan(self, session: str, wish: Wish) -> None:
-        """Begin to plan, instead of what was being planned before."""
+        """Start to plan, instead of what was being planned before; without a dataset yet there is no result."""
         if not wish.dataset:
             return
-        request, runs = self._request(wish), self._bench.studio.runs
+        request, runs = self._request(wish), self._context.studio.runs
 
-        def work(_: BackgroundTask) -> RunPlan | None:
+        def work(_: BackgroundTask[RunPlan | None]) -> RunPlan | None:
             return runs.plan(request) if request.dataset is not None else None
 
-        self.background_tasks.start(f"plan {session}", "Planning", work, replaces=True)
+        self.plans.start(session, "Planning", work, replaces=True)
 
     def start(
         self, session: str, wish: Wish, voice: str, consent: Consent, material: Material, source: Source | None
     ) -> None:
-        """Begin to check everything and to start the run, on a dataset of `material` where wished.
+        """Start to check everything and to start the run, on a dataset of `material` if wished.
 
-        Raises EncoreError.
+        The result is the id of the run. Raises EncoreError.
         """
         if not wish.dataset:
             raise NotReady("Choose a dataset first. They are made on the Dataset tab.")
-        request, studio = self._request(wish, voice), self._bench.studio
+        request, studio = self._request(wish, voice), self._context.studio
 
-        def work(_: BackgroundTask) -> str:
+        def work(_: BackgroundTask[str]) -> str:
             return studio.runs.start(studio.runs.plan(request), consent)
 
-        def make_first(task: BackgroundTask) -> str:
+        def make_first(task: BackgroundTask[str]) -> str:
             return build_and_start(
                 studio.datasets,
                 studio.runs,
@@ -114,22 +122,17 @@ class Planner:
             )
 
         if request.dataset is None:
-            self.background_tasks.start(f"start {session}", MAKING_CLIPS, make_first)
+            self.starts.start(session, MAKING_CLIPS, make_first)
         else:
-            self.background_tasks.start(f"start {session}", "Checking everything, and starting", work)
-
-    def cancel(self, session: str) -> None:
-        """Stop the clips that are being made; those that are ready are kept for the next time."""
-        self.background_tasks.cancel(f"start {session}")
+            self.starts.start(session, "Checking everything, and starting", work)
 
     def _new_dataset(self, material: Material, source: Source | None) -> BuildJob:
-        name = proposed_name(source, self._bench.studio.datasets.list())
+        name = proposed_name(voice_name(source), self._context.studio.datasets.list())
         # A sample is done before Ray would have started.
-        wanted = Preparation(name=name, language="auto", whisper="", num_actors="0" if material.sample else "")
-        return plan_build(self._bench, material, wanted)
+        return plan_build(self._context, material, name=name, num_actors=0 if material.sample else None)
 
     def _request(self, wish: Wish, voice: str | None = None) -> RunRequest:
-        """Raises NotReady."""
+        """What is filled in as a request. Raises NotReady."""
         return RunRequest(
             model=self._model(),
             dataset=None if wish.dataset == MADE_FIRST else wish.dataset,
@@ -140,16 +143,9 @@ class Planner:
 
     def _model(self) -> str:
         """The one that speaks, or is about to: a plan needs its files, not its voice. Raises NotReady."""
-        loaded, loading = self._bench.studio.loaded, self._bench.studio.loading
+        loaded, loading = self._context.studio.loaded, self._context.studio.loading
         if loaded is not None:
             return loaded.name
         if loading is not None and loading.is_running and loading.progress is None:
             return loading.name
         raise NotReady("No model is loaded yet. Load one at the top of the page.")
-
-
-def read_consent(statement: str | None, who: str, source: Source | None) -> Consent:
-    """Who agreed, as filled in; of a sample voice what came with it. Raises ConsentMissing."""
-    if source is not None and source.kind == "sample" and statement == "synthetic" and not who.strip():
-        return get_sample(source.sample).consent()
-    return Consent.give(who, statement or "")  # type: ignore[arg-type] # checked by the model itself

@@ -1,103 +1,149 @@
-"""The fine-tune tab: a run planned and started; watching it is `run_watch`."""
+"""The Fine-tune tab: a run planned and started; watching it is `watch`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import Block
 
-from backend.runs.planning.plan import RunPlan
+from backend.dataset.sources.material import proposed_name
+from backend.voices.consent import SpokenProof
+from training.job import STRATEGIES
+from training.presets import PRESETS
 from ui.context import PageContext
-from ui.errors import shows_errors
-from ui.html import base as render
-from ui.source import Reference, Source
-from ui.tabs.dataset import render as render_dataset
-from ui.tabs.dataset.prepare import Material, proposed_name
-from ui.tabs.finetune import render as render_finetune
-from ui.tabs.finetune.log import connect_reading
-from ui.tabs.finetune.plan import MADE_FIRST, MAKING_CLIPS, Planner, Wish, read_consent
-from ui.tabs.finetune.plan_part import POLL_SECONDS, PlanPart, build_plan_part
-from ui.tabs.finetune.watch import RunWatch, WatchPart, build_watch, connect_watch
-from ui.tabs.voice.source_part import VoicePart
-
-SETTLED_SECONDS = 10.0
-"""Answers to a look and to a change may overtake each other; whoever stopped looking at the first end might miss the
-plan for what was typed since."""
-
-ABOUT = (
-    '<p class="note">A fine-tune changes the model itself to speak like one person. It goes on when this page is '
-    "closed.</p>"
+from ui.events import Inputs, Update, bind, session_of
+from ui.fields import build_consent
+from ui.html.messages import NOTHING, heading, note, says, task_line
+from ui.material import gather_material, voice_name
+from ui.source import Reference, Source, VoiceFields
+from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, GivenConsent, Planner, Wish
+from ui.tabs.finetune.render import (
+    ABOUT,
+    NO_MEMORY_YET,
+    NOTHING_TO_LEARN_FROM,
+    PRESET_WORDS,
+    STARTED,
+    made_first,
+    memory_html,
+    plan_html,
 )
+from ui.tabs.finetune.watch import RunWatch
+
+POLL_SECONDS = 0.7
+SETTLED_SECONDS = 10.0
+"""Answers to a poll and to a change may overtake each other; a page that stopped polling at the first end might miss
+the plan for what was typed since."""
 
 
-def build_finetune_tab(context: PageContext, tab: gr.Tab, voice: VoicePart) -> None:
-    """Lay the tab out; `voice` may know already who agreed."""
-    gr.HTML("<h2>Fine-tune</h2>", elem_classes=["step"])
-    gr.HTML(ABOUT)
-    part = build_plan_part()
-    watch = build_watch()
-    runs = RunWatch(context)
-    connect_watch(runs, watch)
-    connect_reading(context, watch.reading, watch.chosen)
-    planner = Planner(context)
-    _connect_planning(planner, part)
-    _connect_opening(context, tab, planner, part, voice)
-    _connect_starting(planner, part, watch, runs, voice)
-    for event in (context.page.load, tab.select):
-        event(
-            shows_errors(runs.list),
-            watch.chosen,
-            [watch.chosen, *watch.shown],
-            show_progress="hidden",
-            api_name="list_runs" if event == tab.select else None,
-            api_visibility="undocumented" if event == tab.select else "private",
+class FinetuneTab:
+    """Plans what is filled in, starts it, and shows the runs."""
+
+    def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields) -> None:
+        self.context, self.voice, self.planner = context, voice, Planner(context)
+        gr.HTML(heading("Fine-tune"), elem_classes=["step"])
+        gr.HTML(note(ABOUT))
+        with gr.Row():
+            self.dataset = gr.Dropdown([], value=None, label="Dataset", min_width=200, elem_id="tune-dataset")
+            self.name = gr.Textbox(label="Name of the new voice", max_length=64, min_width=200, elem_id="tune-voice")
+        self.preset = gr.Radio(
+            [("Chosen from the data", FROM_DATA), *((PRESET_WORDS[one], one) for one in PRESETS)],
+            value=FROM_DATA,
+            label="How thorough",
+            elem_id="preset",
         )
+        self.statement, self.who = build_consent("tune-")
+        self.plan = gr.HTML(NOTHING, elem_id="plan")
+        self.start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
+        self.cancel = gr.Button("Cancel", visible=False, elem_id="cancel-start")
+        self.status = gr.HTML(NOTHING, elem_id="start-status")
+        with gr.Accordion("Memory for each worker", open=True, elem_id="memory"):
+            self.memory = gr.HTML(note(NO_MEMORY_YET), elem_id="memory-picture")
+        # Not gr.Number, which turns an empty field into 0.
+        with gr.Accordion("Advanced", open=False, elem_id="tune-advanced"):
+            with gr.Row():
+                self.strategy = gr.Dropdown(
+                    list(STRATEGIES), value="ddp", label="Strategy: how workers share the model"
+                )
+                self.workers = gr.Textbox(label="Workers", placeholder="1", max_length=4, elem_id="workers")
+                self.device = gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device")
+            with gr.Row():
+                self.learning_rate = gr.Textbox(
+                    label="Learning rate (optional)", placeholder="from the preset", elem_id="learning-rate"
+                )
+                self.steps = gr.Textbox(
+                    label="Steps (optional)", placeholder="from the preset", max_length=7, elem_id="num-steps"
+                )
+                self.micro_batch_tokens = gr.Textbox(
+                    label="Tokens in a micro-batch (optional)", placeholder="from the preset", max_length=6
+                )
+            self.saves_memory = gr.Checkbox(label="Activation checkpointing: a third slower, much less memory")
+        self.seen = gr.State("")
+        self.plan_timer = gr.Timer(POLL_SECONDS, active=False)
+        self.start_timer = gr.Timer(POLL_SECONDS, active=False)
+        self.watch = RunWatch(context, tab)
+        self._connect(tab)
 
+    @property
+    def wish(self) -> Inputs:
+        """The component of each field of a `Wish`."""
+        return {
+            "dataset": self.dataset,
+            "preset": self.preset,
+            "strategy": self.strategy,
+            "workers": self.workers,
+            "device": self.device,
+            "learning_rate": self.learning_rate,
+            "steps": self.steps,
+            "micro_batch_tokens": self.micro_batch_tokens,
+            "saves_memory": self.saves_memory,
+        }
 
-def _planning(planner: Planner) -> Callable[..., list[Any]]:
-    """A handler that begins to plan what is filled in."""
-
-    def plan(request: gr.Request, *fields: Any) -> list[Any]:
-        """Begin, and show what is known already."""
-        session = str(request.session_hash)
-        planner.plan(session, Wish.read(*fields))
-        return _planned(planner, session)
-
-    return shows_errors(plan)
-
-
-def _connect_planning(planner: Planner, part: PlanPart) -> None:
-    plan = _planning(planner)
-
-    def tick(request: gr.Request, seen: str) -> list[Any]:
-        return _planned(planner, str(request.session_hash), seen)
-
-    for component in part.wish:
-        component.change(
-            plan,
-            part.wish,
-            part.planned,
-            queue=False,
-            show_progress="hidden",
-            trigger_mode="always_last",
-            api_name="plan" if component is part.dataset else None,
-            api_visibility="undocumented" if component is part.dataset else "private",
+    def _connect(self, tab: gr.Tab) -> None:
+        planned = [self.seen, self.plan, self.memory, self.start, self.plan_timer]
+        for component in self.wish.values():
+            api = "plan" if component is self.dataset else None
+            trigger = component.change  # type: ignore[union-attr] # each of these fields has the event
+            bind(trigger, self._plan, self.wish, planned, api=api, quick=True, trigger_mode="always_last")
+        bind(self.plan_timer.tick, self._follow_plan, {"seen": self.seen}, planned, api="follow_plan", quick=True)
+        given = {
+            "given_statement": self.voice.statement,
+            "given_who": self.voice.who,
+            "references": self.voice.references,
+            "source": self.voice.source,
+        }
+        filled_in = {"name": self.name, "statement": self.statement, "who": self.who}
+        opened = bind(
+            tab.select,
+            self._open,
+            {**given, **filled_in, "dataset": self.dataset, "given_name": self.voice.name},
+            [self.dataset, self.name, self.statement, self.who, self.status],
+            api="open_finetune",
         )
-    part.timer.tick(
-        tick,
-        part.seen,
-        part.planned,
-        queue=False,
-        show_progress="hidden",
-        api_name="follow_plan",
-        api_visibility="undocumented",
-    )
+        # Another model may have been loaded since, or the dataset been edited.
+        bind(opened.success, self._plan, self.wish, planned, quick=True)
+        started = [self.status, self.start, self.cancel, self.start_timer]
+        bind(
+            self.start.click,
+            self._start,
+            {**given, **filled_in, "proof": self.voice.proof, "transcript": self.voice.transcript, **self.wish},
+            started,
+            api="start_run",
+            quick=True,
+        )
+        bind(
+            self.start_timer.tick,
+            self._follow_start,
+            None,
+            [*started, self.watch.chosen, *self.watch.shown],
+            api="follow_start",
+            quick=True,
+        )
+        bind(self.cancel.click, self._cancel, api="cancel_start", quick=True)
 
-
-def _connect_opening(context: PageContext, tab: gr.Tab, planner: Planner, part: PlanPart, voice: VoicePart) -> None:
-    def refresh(
+    def _open(
+        self,
         references: list[Reference],
         source: Source | None,
         dataset: str | None,
@@ -107,130 +153,98 @@ def _connect_opening(context: PageContext, tab: gr.Tab, planner: Planner, part: 
         given_statement: str | None,
         given_who: str,
         given_name: str,
-    ) -> list[Any]:
-        """What there is to train on, and what was filled in on the Voice tab."""
-        names = [one for one in context.studio.datasets.list() if context.studio.datasets.is_built(one)]
-        choices = [(one, one) for one in names]
-        if (given := Material.gather(references, source, "", [])).is_given:
-            choices.append((render_finetune.made_first(given.sample, len(given.recordings)), MADE_FIRST))
+    ) -> Update:
+        """The datasets there are, and what the Voice tab knows already."""
+        datasets = self.context.studio.datasets
+        choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
+        if (given := gather_material(references, source)).is_given:
+            choices.append((made_first(given.sample, len(given.recordings)), MADE_FIRST))
         values = [value for _, value in choices]
         chosen = dataset if dataset in values else next(iter(values), None)
-        proposed = proposed_name(source, []) if chosen == MADE_FIRST else chosen
-        return [
-            gr.update(choices=choices, value=chosen),
-            # What is filled in already, or is being filled in right now, stays.
-            gr.skip() if name else (given_name or proposed or gr.skip()),
-            gr.skip() if statement else (given_statement or gr.skip()),
-            gr.skip() if who else (given_who or gr.skip()),
-            render.NOTHING if choices else render.says("", render_finetune.NOTHING_TO_LEARN_FROM),
-        ]
+        proposed = proposed_name(voice_name(source), []) if chosen == MADE_FIRST else chosen
+        update: Update = {
+            self.dataset: gr.update(choices=choices, value=chosen),
+            self.status: NOTHING if choices else says("", NOTHING_TO_LEARN_FROM),
+        }
+        # What is filled in already, or is being filled in right now, stays.
+        for field, filled_in, value in (
+            (self.name, name, given_name or proposed),
+            (self.statement, statement, given_statement),
+            (self.who, who, given_who),
+        ):
+            if value and not filled_in:
+                update[field] = value
+        return update
 
-    opened = tab.select(
-        shows_errors(refresh),
-        [
-            *(voice.references, voice.source, part.dataset, part.voice, part.statement, part.who),
-            *(voice.statement, voice.who, voice.name),
-        ],
-        [part.dataset, part.voice, part.statement, part.who, part.status],
-        show_progress="hidden",
-        api_name="open_finetune",
-        api_visibility="undocumented",
-    )
-    # Another model may have been loaded since, or the dataset been edited.
-    opened.success(
-        _planning(planner), part.wish, part.planned, queue=False, show_progress="hidden", api_visibility="private"
-    )
+    def _plan(self, request: gr.Request, **wish: Any) -> Update:
+        """Start to plan what is filled in, and show what is known already."""
+        self.planner.plan(session_of(request), Wish.read(**wish))
+        return self._planned(session_of(request))
 
+    def _follow_plan(self, seen: str, request: gr.Request) -> Update:
+        return self._planned(session_of(request), seen)
 
-def _connect_starting(planner: Planner, part: PlanPart, watch: WatchPart, runs: RunWatch, voice: VoicePart) -> None:
-    timer = gr.Timer(POLL_SECONDS, active=False)
-    part.start.click(
-        shows_errors(_start(planner)),
-        [part.voice, part.statement, part.who, voice.source, voice.references, voice.transcript, *part.wish],
-        [part.status, part.start, part.cancel, timer],
-        queue=False,
-        show_progress="hidden",
-        api_name="start_run",
-        api_visibility="undocumented",
-    )
-    timer.tick(
-        shows_errors(_follow_start(planner, watch, runs)),
-        None,
-        [part.status, part.start, part.cancel, timer, watch.chosen, *watch.shown],
-        queue=False,
-        show_progress="hidden",
-        api_name="follow_start",
-        api_visibility="undocumented",
-    )
+    def _planned(self, session: str, seen: str = "") -> Update:
+        """The plan, or why there is none; what the page has `seen` already is left as it is."""
+        state = self.planner.plans.state(session)
+        since_end = state.seconds_since_end if state is not None else math.inf
+        timer = gr.Timer(active=since_end is None or since_end < SETTLED_SECONDS)
+        shown = plan_html(state)
+        if shown == seen:
+            return {self.plan_timer: timer}
+        plan = state.result if state is not None else None
+        can_start = since_end is not None and not (plan is not None and plan.problems)
+        data = plan.data if plan is not None else None
+        words = f"Fine-tune ({data.preset})" if data is not None else "Fine-tune"
+        update: dict[Block, Any] = {
+            self.seen: shown,
+            self.plan: shown,
+            self.start: gr.update(value=words, interactive=can_start),
+            self.plan_timer: timer,
+        }
+        return {**update, self.memory: memory_html(plan)} if plan is not None and data is not None else update
 
-    def cancel(request: gr.Request) -> None:
-        """Stop making clips."""
-        planner.cancel(str(request.session_hash))
-
-    part.cancel.click(cancel, None, None, queue=False, api_name="cancel_start", api_visibility="undocumented")
-
-
-def _start(planner: Planner) -> Callable[..., list[Any]]:
-    def start(
+    def _start(
+        self,
         request: gr.Request,
         name: str,
         statement: str | None,
         who: str,
-        source: Source | None,
         references: list[Reference],
+        source: Source | None,
         transcript: str,
-        *fields: Any,
-    ) -> list[Any]:
+        given_statement: str | None,
+        given_who: str,
+        proof: SpokenProof | None,
+        **wish: Any,
+    ) -> Update:
         """Begin to start a run with what is filled in."""
-        session, given = str(request.session_hash), Material.gather(references, source, transcript, [])
-        planner.start(session, Wish.read(*fields), name, read_consent(statement, who, source), given, source)
-        return [*_starting(planner, session)[:3], gr.Timer(active=True)]
+        session, material = session_of(request), gather_material(references, source, transcript)
+        given = GivenConsent(statement=given_statement, who=given_who, proof=proof, source=source)
+        self.planner.start(session, Wish.read(**wish), name, given.read(statement, who), material, source)
+        return {**self._starting(session), self.start_timer: gr.Timer(active=True)}
 
-    return start
-
-
-def _follow_start(planner: Planner, watch: WatchPart, runs: RunWatch) -> Callable[..., list[Any]]:
-    def tick(request: gr.Request) -> list[Any]:
+    def _follow_start(self, request: gr.Request) -> Update:
         """Follow the start of a run until there is a run to watch."""
-        session = str(request.session_hash)
-        line, button, stop, run_id = _starting(planner, session)
-        if not isinstance(run_id, str):
-            state = planner.background_tasks.state(f"start {session}")
-            is_running = state is not None and state.is_running
-            return [line, button, stop, gr.Timer(active=is_running), gr.skip(), *watch.unchanged]
-        planner.background_tasks.forget(f"start {session}")
-        said = render.says("good", render_finetune.STARTED)
-        return [said, button, stop, gr.Timer(active=False), *runs.list(run_id)]
+        session = session_of(request)
+        update, state = self._starting(session), self.planner.starts.state(session)
+        if state is None or state.result is None:
+            return {**update, self.start_timer: gr.Timer(active=state is not None and state.is_running)}
+        self.planner.starts.forget(session)
+        ended: Update = {self.status: says("good", STARTED), self.start_timer: gr.Timer(active=False)}
+        return {**update, **ended, **self.watch.refresh(state.result)}
 
-    return tick
+    def _starting(self, session: str) -> Update:
+        """What the start is doing, its button, and that which cancels."""
+        state = self.planner.starts.state(session)
+        is_running = state is not None and state.is_running
+        can_cancel = state is not None and is_running and state.what == MAKING_CLIPS
+        return {
+            self.status: task_line(state),
+            self.start: gr.update(interactive=not is_running),
+            self.cancel: gr.update(visible=can_cancel),
+        }
 
-
-def _starting(planner: Planner, session: str) -> tuple[str, Any, Any, object]:
-    """What the start is doing, its button, that which cancels, and the id of the run once there is one."""
-    state = planner.background_tasks.state(f"start {session}")
-    is_running = state is not None and state.is_running
-    can_cancel = state is not None and is_running and state.what == MAKING_CLIPS
-    return (
-        render_dataset.task_line(state),
-        gr.update(interactive=not is_running),
-        gr.update(visible=can_cancel),
-        state.result if state else None,
-    )
-
-
-def _planned(planner: Planner, session: str, seen: str = "") -> list[Any]:
-    """Values for `PlanPart.planned`; what the page has `seen` already is left as it is."""
-    state = planner.background_tasks.state(f"plan {session}")
-    since_end = state.seconds_since_end if state is not None else math.inf
-    timer = gr.Timer(active=since_end is None or since_end < SETTLED_SECONDS)
-    html = render_finetune.plan_html(state)
-    if html == seen:
-        return [*[gr.skip()] * 4, timer]
-    result = state.result if state is not None else None
-    memory: Any = gr.skip()
-    words = "Fine-tune"
-    if isinstance(result, RunPlan) and result.data is not None:
-        memory = render_finetune.memory_html(result)
-        words = f"Fine-tune ({result.data.preset})"
-    can_start = since_end is not None and not (isinstance(result, RunPlan) and result.problems)
-    return [html, html, memory, gr.update(value=words, interactive=can_start), timer]
+    def _cancel(self, request: gr.Request) -> None:
+        """Stop the clips that are being made; those that are ready are kept for the next time."""
+        self.planner.starts.cancel(session_of(request))

@@ -1,24 +1,36 @@
-"""What the system tab says: the model in use, what is on the disk, and the doctor's findings. Pure."""
+"""What the System tab says: the model in use, what is on the disk, and the doctor's findings. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import Any
+
+from markupsafe import Markup
 
 from backend.background_tasks import TaskState
 from backend.cluster.size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import Inventory, StoredModel
-from ui.html.base import DEVICES, NOTHING, PRECISIONS, says, size_in_words, time_in_words
-from ui.tabs.dataset.render import progress_bar
+from ui.html.messages import NOTHING, cards, says, task_line
+from ui.html.models import running_on
+from ui.html.templates import html, render
+from ui.html.words import count_of, size_in_words
 
-LEVEL_WORDS = {Level.GOOD: "fine", Level.LIMITED: "limited", Level.BROKEN: "not working"}
+EXAMINING = "Examining this machine"
+LEVEL_WORDS = {Level.BROKEN: "not working", Level.LIMITED: "limited", Level.GOOD: "fine"}
+"""In the order in which findings are listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What was found at one look."""
+    """What was found.
+
+    Attributes:
+        cluster: its address, if there is one.
+        size: of the cluster, if it answered.
+        problem: why it did not.
+    """
 
     findings: tuple[Finding, ...]
     inventory: Inventory
@@ -26,49 +38,27 @@ class Examined:
     num_gpus: int
     cluster: str | None
     size: ClusterSize | None = None
-    """Of the cluster, if there is one and it answered."""
     problem: str = ""
-    """Why it did not."""
 
 
-def model_in_use(name: str | None, precision: str, device: str) -> str:
-    """Which model speaks, and where to choose another."""
+def model_in_use(name: str | None, precision: str, device: str) -> Markup:
+    """The loaded model, and where to choose another."""
     if name is None:
         return says("mixed", "No model is loaded. Choose one at the top of the page.")
-    how, where = PRECISIONS.get(precision, precision), DEVICES.get(device, device)
-    return says(
-        "good",
-        f"<strong>{escape(name)}</strong>, in {escape(how)} on {escape(where)}. "
-        "Another one is chosen at the top of the page.",
-    )
+    running = running_on(precision, device)
+    return says("good", html("<strong>{}</strong>, {}. Choose another one at the top of the page.", name, running))
 
 
-def findings_html(findings: Sequence[Finding]) -> str:
-    """The doctor's findings, what is wrong first."""
-    order = [Level.BROKEN, Level.LIMITED, Level.GOOD]
-    rows = "".join(
-        f'<tr><th scope="row">{escape(finding.name)}</th>'
-        f'<td class="{finding.level.value}"><strong>{LEVEL_WORDS[finding.level]}</strong></td>'
-        f"<td>{escape(finding.found)}{f'<br>{escape(finding.remedy)}' if finding.remedy else ''}</td></tr>"
-        for finding in sorted(findings, key=lambda finding: order.index(finding.level))
-    )
-    return (
-        '<table class="findings"><thead><tr><th scope="col">What</th><th scope="col">State</th>'
-        f'<th scope="col">Found, and what to do</th></tr></thead><tbody>{rows}</tbody></table>'
-    )
+def findings_html(findings: Sequence[Finding]) -> Markup:
+    """The doctor's findings, problems first."""
+    order = list(LEVEL_WORDS)
+    ordered = sorted(findings, key=lambda finding: order.index(finding.level))
+    return render("system", "findings", findings=ordered, words=LEVEL_WORDS)
 
 
-def models_html(models: Sequence[StoredModel], caption: str) -> str:
-    """Models with what they take, here or to download."""
-    rows = "".join(
-        f'<tr><th scope="row"><code>{escape(model.name)}</code></th>'
-        f"<td>{_whereabouts(model)}</td><td>{escape(model.purpose)}</td></tr>"
-        for model in models
-    )
-    return (
-        f'<table class="findings"><caption>{escape(caption)}</caption><thead><tr><th scope="col">Model</th>'
-        f'<th scope="col">On this machine</th><th scope="col">Good for</th></tr></thead><tbody>{rows}</tbody></table>'
-    )
+def models_html(models: Sequence[StoredModel], caption: str) -> Markup:
+    """Models with their sizes, on disk or to download."""
+    return render("system", "models", caption=caption, models=[(model, _whereabouts(model)) for model in models])
 
 
 def _whereabouts(model: StoredModel) -> str:
@@ -77,68 +67,58 @@ def _whereabouts(model: StoredModel) -> str:
     return f"not here, {size_in_words(model.num_bytes)} to download" if model.num_bytes else "not part of this copy"
 
 
-def kept_html(inventory: Inventory) -> str:
-    """What Encore keeps, and the room that is left."""
-    items = "".join(f"<li>{escape(folder.name)}: {size_in_words(folder.num_bytes)}</li>" for folder in inventory.kept)
-    listed = f"<ul>{items}</ul>" if items else ""
-    return says(
-        "",
-        f"<strong>{size_in_words(inventory.free_bytes)} are free</strong> where Encore keeps things, in "
-        f"<code>{escape(inventory.home)}</code>.",
-        more=listed,
+def kept_html(inventory: Inventory) -> Markup:
+    """What Encore stores, and the free space."""
+    items = Markup().join(
+        html("<li>{}: {}</li>", folder.name, size_in_words(folder.num_bytes)) for folder in inventory.kept
     )
+    text = html(
+        "<strong>{} are free</strong> where Encore stores its files, in <code>{}</code>.",
+        *(size_in_words(inventory.free_bytes), inventory.home),
+    )
+    return says("", text, more=html("<ul>{}</ul>", items) if items else "")
 
 
-def ray_html(examined: Examined) -> str:
+def ray_html(examined: Examined) -> Markup:
     """What datasets and fine-tunes are computed on."""
     if examined.cluster is not None:
-        where = f"<strong>Ray cluster at {escape(examined.cluster)}:</strong>"
+        where = html("<strong>Ray cluster at {}:</strong>", examined.cluster)
         if examined.size is None:
-            return says("bad", f"{where} {escape(examined.problem)}")
-        return says("good", f"{where} {_cluster_in_words(examined.size)}")
-    gpus = f" and {examined.num_gpus} GPUs" if examined.num_gpus else ", no GPU"
-    return says(
-        "good",
-        f"<strong>Ray on this machine:</strong> {examined.num_cpus} processor cores{gpus}. It starts with a build or a "
-        "run and ends with it. Set <code>RAY_ADDRESS</code> before the start to use a cluster.",
+            return says("bad", html("{} {}", where, examined.problem))
+        return says("good", html("{} {}", where, _cluster_in_words(examined.size)))
+    gpus = f" and {count_of(examined.num_gpus, 'GPU')}" if examined.num_gpus else ", no GPU"
+    text = html(
+        "<strong>Ray on this machine:</strong> {}{}. It starts with a build or a run and ends with it. Set "
+        "<code>RAY_ADDRESS</code> before the start to use a cluster.",
+        *(count_of(examined.num_cpus, "CPU core"), gpus),
     )
+    return says("good", text)
 
 
 def _cluster_in_words(size: ClusterSize) -> str:
-    machines = "1 machine" if size.num_machines == 1 else f"{size.num_machines} machines"
     gpus = f"{size.free_gpus:g} of {size.num_gpus:g} GPUs" if size.num_gpus else "no GPU"
     memory = f"{size_in_words(int(size.free_memory_bytes))} of {size_in_words(int(size.memory_bytes))} memory"
-    return f"{machines}. Free are {size.free_cpus:g} of {size.num_cpus:g} processor cores, {memory}, {gpus}."
+    machines = count_of(size.num_machines, "machine")
+    return f"{machines}. Free are {size.free_cpus:g} of {size.num_cpus:g} CPU cores, {memory}, {gpus}."
 
 
-def examined_html(examined: Examined) -> str:
+def examined_html(examined: Examined) -> Markup:
     """All of it, below each other."""
-    parts = [
-        findings_html(examined.findings),
-        "<h3>Computing</h3>",
-        ray_html(examined),
-        "<h3>Disk</h3>",
-        kept_html(examined.inventory),
-        models_html(examined.inventory.models, "Models that speak"),
-        models_html(examined.inventory.whispers, "Whisper models, which write down what is said"),
-    ]
-    return f'<div class="cards">{"".join(parts)}</div>'
-
-
-def download_line(state: TaskState | None) -> str:
-    """How the download of a Whisper model stands."""
-    if state is None:
-        return NOTHING
-    if not state.is_running:
-        if state.problem:
-            return says("bad", escape(state.problem), role="alert")
-        return says("good", f"<strong>{escape(state.what)}:</strong> it is here.")
-    if not state.num_total:
-        return says("", f"{escape(state.what)} …")
-    percent = 100 * state.num_done // state.num_total
-    left = f", about {time_in_words(state.seconds_left)} left" if state.seconds_left else ""
-    return says(
-        "",
-        f"{escape(state.what)}: {size_in_words(state.num_done)} of {size_in_words(state.num_total)}{left}.",
-        more=progress_bar(state.what, percent),
+    return cards(
+        [
+            findings_html(examined.findings),
+            html("<h3>Computing</h3>"),
+            ray_html(examined),
+            html("<h3>Disk</h3>"),
+            kept_html(examined.inventory),
+            models_html(examined.inventory.models, "Models that speak"),
+            models_html(examined.inventory.whispers, "Whisper models, which transcribe speech"),
+        ]
     )
+
+
+def download_line(state: TaskState[Any] | None) -> Markup:
+    """Progress of the download of a Whisper model, and that it is there."""
+    if state is None or state.is_running or state.problem:
+        return task_line(state, size_in_words) if state is not None else NOTHING
+    return says("good", html("<strong>{}:</strong> it is here.", state.what))

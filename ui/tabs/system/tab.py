@@ -1,8 +1,6 @@
-"""The system tab: what Encore runs on, what is missing, and how to get it."""
+"""The System tab: what Encore runs on, what is missing, and how to get it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import gradio as gr
 
@@ -14,120 +12,101 @@ from backend.doctor.inventory import fetch_whisper, take_inventory
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from training.machine import Machine
 from ui.context import PageContext
-from ui.errors import shows_errors
-from ui.html import base as render
-from ui.tabs.system import render as render_system
+from ui.events import Update, bind
+from ui.html.messages import NOTHING, failure, heading, says
+from ui.html.models import explain_models
+from ui.html.words import size_in_words
+from ui.tabs.system.render import EXAMINING, Examined, download_line, examined_html, model_in_use
 
 POLL_SECONDS = 0.7
-EXAMINE, FETCH = "examine", "fetch"
-
-Values = list[Any]
-"""For Gradio: one for each output."""
+_KEY = "machine"
+"""All sessions see the same machine, so they share the work."""
 
 
-class SystemView:
-    """What the handlers of this tab do. All sessions see the same machine, so they share the work."""
+class SystemTab:
+    """Examines the machine and downloads Whisper models."""
 
-    def __init__(self, context: PageContext) -> None:
-        self._bench = context
-        self._errands = BackgroundTasks()
+    def __init__(self, context: PageContext, tab: gr.Tab) -> None:
+        self.context = context
+        self._examining: BackgroundTasks[Examined] = BackgroundTasks()
+        self._fetching: BackgroundTasks[None] = BackgroundTasks()
+        gr.HTML(heading("System"), elem_classes=["step"])
+        self.model = gr.HTML(NOTHING, elem_id="model-in-use")
+        self.again = gr.Button("Check again", elem_id="look-again")
+        self.found = gr.HTML(says("", f"{EXAMINING} …"), elem_id="findings")
+        gr.HTML(heading("Get a Whisper model"), elem_classes=["step"])
+        with gr.Row(elem_classes=["choose"]):
+            choices = [(f"{one.name} ({size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS]
+            self.name = gr.Dropdown(
+                choices, value="base", label="Whisper model", scale=3, min_width=180, elem_id="whisper"
+            )
+            self.fetch = gr.Button("Download", variant="primary", scale=1, min_width=120, elem_id="fetch-whisper")
+            self.cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-whisper")
+        self.fetched = gr.HTML(NOTHING, elem_id="whisper-download")
+        with gr.Accordion("How to load Qwen3-TTS", open=False, elem_id="how-to-load"):
+            gr.HTML(explain_models())
+        self.timer = gr.Timer(POLL_SECONDS, active=False)
+        shown = [self.model, self.found, self.fetched, self.fetch, self.cancel, self.timer]
+        bind([tab.select, self.again.click], self._examine, None, shown, api="examine_system", quick=True)
+        bind(self.timer.tick, self._follow, None, shown, api="follow_system", quick=True)
+        bind(self.fetch.click, self._fetch, {"name": self.name}, shown, api="fetch_whisper", quick=True)
+        bind(self.cancel.click, self._cancel, api="cancel_whisper", quick=True)
 
-    def look(self) -> Values:
-        """Begin to examine the machine, unless somebody has just begun."""
-        state = self._errands.state(EXAMINE)
+    def _examine(self) -> Update:
+        """Start to examine the machine, unless another session has just done so."""
+        state = self._examining.state(_KEY)
         if state is None or not state.is_running:
-            self._errands.start(EXAMINE, "Looking at this machine", self._examine)
-        return self.follow()
+            self._examining.start(_KEY, EXAMINING, self._look)
+        return self._follow()
 
-    def follow(self) -> Values:
-        """The model in use, findings, the download, its buttons, and the timer."""
-        loaded = self._bench.studio.loaded
-        model = render_system.model_in_use(
-            loaded.name if loaded is not None else None,
-            loaded.model.precision if loaded is not None else "",
-            loaded.model.device.type if loaded is not None else "",
-        )
-        examined, fetching = self._errands.state(EXAMINE), self._errands.state(FETCH)
-        found: Any = gr.skip()
-        if examined is not None and isinstance(examined.result, render_system.Examined):
-            found = render_system.examined_html(examined.result)
-        elif examined is not None and examined.problem:
-            found = render.says("bad", render.escaped(examined.problem), role="alert")
+    def _follow(self) -> Update:
+        """The model in use, findings, and the download."""
+        loaded = self.context.studio.loaded
+        examining, fetching = self._examining.state(_KEY), self._fetching.state(_KEY)
         is_fetching = fetching is not None and fetching.is_running
-        is_busy = is_fetching or (examined is not None and examined.is_running)
-        return [
-            model,
-            found,
-            render_system.download_line(fetching),
-            gr.update(interactive=not is_fetching),
-            gr.update(visible=is_fetching),
-            gr.Timer(active=is_busy),
-        ]
+        update: Update = {
+            self.model: model_in_use(None, "", "")
+            if loaded is None
+            else model_in_use(loaded.name, loaded.model.precision, loaded.model.device.type),
+            self.fetched: download_line(fetching),
+            self.fetch: gr.update(interactive=not is_fetching),
+            self.cancel: gr.update(visible=is_fetching),
+            self.timer: gr.Timer(active=is_fetching or (examining is not None and examining.is_running)),
+        }
+        if examining is not None and examining.result is not None:
+            update[self.found] = examined_html(examining.result)
+        elif examining is not None and examining.problem:
+            update[self.found] = failure(examining.problem)
+        return update
 
-    def fetch(self, name: str) -> Values:
-        """Begin to download a Whisper model. Raises TaskRefused."""
+    def _fetch(self, name: str) -> Update:
+        """Start to download a Whisper model. Raises TaskRefused."""
 
-        def work(task: BackgroundTask) -> object:
+        def work(task: BackgroundTask[None]) -> None:
             # The download's own words tell that what has arrived is kept.
-            return fetch_whisper(name, lambda done: task.tell(done.bytes_done, done.bytes_total), task.is_cancelled)
+            fetch_whisper(name, lambda done: task.tell(done.bytes_done, done.bytes_total), task.is_cancelled)
 
-        self._errands.start(FETCH, f"Whisper {name}", work)
-        return self.follow()
+        self._fetching.start(_KEY, f"Whisper {name}", work)
+        return self._follow()
 
-    def cancel(self) -> None:
+    def _cancel(self) -> None:
         """Stop the download; what has arrived is kept."""
-        self._errands.cancel(FETCH)
+        self._fetching.cancel(_KEY)
 
-    def _examine(self, _: BackgroundTask) -> object:
-        machine = Machine.here()
+    def _look(self, _: BackgroundTask[Examined]) -> Examined:
+        settings, machine = self.context.settings, Machine.here()
         size, problem = None, ""
         if machine.address is not None:
             try:
                 size = ask_cluster(machine.address)
             except ClusterError as error:
                 problem = str(error)
-        return render_system.Examined(
-            findings=tuple(examine(self._bench.settings)),
-            inventory=take_inventory(self._bench.settings),
+        return Examined(
+            findings=tuple(examine(settings)),
+            inventory=take_inventory(settings),
             num_cpus=machine.num_cpus,
             num_gpus=machine.num_gpus,
             cluster=machine.address,
             size=size,
             problem=problem,
         )
-
-
-def build_system_tab(context: PageContext, tab: gr.Tab) -> None:
-    """Lay the tab out and connect its events."""
-    machine = SystemView(context)
-    gr.HTML("<h2>System</h2>", elem_classes=["step"])
-    model = gr.HTML(render.NOTHING, elem_id="model-in-use")
-    again = gr.Button("Look again", elem_id="look-again")
-    found = gr.HTML(render.says("", "Looking at this machine …"), elem_id="findings")
-    gr.HTML("<h2>Get a Whisper model</h2>", elem_classes=["step"])
-    with gr.Row(elem_classes=["choose"]):
-        choices = [(f"{one.name} ({render.size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS]
-        name = gr.Dropdown(choices, value="base", label="Whisper model", scale=3, min_width=180, elem_id="whisper")
-        fetch = gr.Button("Download", variant="primary", scale=1, min_width=120, elem_id="fetch-whisper")
-        cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-whisper")
-    fetched = gr.HTML(render.NOTHING, elem_id="whisper-download")
-    with gr.Accordion("How to load Qwen3-TTS", open=False, elem_id="how-to-load"):
-        gr.HTML(render.explain_models())
-    timer = gr.Timer(POLL_SECONDS, active=False)
-    outputs = [model, found, fetched, fetch, cancel, timer]
-    for event, handler, inputs, called in (
-        (tab.select, machine.look, None, "examine_system"),
-        (again.click, machine.look, None, None),
-        (timer.tick, machine.follow, None, "follow_system"),
-        (fetch.click, machine.fetch, name, "fetch_whisper"),
-    ):
-        event(
-            shows_errors(handler),
-            inputs,
-            outputs,
-            queue=False,
-            show_progress="hidden",
-            api_name=called,
-            api_visibility="undocumented" if called else "private",
-        )
-    cancel.click(machine.cancel, None, None, queue=False, api_name="cancel_whisper", api_visibility="undocumented")

@@ -1,58 +1,125 @@
-"""What the page says about who speaks: samples, voices of the library, consent. Pure."""
+"""What the Voice tab says: recordings and their quality, samples, voices of the library, takes under way. Pure."""
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 
-from backend.audio.quality import ReferenceReport
+from markupsafe import Markup
+
+from backend.audio.quality import NOISY_RATIO_DB, QUIET_SPEECH_DBFS, Concern, ReferenceReport
+from backend.serving.speech.speech import SpeechProgress
+from backend.takes.take import Take
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
-from ui.html.base import consent_in_words, file_url, recording_picture, says, size_in_words, time_in_words
+from training.model.decoding.frame_loop import FinishReason
+from ui.html.messages import says
+from ui.html.takes import ENDINGS
+from ui.html.templates import html, render
+from ui.html.waveform import waveform_svg
+from ui.html.words import consent_in_words, file_url, time_left
 
-SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so nobody has to agree."
+VOICE_NOTE = "Ten to thirty seconds of one person speaking clearly are ideal."
+PHRASE_NOTE = (
+    "A random sentence, read by the speaker, shows that the person is present and agrees. Speech recognition on this "
+    "machine listens."
+)
+FIRST_TEXT = "Hello! This is what I sound like when a machine has listened to me for a few seconds."
+WAYS = [
+    ("Closest: with the transcript if available", "auto"),
+    ("In context: continues the recording", "in-context"),
+    ("From the sound alone (x-vector)", "x-vector"),
+]
+SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so no consent is needed."
+
+ADVICE = {
+    Concern.CLIPPED: "Overdriven: the loudest parts are cut off and crackle. Record again at a lower level.",
+    Concern.NOISY: "Noisy: the noise behind the voice is cloned too. Try a quieter room, closer to the microphone.",
+    Concern.QUIET: "Quiet: speak up, or move closer to the microphone.",
+    Concern.SHORT: "Short: ten seconds or more bring the voice closer.",
+    Concern.LONG: "Longer than needed: ten to thirty seconds are as good, and quicker.",
+}
+
+VERY_QUIET_RATIO_DB = 40.0
 
 
-def sample_card(sample: SampleVoice, report: ReferenceReport, preview: Path) -> str:
+def verdict(report: ReferenceReport, preview: Path, *, name: str = "") -> Markup:
+    """How good a recording is to clone from, in words and as a picture; `preview` is the WAV to listen to."""
+    level = "quiet" if report.speech_dbfs < QUIET_SPEECH_DBFS else "good"
+    facts = (
+        f"Length {report.seconds:.1f} s, level {level} ({report.speech_dbfs:.0f} dB), "
+        f"background {_background(report.speech_over_noise_db)} ({report.noise_dbfs:.0f} dB)."
+    )
+    return render(
+        "voice",
+        "verdict",
+        name=name,
+        facts=facts,
+        advice=[ADVICE[concern] for concern in report.concerns],
+        picture=recording_picture(report, preview),
+    )
+
+
+def refusal(message: str) -> Markup:
+    """Why a recording cannot be used."""
+    return says("bad", html("<strong>This recording cannot be used.</strong> {}", message), role="alert")
+
+
+def listening(name: str, number: int, count: int, seconds_left: float | None = None) -> Markup:
+    """That a recording is being examined, and how long all of them will take."""
+    position = f" ({number} of {count}){time_left(seconds_left)}" if count > 1 else ""
+    return says("", f"Listening to {name}{position} …")
+
+
+def recording_picture(report: ReferenceReport, preview: Path) -> Markup:
+    """A recording to look at and to listen to."""
+    seconds = f"{report.seconds:.1f} s"
+    waveform = waveform_svg(report.envelope, f"Waveform of the recording, {seconds}")
+    return html(
+        '{}<audio controls src="{}" aria-label="The recording, {}"></audio>', *(waveform, file_url(preview), seconds)
+    )
+
+
+def sample_card(sample: SampleVoice, report: ReferenceReport, preview: Path) -> Markup:
     """A sample that was chosen."""
-    text = f"<strong>Sample voice {escape(sample.name.title())}.</strong> {escape(sample.about)} {SAMPLE_CONSENT}"
+    text = html("<strong>Sample voice {}.</strong> {} {}", sample.name.title(), sample.about, SAMPLE_CONSENT)
     return says("good", text, more=recording_picture(report, preview))
 
 
-def saved_card(voice: Voice, preview: Path | None) -> str:
+def saved_card(voice: Voice, preview: Path | None) -> Markup:
     """A voice of the library that was chosen."""
-    consent = escape(consent_in_words(voice.consent))
-    text = f"<strong>{escape(voice.name)}</strong>, {escape(voice.kind)}, from the library. {consent}"
-    player = (
-        f'<audio controls src="{file_url(preview)}" aria-label="The recording of {escape(voice.name)}"></audio>'
-        if preview is not None
-        else ""
-    )
-    return says("good", text, more=player)
-
-
-def saved_line(voice: Voice) -> str:
-    """That a voice is in the library now."""
+    player = Markup()
+    if preview is not None:
+        player = html(
+            '<audio controls src="{}" aria-label="The recording of {}"></audio>', file_url(preview), voice.name
+        )
+    consent = consent_in_words(voice.consent)
     return says(
-        "good", f"<strong>{escape(voice.name)} is in the library.</strong> Compare it, or use it through the API."
+        "good", html("<strong>{}</strong>, {}, from the library. {}", voice.name, voice.kind, consent), more=player
     )
 
 
-def download_line(name: str, path: Path, num_bytes: int) -> str:
-    """That a voice was written into a file, and the link to it."""
-    link = (
-        f'<a class="download" href="{file_url(path)}" download="{escape(path.name)}">Download {escape(path.name)}</a>'
-    )
-    return says("good", f"<strong>{escape(name)} is ready:</strong> {link} ({size_in_words(num_bytes)})")
-
-
-def phrase_card(phrase: str) -> str:
+def phrase_card(phrase: str) -> Markup:
     """The sentence to read aloud."""
-    return says("", f"Read aloud: <strong>“{escape(phrase)}”</strong>")
+    return says("", html("Read aloud: <strong>“{}”</strong>", phrase))
 
 
-def listening(name: str, number: int, count: int, seconds_left: float | None = None) -> str:
-    """That a recording is being examined, and how long it takes for all of them."""
-    position = f" ({number} of {count})" if count > 1 else ""
-    left = f", about {time_in_words(seconds_left)} left" if count > 1 and seconds_left else ""
-    return says("", f"Listening to {escape(name)}{position}{left} …")
+def speaking_line(progress: SpeechProgress) -> Markup:
+    """How much of a take has been spoken."""
+    part = ""
+    if progress.num_pieces > 1:
+        part = f", part {min(progress.pieces_done + 1, progress.num_pieces)} of {progress.num_pieces}"
+    left = time_left(progress.seconds_left) if progress.share_done else ""
+    return says("", f"Speaking: {progress.seconds_spoken:.1f} s so far{part}{left}.")
+
+
+def spoken_line(take: Take) -> Markup:
+    """That a take is ready, and how it ended."""
+    tone = "good" if take.finish_reason is FinishReason.EOS else "mixed"
+    ready = html("<strong>Take {} is ready:</strong>", take.number)
+    return says(tone, html("{} {:.1f} s, {}.", ready, take.seconds, ENDINGS[take.finish_reason]))
+
+
+def _background(ratio_db: float) -> str:
+    if ratio_db < NOISY_RATIO_DB:
+        return "noisy"
+    return "quiet" if ratio_db >= VERY_QUIET_RATIO_DB else "fairly quiet"

@@ -1,4 +1,4 @@
-"""What happens between the Speak button and a finished take."""
+"""The right half of the Voice tab: a text, how it is spoken, and the takes."""
 
 from __future__ import annotations
 
@@ -11,47 +11,26 @@ from typing import Any
 
 import gradio as gr
 
-from backend.background_tasks import BackgroundTasks
-from backend.errors import EncoreError
-from backend.serving.speech.speech import Speech
+from backend.serving.speech.speech import MAX_TEXT_LENGTH, Speech
 from backend.studio import LoadedModel, Studio
-from backend.takes.take import TakeFacts, facts_of
+from backend.takes.take import facts_of
 from backend.voices.consent import Consent, SpokenProof
-from backend.voices.samples import get_sample
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
-from ui.html import base as render
-from ui.live.follow import follow
-from ui.live.live_audio import LiveAudio
-from ui.live.stop_flags import StopFlags
-from ui.source import Source
-from ui.tabs.dataset import render as render_dataset
-from ui.tabs.voice.takes import KeptTakes
+from ui.context import PageContext
+from ui.events import Inputs, Update, bind, session_of
+from ui.fields import NotReady, build_language, build_seed, language_choices, parse_seed, require_model
+from ui.html.messages import NOTHING, heading, says, task_line
+from ui.live.live_audio import LiveAudio, build_live_player
+from ui.source import Source, VoiceFields, read_consent
+from ui.tabs.voice.render import FIRST_TEXT, WAYS, speaking_line, spoken_line
+from ui.takes import OwnTakes
 
-Outputs = tuple[Any, Any, Any]
-"""Status line, live player, list of takes; each may be `gr.skip()`."""
-
-
-class NotReady(EncoreError):
-    """Something on the page is still to be filled in."""
-
-
-MAX_SEED = 2**63 - 1
-"""What the random generator takes."""
-
-
-def parse_seed(written: str) -> int | None:
-    """The seed a person has written, None for an empty field. Raises NotReady for anything but a whole number."""
-    digits = written.strip()
-    if not digits:
-        return None
-    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_SEED:
-        raise NotReady(f"{digits!r} is no seed. Use a whole number from 0 to {MAX_SEED}, or leave it empty.")
-    return int(digits)
+STOP_BUTTON_ID = "stop"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeakForm:
-    """What the person has filled in, as Gradio hands it over."""
+    """What is filled in, as Gradio hands it over by name."""
 
     source: Source | None
     transcript: str
@@ -81,7 +60,7 @@ class SpeakForm:
         return [step for step, is_missing in steps.items() if is_missing]
 
     def consent(self, studio: Studio) -> Consent:
-        """Of whoever's voice it is. Raises EncoreError."""
+        """The consent that belongs to the source. Raises EncoreError."""
         assert self.source is not None
         if self.source.kind == "voice":
             return studio.voices.get(self.source.voice_id).consent
@@ -113,74 +92,141 @@ class SpeakForm:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Speaker:
-    """Speaks forms, and keeps the takes."""
+class SpeechPart:
+    """Speaks what is filled in, live, and keeps the takes."""
 
-    studio: Studio
-    flags: StopFlags
-    kept: KeptTakes
-    background_tasks: BackgroundTasks
+    def __init__(self, context: PageContext, voice: VoiceFields) -> None:
+        self.context = context
+        gr.HTML(heading("2. What it says"), elem_classes=["step"])
+        self.text = gr.Textbox(
+            label="Text",
+            value=FIRST_TEXT,
+            placeholder="Write or paste what the voice should say.",
+            lines=4,
+            max_lines=12,
+            max_length=MAX_TEXT_LENGTH,
+            elem_id="text",
+        )
+        self.way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")
+        with gr.Row():
+            self.language = build_language(interactive=False)
+            self.seed = build_seed(interactive=False, elem_id="seed")
+        with gr.Accordion("Advanced sampling", open=False):
+            self.temperature = gr.Slider(
+                0, 2, 0.9, step=0.05, label="Temperature", info="Lower is steadier, higher livelier."
+            )
+            self.top_k = gr.Slider(0, 500, 50, step=1, label="Top-k", info="Draw among this many; 0 means all.")
+            self.top_p = gr.Slider(
+                0.05, 1, 1, step=0.05, label="Top-p", info="Leave out the least likely; 1 leaves none out."
+            )
+            self.repetition_penalty = gr.Slider(
+                0.8, 2, 1.05, step=0.05, label="Repetition penalty", info="Above 1 it avoids repeating itself."
+            )
+        with gr.Row():
+            self.speak = gr.Button("Waiting for a model", variant="primary", interactive=False, elem_id="speak")
+            self.stop = gr.Button("Stop", interactive=False, elem_id=STOP_BUTTON_ID)
+        self.status = gr.HTML(NOTHING, elem_id="status")
+        self.player = build_live_player(STOP_BUTTON_ID)
+        gr.HTML(heading("Takes"), elem_classes=["step"])
+        self.takes = OwnTakes(context)
+        self._connect(voice)
 
-    def speak(self, form: SpeakForm, browser: str, session: str) -> Iterator[Outputs]:
-        """Yield what the page shows while a take is made and when it is done. Raises EncoreError."""
-        flag = self.flags.current(session)
-        try:
-            yield render.says("", "Listening to the recording …"), gr.skip(), gr.skip()
+    def model_update(self, loaded: LoadedModel | None) -> Update:
+        """What waits for a model: enabled, with the checkpoint's own values, or disabled."""
+        if loaded is None:
+            disabled = {field: gr.update(interactive=False) for field in self.waiting}
+            return disabled | {self.speak: gr.update(value="Waiting for a model", interactive=False)}
+        sampling = loaded.model.default_sampling
+        values = {
+            self.speak: "Speak",
+            self.temperature: sampling.temperature,
+            self.top_k: sampling.top_k,
+            self.top_p: sampling.top_p,
+            self.repetition_penalty: sampling.repetition_penalty,
+        }
+        return {
+            **{field: gr.update(interactive=True) for field in self.waiting},
+            **{field: gr.update(value=value, interactive=True) for field, value in values.items()},
+            self.language: gr.update(choices=language_choices(loaded), value="auto", interactive=True),
+        }
+
+    @property
+    def waiting(self) -> list[gr.components.Component]:
+        """Components that are disabled without a model."""
+        sampling = [self.temperature, self.top_k, self.top_p, self.repetition_penalty]
+        return [self.speak, self.stop, self.language, self.seed, *sampling]
+
+    def _connect(self, voice: VoiceFields) -> None:
+        form: Inputs = {
+            "browser": self.takes.browser,
+            "source": voice.source,
+            "transcript": voice.transcript,
+            "statement": voice.statement,
+            "who": voice.who,
+            "proof": voice.proof,
+            "text": self.text,
+            "way": self.way,
+            "language": self.language,
+            "seed": self.seed,
+            "temperature": self.temperature,
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "repetition_penalty": self.repetition_penalty,
+        }
+        begun = bind(self.speak.click, self._begin, None, self.status, quick=True)
+        outputs = [self.status, self.player, self.takes.listed]
+        run = bind(begun.then, self._speak, form, outputs, api="speak", concurrency_id="model", concurrency_limit=1)
+        bind(run.failure, lambda: {self.status: NOTHING}, None, self.status, quick=True)
+        bind(self.stop.click, self._stop, api="stop", quick=True)
+
+    def _begin(self, request: gr.Request) -> Update:
+        self.context.flags.begin(session_of(request))
+        return {self.status: says("", "Waiting for its turn …")}
+
+    def _stop(self, request: gr.Request) -> None:
+        self.context.flags.stop(session_of(request))
+
+    def _speak(self, browser: str, request: gr.Request, **fields: Any) -> Iterator[Update]:
+        """Speak in the list of takes that belongs to this browser."""
+        session = session_of(request)
+        with self.context.flags.watch(session) as is_stopped:
+            yield {self.status: says("", "Listening to the recording …")}
+            form, studio = SpeakForm(**fields), self.context.studio
             if steps := form.missing():
                 raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
             assert form.source is not None
-            consent = form.consent(self.studio)
-            base = self._loaded()
-            loaded, prompt = yield from follow(
-                self.background_tasks,
+            consent, base = form.consent(studio), require_model(studio)
+            loaded, prompt = yield from self.context.follow(
                 f"cast {session}",
                 "Listening to the recording",
-                lambda _: form.resolve(self.studio, base),
-                lambda state: (render_dataset.task_line(state), gr.skip(), gr.skip()),
+                lambda _: form.resolve(studio, base),
+                lambda state: {self.status: task_line(state)},
             )
-            request = form.request(loaded, prompt)
-            speech = self.studio.speak(loaded, request, streaming=True, cancelled=flag.is_set)
-            with self.studio.takes.incoming() as file:
+            request_ = form.request(loaded, prompt)
+            speech = studio.speak(loaded, request_, streaming=True, cancelled=is_stopped)
+            with studio.takes.incoming() as file:
                 yield from self._stream(speech, file)
                 if not speech.num_samples:
-                    yield render.says("", "Stopped before the first sound."), gr.skip(), gr.skip()
+                    yield {self.status: says("", "Stopped before the first sound.")}
                     return
-                facts = self._facts(form.source, loaded, request, speech, consent)
-                take = self.studio.takes.add(facts, file, browser)
-            yield render.spoken_line(take), gr.skip(), self.kept.html(browser)
-        finally:
-            self.flags.end(session, flag)
+                facts = facts_of(
+                    speech,
+                    request_,
+                    made_by="studio",
+                    voice=form.source.name,
+                    model_name=loaded.name,
+                    default_sampling=loaded.model.default_sampling,
+                    consent=consent,
+                )
+                # A program that drives the page has no browser; its list ends with the visit.
+                owner = browser or f"visit {session}"
+                take = studio.takes.add(facts, file, owner)
+            yield {self.status: spoken_line(take), self.takes.listed: self.takes.html(owner)}
 
-    def _facts(
-        self, source: Source, loaded: LoadedModel, request: TakeRequest, speech: Speech, consent: Consent
-    ) -> TakeFacts:
-        return facts_of(
-            speech,
-            request,
-            made_by="studio",
-            voice=source.name,
-            model_name=loaded.name,
-            default_sampling=loaded.model.default_sampling,
-            consent=consent,
-        )
-
-    def _stream(self, speech: Speech, path: Path) -> Iterator[Outputs]:
+    def _stream(self, speech: Speech, path: Path) -> Iterator[Update]:
         live = LiveAudio(uuid.uuid4().hex, speech.sample_rate)
         # Closed at once when the listener leaves: the model is then free for the next one.
-        with closing(self.studio.record(speech, path)) as chunks:
+        with closing(self.context.studio.record(speech, path)) as chunks:
             for chunk in chunks:
-                yield render.speaking_line(speech.progress()), live.add(chunk), gr.skip()
-        yield gr.skip(), live.complete(), gr.skip()
-
-    def _loaded(self) -> LoadedModel:
-        if self.studio.loaded is None:
-            raise NotReady("No model is loaded yet. Load one at the top of the page.")
-        return self.studio.loaded
-
-
-def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source) -> Consent:
-    """The consent that was given on the page. Raises ConsentMissing."""
-    if source.kind == "sample":
-        return get_sample(source.sample).consent()
-    return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself
+                yield {self.status: speaking_line(speech.progress()), self.player: live.add(chunk)}
+        yield {self.player: live.complete()}

@@ -1,155 +1,95 @@
-"""Consent said aloud: a phrase nobody can have on tape, spoken by the voice that is to be cloned."""
+"""Consent said aloud: a phrase that exists on no recording yet, spoken by the voice that is to be cloned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
+from backend.background_tasks import TaskState
 from backend.errors import EncoreError
 from backend.voices.phrase_words import draw_phrase
 from ui.context import PageContext
-from ui.errors import stream_shows_errors
-from ui.html import base as render
-from ui.live.follow import follow
+from ui.events import HIDE, SHOW, Update, bind, session_of
+from ui.fields import NotReady, require_model
+from ui.html.messages import NOTHING, failure, note, says, task_line
+from ui.html.templates import html
 from ui.source import Source
-from ui.tabs.dataset import render as render_dataset
-from ui.tabs.voice import render as render_source
+from ui.tabs.voice.render import PHRASE_NOTE, phrase_card
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpokenConsent:
-    """Its components; `proof` is None until the phrase was heard."""
+    """A sentence to read aloud; `proof` is None until it was heard, and belongs to the source it was heard with."""
 
-    ask: gr.Button
-    phrase: gr.State
-    shown: gr.HTML
-    microphone: gr.Audio
-    check: gr.Button
-    stop: gr.Button
-    result: gr.HTML
-    proof: gr.State
+    def __init__(self, context: PageContext) -> None:
+        self.context = context
+        with gr.Accordion("Say the consent aloud (optional)", open=False, elem_id="spoken-consent"):
+            gr.HTML(note(PHRASE_NOTE))
+            self.ask = gr.Button("Show me the sentence", elem_id="draw-phrase")
+            self.shown = gr.HTML(NOTHING, elem_id="phrase")
+            self.microphone = gr.Audio(
+                label="Read it aloud", sources=["microphone", "upload"], type="filepath", buttons=[], elem_id="spoken"
+            )
+            with gr.Row():
+                self.check = gr.Button("Check it", elem_id="check-phrase")
+                self.stop = gr.Button("Cancel", visible=False, elem_id="stop-phrase")
+            self.result = gr.HTML(NOTHING, elem_id="spoken-result")
+        self.phrase = gr.State("")
+        self.proof = gr.State(None)
 
-
-def build_spoken_consent() -> SpokenConsent:
-    """Lay it out, folded away."""
-    with gr.Accordion("Say the consent aloud (optional)", open=False, elem_id="spoken-consent"):
-        gr.HTML(
-            '<p class="note">A random sentence, read by the speaker, shows that the person is here and agrees. '
-            "Speech recognition on this machine listens.</p>"
+    def connect(self, source: gr.State) -> None:
+        """Connect its events; `source` is whose voice has to speak."""
+        drawn = [self.phrase, self.shown, self.microphone, self.proof, self.result]
+        bind(self.ask.click, self._draw, None, drawn, api="draw_phrase", quick=True)
+        inputs = {"phrase": self.phrase, "recorded": self.microphone, "source": source}
+        bind(self.check.click, self._listen, inputs, [self.result, self.proof, self.stop], api="check_phrase")
+        bind(self.stop.click, self._stop, quick=True)
+        bind(
+            source.change, lambda: {self.proof: None, self.result: NOTHING}, None, [self.proof, self.result], quick=True
         )
-        ask = gr.Button("Show me the sentence", elem_id="draw-phrase")
-        shown = gr.HTML(render.NOTHING, elem_id="phrase")
-        microphone = gr.Audio(
-            label="Read it aloud", sources=["microphone", "upload"], type="filepath", buttons=[], elem_id="spoken"
-        )
-        with gr.Row():
-            check = gr.Button("Listen to it", elem_id="check-phrase")
-            stop = gr.Button("Cancel", visible=False, elem_id="stop-phrase")
-        result = gr.HTML(render.NOTHING, elem_id="spoken-result")
-    return SpokenConsent(
-        ask=ask,
-        phrase=gr.State(""),
-        shown=shown,
-        microphone=microphone,
-        check=check,
-        stop=stop,
-        result=result,
-        proof=gr.State(None),
-    )
 
+    def _draw(self) -> Update:
+        """Another phrase; a recording of the one before does not prove it."""
+        phrase = draw_phrase()
+        return {
+            self.phrase: phrase,
+            self.shown: phrase_card(phrase),
+            self.microphone: None,
+            self.proof: None,
+            self.result: NOTHING,
+        }
 
-def connect_spoken_consent(context: PageContext, spoken: SpokenConsent, source: gr.State) -> None:
-    """Make it work; a proof belongs to the source it was heard with, and ends with it."""
+    def _listen(
+        self, phrase: str, recorded: str | None, source: Source | None, request: gr.Request
+    ) -> Iterator[Update]:
+        """Check the recording and say what was heard."""
+        yield {self.result: says("", "Listening …"), self.proof: None}
+        studio = self.context.studio
+        try:
+            if source is None or source.preview is None:
+                raise NotReady("Add a recording of the voice first: the phrase is compared with it.")
+            if not phrase:
+                raise NotReady("Ask for the sentence first, then read it aloud.")
+            if recorded is None:
+                raise NotReady("Record the sentence first.")
+            loaded, spoken, reference = require_model(studio), Path(recorded), source.preview
+            proof = yield from self.context.follow(
+                f"phrase {session_of(request)}",
+                "Listening",
+                lambda _: studio.prove_consent(loaded, phrase, spoken, reference),
+                self._under_way,
+            )
+        except NotReady as missing:
+            yield {self.result: says("mixed", str(missing))}
+        except EncoreError as error:
+            yield {self.result: failure(error), self.stop: HIDE}
+        else:
+            heard = says("good", html("<strong>Heard and recognised:</strong> “{}”", proof.heard))
+            yield {self.result: heard, self.proof: proof, self.stop: HIDE}
 
-    def listen(phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request) -> Iterator[list[Any]]:
-        """Hear the recording, and say what was heard."""
-        return _listen(context, phrase, recorded, chosen, request)
+    def _under_way(self, state: TaskState[object]) -> Update:
+        return {self.result: task_line(state), self.stop: SHOW}
 
-    def stop_listening(request: gr.Request) -> None:
-        context.background_tasks.cancel(f"phrase {request.session_hash}")
-
-    spoken.stop.click(stop_listening, None, None, queue=False, api_visibility="private")
-    spoken.ask.click(
-        _draw,
-        None,
-        [spoken.phrase, spoken.shown, spoken.microphone, spoken.proof, spoken.result],
-        queue=False,
-        api_name="draw_phrase",
-        api_visibility="undocumented",
-    )
-    spoken.check.click(
-        stream_shows_errors(listen),
-        [spoken.phrase, spoken.microphone, source],
-        [spoken.result, spoken.proof, spoken.stop],
-        api_name="check_phrase",
-        api_visibility="undocumented",
-        show_progress="hidden",
-    )
-    source.change(
-        lambda: [None, render.NOTHING], None, [spoken.proof, spoken.result], queue=False, api_visibility="private"
-    )
-
-
-def _draw() -> list[Any]:
-    """Another phrase; a recording of the one before is no proof of it."""
-    phrase = draw_phrase()
-    return [phrase, render_source.phrase_card(phrase), None, None, render.NOTHING]
-
-
-def _listen(
-    context: PageContext, phrase: str, recorded: str | None, chosen: Source | None, request: gr.Request
-) -> Iterator[list[Any]]:
-    """What is said of the recording, the proof, and whether one can stop, until it was heard."""
-    yield [render.says("", "Listening …"), None, gr.skip()]
-    problem = _missing(context, phrase, recorded, chosen)
-    if problem:
-        yield [render.says("mixed", problem), None, gr.skip()]
-        return
-    assert recorded is not None
-    assert chosen is not None
-    reference, loaded = chosen.preview, context.studio.loaded
-    assert reference is not None
-    assert loaded is not None
-    try:
-        proof = yield from follow(
-            context.background_tasks,
-            f"phrase {request.session_hash}",
-            "Listening",
-            lambda _: context.studio.prove_consent(loaded, phrase, Path(recorded), reference),
-            lambda state: [render_dataset.task_line(state), None, gr.update(visible=True)],
-        )
-    except EncoreError as error:
-        yield [render.says("bad", render.escaped(str(error)), role="alert"), None, gr.update(visible=False)]
-        return
-    heard = render.escaped(proof.heard)
-    yield [
-        render.says("good", f"<strong>Heard and recognised:</strong> “{heard}”"),
-        proof,
-        gr.update(visible=False),
-    ]
-
-
-def remember_who(context: PageContext, who: gr.Textbox) -> None:
-    """Keep the name in the person's own browser. The key hides nothing there; without it each start has another."""
-    remembered = gr.BrowserState("", storage_key="encore-who", secret="encore")
-    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    # What was typed while the page was still being set up is newer than what is remembered.
-    context.page.load(lambda name, typed: typed or name or "", [remembered, who], who, **quiet)
-    who.blur(lambda name: name, who, remembered, **quiet)
-
-
-def _missing(context: PageContext, phrase: str, recorded: str | None, chosen: Source | None) -> str:
-    """What is to be done before anything can be listened to; empty when nothing is."""
-    if chosen is None or chosen.preview is None:
-        return "Add a recording of the voice first: the phrase is compared with it."
-    if not phrase:
-        return "Ask for the sentence first, then read it aloud."
-    if recorded is None:
-        return "Record the sentence first."
-    if context.studio.loaded is None:
-        return "No model is loaded yet; it compares the two voices. Load one at the top of the page."
-    return ""
+    def _stop(self, request: gr.Request) -> None:
+        self.context.background_tasks.cancel(f"phrase {session_of(request)}")

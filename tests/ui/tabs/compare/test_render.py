@@ -10,7 +10,7 @@ import pytest
 from backend.comparisons.making import ComparisonProgress
 from backend.comparisons.preference import Tally
 from tests.backend.comparisons.examples import comparison, side
-from ui.html import base as render
+from ui.html import messages as render
 from ui.tabs.compare import render as render_compare
 from ui.tabs.compare.render import HeardTake
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from backend.audio.span import Span
-from backend.background_tasks import TaskState
 from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.measures import SoundMeasures
 from backend.dataset.clips.records import CutClip, Lost
@@ -23,10 +22,8 @@ from backend.dataset.clips.views import (
     StageProgress,
     TranscriptChange,
 )
-from ui.html.base import NOTHING
 from ui.tabs.dataset import render as render_dataset
-from ui.tabs.dataset import render_clips
-from ui.tabs.dataset.render_clips import HeardClip
+from ui.tabs.dataset.render import HeardClip
 
 EVIL = "<script>alert('x')</script>"
 
@@ -120,7 +117,7 @@ def test_clips_are_filtered_and_sorted():
     )
 
     def keys(wanted="all", sort="order"):
-        return "".join(one.key for one in render_clips.select_clips(view, wanted, sort))
+        return "".join(one.key for one in render_dataset.select_clips(view, wanted, sort))
 
     assert keys() == "abc"
     assert keys(sort="longest") == "bac"
@@ -136,39 +133,30 @@ def test_a_row_has_player_reason_and_a_button_and_is_escaped():
     gates = (GateResult(gate="noise", verdict=Verdict.REJECTED, value=1, limit=2, sentence=f"Too noisy. {EVIL}"),)
     one = clip('k"1', text=EVIL, verdict=Verdict.REJECTED, gates=gates, recording_name=EVIL)
     heard = {one.key: HeardClip(path=Path('/page/x"y.wav'), envelope=(0.1, 0.9))}
-    html = render_clips.clips_table([one], {one.key: 7}, heard) + render_clips.clip_card(one, 7, heard[one.key])
+    html = render_dataset.clips_table([one], {one.key: 7}, heard) + render_dataset.clip_card(one, 7, heard[one.key])
     assert "<script" not in html
     assert html.count("<audio") == 2
     assert "Too noisy." in html
-    assert 'data-clip="k&quot;1"' in html
+    assert 'data-clip="k&#34;1"' in html
     assert 'aria-label="Work on clip 7"' in html
 
 
 def test_a_clip_without_its_sound_says_so():
-    assert "The sound is gone" in render_clips.clips_table([clip("a")], {"a": 1}, {})
+    assert "The recording is gone" in render_dataset.clips_table([clip("a")], {"a": 1}, {})
 
 
 def test_only_differences_are_marked():
     change = TranscriptChange(key="a", before="the old wet house", after="the old red house", confidence=0.9)
-    html = render_clips.changes_html([change], {"a": 3}, "en")
+    html = render_dataset.changes_html([change], {"a": 3}, "en")
     assert re.findall(r"<del>(.*?)</del>", html) == ["wet"]
     assert re.findall(r"<ins>(.*?)</ins>", html) == ["red"]
     assert "Clip 3" in html
-    assert "every text says what was heard" in render_clips.changes_html([], {}, "en")
-
-
-def test_an_errand_is_told_while_it_lasts_and_when_it_failed():
-    state = TaskState(what="Listening", num_done=1, num_total=4)
-    assert "1 of 4" in render_dataset.task_line(state)
-    assert render_dataset.task_line(TaskState(what="Listening", is_running=False)) == NOTHING
-    failed = render_dataset.task_line(TaskState(what="L", is_running=False, problem=EVIL))
-    assert 'role="alert"' in failed
-    assert EVIL not in failed
+    assert "every text says what was heard" in render_dataset.changes_html([], {}, "en")
 
 
 def test_of_thousands_of_changes_the_first_are_shown():
     changes = [TranscriptChange(key=f"c{n}", before="One two.", after="One too.", confidence=0.9) for n in range(99)]
-    html = render_clips.changes_html(changes, {change.key: n for n, change in enumerate(changes)}, "en")
+    html = render_dataset.changes_html(changes, {change.key: n for n, change in enumerate(changes)}, "en")
     assert "heard in 99 clips" in html
-    assert html.count("Take it over") == render_clips.MAX_CHANGES
-    assert f"the first {render_clips.MAX_CHANGES}; others follow" in html
+    assert html.count("Take it over") == render_dataset.MAX_CHANGES
+    assert f"the first {render_dataset.MAX_CHANGES}; others follow" in html

@@ -1,4 +1,4 @@
-"""What is planned with, before and while a model is there."""
+"""What is planned with, before and while a model is there, and whose consent a run is started with."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from backend.runs.runs import Runs
 from backend.serving.pool.loading import LoadingState
 from backend.settings import Settings
 from backend.store.database import Database
+from backend.voices.consent import SpokenProof
 from training.model.hub.hub import DownloadProgress
-from ui.tabs.finetune.plan import Planner, Wish
-from ui.tabs.voice.speak import NotReady
+from ui.fields import NotReady
+from ui.source import Source
+from ui.tabs.finetune.plan import GivenConsent, Planner, Wish
 
 WISH = Wish(
     dataset="ann",
@@ -35,8 +37,8 @@ def planner(tmp_path, loading) -> Planner:
 def test_a_plan_needs_the_files_of_a_model_not_its_voice(tmp_path):
     planning = planner(tmp_path, LoadingState(name="mini"))
     planning.plan("session", WISH)
-    planning.background_tasks.wait("plan session")
-    assert planning.background_tasks.state("plan session").problem.startswith("There is no dataset 'ann'.")
+    planning.plans.wait("session")
+    assert planning.plans.state("session").problem.startswith("There is no dataset 'ann'.")
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,24 @@ def test_without_files_there_is_no_plan(tmp_path, loading):
 
 def test_what_is_left_empty_is_left_to_the_preset():
     assert WISH.options == {"strategy": "ddp", "device": "auto", "micro_batch_tokens": "64"}
+
+
+PROOF = SpokenProof(phrase="I agree.", heard="I agree", error_rate=0.0, similarity=0.9)
+
+
+def test_a_consent_that_was_spoken_on_the_voice_tab_is_spoken_in_the_run_too():
+    given = GivenConsent(statement="own-voice", who="Ann", proof=PROOF, source=None)
+    assert given.read("own-voice", " Ann ").spoken == PROOF
+
+
+@pytest.mark.parametrize(("statement", "who"), [("own-voice", "Ben"), ("speaker-agreed", "Ann")])
+def test_a_proof_belongs_to_the_consent_it_was_given_with(statement, who):
+    given = GivenConsent(statement="own-voice", who="Ann", proof=PROOF, source=None)
+    assert given.read(statement, who).spoken is None
+
+
+def test_a_sample_brings_its_own_consent():
+    given = GivenConsent(
+        statement="synthetic", who="", proof=None, source=Source(kind="sample", name="I", sample="iris")
+    )
+    assert given.read("synthetic", "").who == "The makers of Encore"

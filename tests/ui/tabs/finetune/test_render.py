@@ -16,7 +16,7 @@ from backend.store.database import Database
 from tests.backend.runs.small_dataset import write_small_dataset
 from tests.golden import GOLDEN_CHECKPOINT
 from training.job import STRATEGIES
-from ui.html.base import NOTHING
+from ui.html.messages import NOTHING
 from ui.tabs.finetune import render as render_finetune
 
 EVIL = "<script>alert('x')</script>"
@@ -92,7 +92,7 @@ def test_a_plan_tells_steps_time_memory_disk_and_problems(planned):
 
 def test_memory_is_drawn_for_every_strategy_and_number_of_workers(planned):
     html = render_finetune.memory_html(planned)
-    table = ElementTree.fromstring("<p>" + html + "</p>").find(".//table")
+    table = ElementTree.fromstring(f"<p>{html}</p>").find(".//table")
     rows = table.findall("tbody/tr")
     assert [row.find("th").text for row in rows] == list(STRATEGIES)
     assert all(len(row.findall("td")) == 4 for row in rows)
@@ -157,7 +157,7 @@ def test_takes_have_players_the_newest_first_and_open():
         [*points, CheckpointRecord(name="c", step=20, saved_at=2.0, state="waiting")], None
     )
     assert "25.0%" in scores
-    assert "Waits to be listened to." in scores
+    assert "Waiting to be evaluated." in scores
 
 
 def test_a_dataset_that_is_yet_to_be_made_says_what_of_and_what_happens_then():

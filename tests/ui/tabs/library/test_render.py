@@ -42,9 +42,8 @@ def test_the_lines_name_the_voice(name):
 
 
 def test_a_card_tells_kind_consent_origin_and_votes():
-    card = render_library.voice_card(
-        voice(transcript="Hi.", provenance={"recordings": ["a.wav", "b.wav"]}), Path("/tmp/x/reference.wav"), 2
-    )
+    one = voice(transcript="Hi.", provenance={"recordings": ["a.wav", "b.wav"]})
+    card = render_library.voice_list([one], {one.id: Path("/tmp/x/reference.wav")}, {one.id: 2})
     for words in (
         "Zero-shot, in context, with mini",
         "Made on 2026-01-02. Preferred in 2 votes.",

@@ -33,7 +33,7 @@ def test_the_inventory_counts_what_is_there(tmp_path):
     examined = Examined(findings=(), inventory=inventory, num_cpus=4, num_gpus=0, cluster=None)
     html = render_system.examined_html(examined)
     assert "Runs with their checkpoints: 3 MB" in html
-    assert "4 processor cores, no GPU" in html
+    assert "4 CPU cores, no GPU" in html
     assert "Qwen/Qwen3-TTS-12Hz-0.6B-Base" in html
     assert "large-v3" in html
 
@@ -46,7 +46,7 @@ def test_a_cluster_says_what_is_free(tmp_path):
     joined = Examined(findings=(), inventory=inventory, num_cpus=4, num_gpus=0, cluster="<a>:6379", size=size)
     html = render_system.ray_html(joined)
     assert "&lt;a&gt;:6379" in html
-    assert "2 machines. Free are 12.5 of 16 processor cores, 32.0 GB of 64.0 GB memory, 1 of 2 GPUs." in html
+    assert "2 machines. Free are 12.5 of 16 CPU cores, 32.0 GB of 64.0 GB memory, 1 of 2 GPUs." in html
     silent = Examined(findings=(), inventory=inventory, num_cpus=4, num_gpus=0, cluster="a:1", problem="Nobody & none")
     assert "Nobody &amp; none" in render_system.ray_html(silent)
 

@@ -17,7 +17,7 @@ from ui.tabs.voice.examine import Examining
 
 @dataclass(frozen=True)
 class Bench:
-    """What examining needs of a workbench."""
+    """What examining needs of a page."""
 
     folder: Path
     studio: Studio = field(default_factory=Studio)
@@ -74,4 +74,4 @@ def test_the_rest_can_be_left_out(context, tmp_path, monkeypatch):
             context.background_tasks.cancel("key")
             is_cancelled.set()
     assert [one.path for one in examining.fit] == paths[:1]
-    assert "2 of the recordings were left out" in examining.cards[-1]
+    assert "2 of the recordings were skipped" in examining.cards[-1]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gradio as gr
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.errors import EncoreError
-from ui.errors import shows_errors, stream_shows_errors
+from ui.fields import MAX_SEED, NotReady, parse_seed
 from ui.source import Source
-from ui.tabs.voice.speak import MAX_SEED, NotReady, SpeakForm, parse_seed
+from ui.tabs.voice.speak import SpeakForm
 
 RECORDING = Source(kind="recording", name="voice.wav", reference=Path("voice.wav"), preview=Path("reference.wav"))
 
@@ -78,28 +76,3 @@ def test_each_missing_part_is_named(changes, words):
 @pytest.mark.parametrize("kind", ["sample", "voice"])
 def test_whoever_agreed_before_is_not_asked_again(kind):
     assert form(source=Source(kind=kind, name="Iris"), statement=None, who="").missing() == []
-
-
-def test_errors_of_ours_are_shown_as_they_are_but_never_as_markup():
-    def fail():
-        raise EncoreError("<img src=x> isn't a voice")
-
-    def fail_later():
-        yield 1
-        fail()
-
-    with pytest.raises(gr.Error) as caught:
-        shows_errors(fail)()
-    assert caught.value.message == "&lt;img src=x&gt; isn't a voice"
-    stream = stream_shows_errors(fail_later)()
-    assert next(stream) == 1
-    with pytest.raises(gr.Error):
-        next(stream)
-
-
-def test_faults_of_ours_are_not_dressed_up():
-    def fail():
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        shows_errors(fail)()

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.audio.quality import Concern, ReferenceReport
+from backend.background_tasks import TaskState
 from backend.serving.pool.loading import LoadingState
 from backend.serving.speech.speech import SpeechProgress
 from backend.takes.take import Take
@@ -21,9 +22,12 @@ from backend.voices.voice import Voice
 from training.model.decoding.frame_loop import FinishReason
 from training.model.hub.hub import KNOWN_MODELS, DownloadProgress
 from training.model.sampling import Sampling
-from ui.html import base as render
+from ui.html import models, words
+from ui.html.messages import NOTHING, task_line
+from ui.html.takes import ENDINGS, rate_in_words, take_card, take_list
+from ui.html.voices import saved_line
 from ui.tabs.library import render as render_library
-from ui.tabs.voice import render as render_source
+from ui.tabs.voice import render as render_voice
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
 
@@ -110,21 +114,20 @@ def progress(done, total=2_000_000_000, file="model.safetensors"):
 @pytest.mark.parametrize(
     "html",
     [
-        render.model_line(HOSTILE, "fp32", "cpu"),
-        render.loading_line(LoadingState(name=HOSTILE)),
-        render.loading_line(LoadingState(name=HOSTILE, is_running=False, problem=HOSTILE)),
-        render.loading_line(LoadingState(name=HOSTILE, progress=progress(1, file=HOSTILE))),
-        render.refusal(HOSTILE),
-        render.verdict(REPORT, Path("/tmp") / HOSTILE.replace("/", "") / "reference.wav"),
-        render.verdict(REPORT, Path("/x.wav"), name=HOSTILE),
-        render_source.listening(HOSTILE, 1, 2),
-        render_source.saved_card(VOICE, None),
-        render_source.saved_line(VOICE),
-        render_source.download_line(HOSTILE, Path("/tmp/x.encore-voice"), 5),
-        render_source.phrase_card(HOSTILE),
+        models.model_line(HOSTILE, "fp32", "cpu"),
+        models.loading_line(LoadingState(name=HOSTILE)),
+        models.loading_line(LoadingState(name=HOSTILE, is_running=False, problem=HOSTILE)),
+        models.loading_line(LoadingState(name=HOSTILE, progress=progress(1, file=HOSTILE))),
+        render_voice.refusal(HOSTILE),
+        render_voice.verdict(REPORT, Path("/tmp") / HOSTILE.replace("/", "") / "reference.wav"),
+        render_voice.verdict(REPORT, Path("/x.wav"), name=HOSTILE),
+        render_voice.listening(HOSTILE, 1, 2),
+        render_voice.saved_card(VOICE, None),
+        saved_line(VOICE),
+        render_voice.phrase_card(HOSTILE),
         render_library.voice_list([VOICE], {}, {}),
         render_library.api_lines(VOICE, "http://127.0.0.1:8000", HOSTILE),
-        render.take_list(
+        take_list(
             [
                 (
                     take(
@@ -145,17 +148,17 @@ def test_nothing_foreign_becomes_markup(html):
 
 
 def test_the_model_is_named_with_precision_and_device():
-    text = Page(render.model_line("mini", "bf16", "cuda")).text
-    assert text.startswith("Model: mini, in half precision (bf16) on the graphics card (CUDA).")
+    text = Page(models.model_line("mini", "bf16", "cuda")).text
+    assert text.startswith("Model: mini, in half precision (bf16) on the GPU (CUDA).")
     assert "small model inside Encore" in text
-    assert "small model" not in render.model_line("/models/tiny", "fp32", "cpu")
-    assert "tiny" in render.model_line("/a/b/tiny/", "fp32", "cpu")
-    assert "/a/b" not in render.model_line("/a/b/tiny/", "fp32", "cpu")
-    assert "Qwen/Qwen3-TTS" in render.model_line("Qwen/Qwen3-TTS", "fp32", "cpu")
+    assert "small model" not in models.model_line("/models/tiny", "fp32", "cpu")
+    assert "tiny" in models.model_line("/a/b/tiny/", "fp32", "cpu")
+    assert "/a/b" not in models.model_line("/a/b/tiny/", "fp32", "cpu")
+    assert "Qwen/Qwen3-TTS" in models.model_line("Qwen/Qwen3-TTS", "fp32", "cpu")
 
 
 def test_without_a_model_every_way_to_one_is_explained():
-    text = Page(render.explain_models()).text
+    text = Page(models.explain_models()).text
     cloning = [model for model in KNOWN_MODELS if "clones" in model.purpose]
     assert len(cloning) >= 2
     for model in cloning:
@@ -164,7 +167,7 @@ def test_without_a_model_every_way_to_one_is_explained():
 
 
 def test_only_models_that_clone_can_be_picked():
-    names = [name for _, name in render.model_choices()]
+    names = [name for _, name in models.model_choices()]
     assert names == ["mini", *(model.name for model in KNOWN_MODELS if "clones" in model.purpose)]
 
 
@@ -172,7 +175,7 @@ def test_a_download_shows_bytes_share_and_time_left():
     state = LoadingState(
         name="owner/model", progress=progress(500_000_000), bytes_at_start=100_000_000, download_seconds=40.0
     )
-    page = Page(render.loading_line(state))
+    page = Page(models.loading_line(state))
     # 400 MB in 40 s leave 1500 MB, so 150 s.
     assert "500 MB of 2.0 GB, about 2 min left." in page.text
     assert [attributes["aria-valuenow"] for _, attributes in page.tags if attributes.get("role") == "progressbar"] == [
@@ -183,19 +186,19 @@ def test_a_download_shows_bytes_share_and_time_left():
 @pytest.mark.parametrize("done", [0, 100_000_000])
 def test_without_a_pace_no_time_is_promised(done):
     state = LoadingState(name="m", progress=progress(done), bytes_at_start=done, download_seconds=3.0)
-    assert "left" not in render.loading_line(state)
+    assert "left" not in models.loading_line(state)
 
 
 def test_a_loading_that_ended_well_says_nothing_and_a_failed_one_why():
-    assert render.loading_line(None) == render.NOTHING
-    assert render.loading_line(LoadingState(name="m", is_running=False)) == render.NOTHING
-    failed = Page(render.loading_line(LoadingState(name="m", is_running=False, problem="No such folder.")))
+    assert models.loading_line(None) == NOTHING
+    assert models.loading_line(LoadingState(name="m", is_running=False)) == NOTHING
+    failed = Page(models.loading_line(LoadingState(name="m", is_running=False, problem="No such folder.")))
     assert failed.text == "m was not loaded. No such folder."
     assert failed.tags[0][1]["role"] == "alert"
 
 
 def test_the_verdict_names_length_level_and_noise():
-    page = Page(render.verdict(REPORT, Path("/tmp/a b/reference.wav")))
+    page = Page(render_voice.verdict(REPORT, Path("/tmp/a b/reference.wav")))
     assert page.text == "Good to clone from. Length 8.4 s, level good (-18 dB), background quiet (-62 dB)."
     assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
         "gradio_api/file=/tmp/a%20b/reference.wav"
@@ -204,18 +207,18 @@ def test_the_verdict_names_length_level_and_noise():
 
 @pytest.mark.parametrize("concern", Concern)
 def test_every_concern_comes_with_advice(concern):
-    text = Page(render.verdict(replace(REPORT, concerns=(concern,)), Path("/x.wav"))).text
+    text = Page(render_voice.verdict(replace(REPORT, concerns=(concern,)), Path("/x.wav"))).text
     assert text.startswith("Usable, but not ideal.")
-    assert render.ADVICE[concern] in text
+    assert render_voice.ADVICE[concern] in text
 
 
 def test_a_noisy_background_is_called_so():
-    assert "background noisy (-30 dB)" in render.verdict(replace(REPORT, noise_dbfs=-30.0), Path("/x.wav"))
-    assert "background fairly quiet" in render.verdict(replace(REPORT, noise_dbfs=-45.0), Path("/x.wav"))
+    assert "background noisy (-30 dB)" in render_voice.verdict(replace(REPORT, noise_dbfs=-30.0), Path("/x.wav"))
+    assert "background fairly quiet" in render_voice.verdict(replace(REPORT, noise_dbfs=-45.0), Path("/x.wav"))
 
 
 def test_a_take_says_how_it_was_made_in_words():
-    text = Page(render.take_card(TAKE, PLACE)).text
+    text = Page(take_card(TAKE, PLACE)).text
     for fact in (
         "4.2 s, ended by itself.",
         "First sound after 0.3 s",
@@ -229,23 +232,23 @@ def test_a_take_says_how_it_was_made_in_words():
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_every_way_to_end_has_words(reason):
-    assert render.ENDINGS[reason] in render.take_card(take(finish_reason=reason), PLACE)
-    assert render.ENDINGS[reason] in render.spoken_line(take(finish_reason=reason))
+    assert ENDINGS[reason] in take_card(take(finish_reason=reason), PLACE)
+    assert ENDINGS[reason] in render_voice.spoken_line(take(finish_reason=reason))
 
 
 def test_settings_of_a_take_are_shown_where_they_differ():
-    other = render.take_card(take(seeds=(1, 2), sampling=Sampling(temperature=0.5), is_in_context=False), PLACE)
+    other = take_card(take(seeds=(1, 2), sampling=Sampling(temperature=0.5), is_in_context=False), PLACE)
     assert "Seeds 1, 2, one for each part. Temperature 0.5, top-k 50, top-p 1, repetition penalty 1.05." in other
     assert "from the sound of the voice alone" in other
 
 
 def test_a_slow_take_is_called_slow():
-    assert "slower than listening" in render.pace_in_words(1.3)
+    assert "slower than listening" in rate_in_words(1.3)
 
 
 def test_takes_are_listed_each_with_player_download_and_delete():
     takes = [(take(id=str(number), number=number), Path(f"/t/{number}.wav")) for number in (2, 1)]
-    page = Page(render.take_list(takes))
+    page = Page(take_list(takes))
     assert re.findall(r"Take (\d)", page.text) == ["2", "1"]
     assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
         "gradio_api/file=/t/2.wav",
@@ -254,23 +257,32 @@ def test_takes_are_listed_each_with_player_download_and_delete():
     downloads = [attributes["download"] for tag, attributes in page.tags if tag == "a"]
     assert downloads == ["encore-take-2.wav", "encore-take-1.wav"]
     assert [attributes["data-take"] for tag, attributes in page.tags if tag == "button"] == ["2", "1"]
-    spoken_as_mp3 = Page(render.take_card(take(audio_format="mp3"), PLACE))
+    spoken_as_mp3 = Page(take_card(take(audio_format="mp3"), PLACE))
     assert [attributes["download"] for tag, attributes in spoken_as_mp3.tags if tag == "a"] == ["encore-take-3.mp3"]
-    assert Page(render.take_list([])).text
+    assert Page(take_list([])).text
 
 
 def test_progress_counts_parts_only_where_there_are_several():
     one = SpeechProgress(pieces_done=0, num_pieces=1, seconds_spoken=1.24, wall_seconds=1.0, share_done=0.0)
-    assert Page(render.speaking_line(one)).text == "Speaking: 1.2 s so far."
+    assert Page(render_voice.speaking_line(one)).text == "Speaking: 1.2 s so far."
     many = replace(one, pieces_done=1, num_pieces=4, share_done=0.25)
-    assert Page(render.speaking_line(many)).text == "Speaking: 1.2 s so far, part 2 of 4, about 3 s left."
+    assert Page(render_voice.speaking_line(many)).text == "Speaking: 1.2 s so far, part 2 of 4, about 3 s left."
     # The last piece is done, and there is no fifth.
-    assert "part 4 of 4" in render.speaking_line(replace(many, pieces_done=4, share_done=1.0))
+    assert "part 4 of 4" in render_voice.speaking_line(replace(many, pieces_done=4, share_done=1.0))
 
 
 @given(st.floats(0, 1e6))
 def test_durations_are_rounded_not_lost(seconds):
-    number, unit = render.time_in_words(seconds).split()
+    number, unit = words.time_in_words(seconds).split()
     assert abs(float(number) * {"s": 1, "min": 60, "h": 3600}[unit] - max(seconds, 1)) <= max(
         0.5, 0.51 * {"s": 1, "min": 60, "h": 360}[unit]
     )
+
+
+def test_a_background_task_is_shown_while_it_lasts_and_when_it_failed():
+    state = TaskState(what="Listening", num_done=1, num_total=4)
+    assert "1 of 4" in task_line(state)
+    assert task_line(TaskState(what="Listening", is_running=False)) == NOTHING
+    failed = task_line(TaskState(what="L", is_running=False, problem=HOSTILE))
+    assert 'role="alert"' in failed
+    assert HOSTILE not in failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from backend.runs.storage.records import MetricRecord
-from ui.tabs.finetune.loss_history import LossHistory
+from ui.tabs.finetune.watch import LossHistory
 
 
 class Store:

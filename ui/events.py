@@ -1,0 +1,120 @@
+"""Connecting events to handlers: the defaults that all of the page shares, and errors shown in one place.
+
+A handler is given its inputs by name and returns the components that change: `{self.status: "Ready."}`. What it does
+not name stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import gradio as gr
+from gradio.blocks import Block, BlockContext
+from gradio.components import Component
+from gradio.events import Dependency
+
+from backend.errors import EncoreError
+
+SHOWN_SECONDS = 15
+"""Long enough to read two sentences and do what they say."""
+
+Update = dict[Block, Any]
+"""New values, or `gr.update(...)`, of the components that change."""
+
+Inputs = Mapping[str, Component | BlockContext]
+"""Component that each parameter of a handler gets its value from."""
+
+Trigger = Callable[..., Dependency]
+"""An event of a component, such as `button.click`, or what follows one, such as `event.then`."""
+
+HIDE = gr.update(visible=False)
+SHOW = gr.update(visible=True)
+
+
+def bind(
+    trigger: Trigger | Sequence[Trigger],
+    handler: Callable[..., Any],
+    inputs: Inputs | None = None,
+    outputs: Component | Sequence[Block] | None = None,
+    *,
+    api: str | None = None,
+    quick: bool = False,
+    **options: Any,
+) -> Dependency:
+    """Call `handler` when the event happens.
+
+    Args:
+        trigger: the event; of several, only the first can be called by programs.
+        handler: a function or generator; an EncoreError it raises is shown to the user.
+        inputs: where its parameters get their values from.
+        outputs: all components that it may change; None for a handler that returns nothing.
+        api: name under which programs (the tests) call it; without one it is private.
+        quick: answered at once instead of waiting in the queue.
+        options: further arguments of Gradio's event listeners.
+
+    Returns:
+        What may follow the first event: `then`, `success` or `failure`.
+    """
+    triggers = [trigger] if callable(trigger) else trigger
+    shown = _showing_errors(handler)
+    dependencies = [
+        one(
+            shown,
+            None,
+            [outputs] if isinstance(outputs, Component) else outputs,
+            inputs_kwargs=dict(inputs or {}),
+            queue=not quick,
+            **{"show_progress": "hidden"} | options,
+            # Gradio takes None for "named after the handler".
+            **({"api_name": api, "api_visibility": "undocumented"} if api and not number else _PRIVATE),
+        )
+        for number, one in enumerate(triggers)
+    ]
+    return dependencies[0]
+
+
+_PRIVATE = {"api_name": None, "api_visibility": "private"}
+
+
+def session_of(request: gr.Request) -> str:
+    """Key of the browser tab that an event comes from."""
+    return str(request.session_hash)
+
+
+def to_shown(error: EncoreError) -> gr.Error:
+    """Gradio's form of an error: the message as it is.
+
+    Escaped, because Gradio shows it as HTML, and it may hold names of files and models.
+    """
+    message = escape(str(error), quote=False)
+    return gr.Error(message, duration=SHOWN_SECONDS, print_exception=False)
+
+
+def _showing_errors(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """The handler, whose EncoreError becomes a message on the page while the log stays clean."""
+    if inspect.isgeneratorfunction(handler):
+
+        @functools.wraps(handler)
+        def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            try:
+                for update in handler(*args, **kwargs):
+                    yield update or gr.skip()
+            except EncoreError as error:
+                raise to_shown(error) from error
+
+        return streamed
+
+    @functools.wraps(handler)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            update = handler(*args, **kwargs)
+        except EncoreError as error:
+            raise to_shown(error) from error
+        # Gradio would take an empty dictionary for a value.
+        return gr.skip() if update == {} else update
+
+    return called

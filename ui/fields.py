@@ -1,0 +1,79 @@
+"""Form fields that several tabs have, and what their values mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from backend.errors import EncoreError
+from backend.studio import LoadedModel, Studio
+from backend.voices.consent import STATEMENTS
+from ui.events import HIDE, SHOW, bind
+
+MAX_SEED = 2**63 - 1
+"""Upper limit of the random generator."""
+
+
+class NotReady(EncoreError):
+    """Something on the page is still to be filled in or loaded."""
+
+
+def require_model(studio: Studio) -> LoadedModel:
+    """The loaded model. Raises NotReady."""
+    if studio.loaded is None:
+        raise NotReady("No model is loaded yet. Load one at the top of the page.")
+    return studio.loaded
+
+
+def parse_seed(written: str) -> int | None:
+    """The seed in a text field, None if it is empty. Raises NotReady for anything but a whole number."""
+    digits = written.strip()
+    if not digits:
+        return None
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_SEED:
+        raise NotReady(f"{digits!r} is not a valid seed. Use a whole number from 0 to {MAX_SEED}, or leave it empty.")
+    return int(digits)
+
+
+def language_choices(loaded: LoadedModel | None) -> list[tuple[str, str]]:
+    """Labels and names of the languages that the model speaks."""
+    languages: Sequence[str] = loaded.model.config.languages if loaded is not None else ()
+    return [("Automatic", "auto"), *((name.title(), name) for name in languages)]
+
+
+def build_language(**options: Any) -> gr.Dropdown:
+    """The field for a language; a model adds its own to the choices."""
+    return gr.Dropdown(language_choices(None), value="auto", label="Language", **options)
+
+
+def build_seed(**options: Any) -> gr.Textbox:
+    """The field that `parse_seed` reads. Not gr.Number, which turns an empty field into 0."""
+    return gr.Textbox(label="Seed (optional)", placeholder="random", max_length=19, **options)
+
+
+def build_consent(prefix: str = "") -> tuple[gr.Radio, gr.Textbox]:
+    """The fields for the statement and for the name of the person who makes it."""
+    statement = gr.Radio(
+        [(words, kind) for kind, words in STATEMENTS.items()],
+        label="Consent",
+        info="A voice may be cloned only with the speaker's consent. It is stored with the voice.",
+        elem_id=f"{prefix}consent",
+    )
+    return statement, gr.Textbox(label="Your name, for the consent", max_length=200, elem_id=f"{prefix}who")
+
+
+class Confirmation:
+    """Buttons that ask whether something is really to be deleted; `really` is the one that does it."""
+
+    def __init__(self, yes: str, name: str) -> None:
+        """Lay the row out, hidden; `name` is part of its buttons' ids."""
+        with gr.Row(visible=False) as self.row:
+            self.really = gr.Button(yes, variant="stop", min_width=200, elem_id=f"really-delete{name}")
+            self.back = gr.Button("No, keep it", min_width=120, elem_id=f"keep{name or '-it'}")
+        bind(self.back.click, lambda: {self.row: HIDE}, None, self.row, quick=True)
+
+    def ask_on(self, delete: gr.Button) -> None:
+        """Show the row when the button is pressed."""
+        bind(delete.click, lambda: {self.row: SHOW}, None, self.row, quick=True)

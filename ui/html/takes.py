@@ -1,0 +1,50 @@
+"""Takes as cards: their text, their sound, how they were made, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from backend.audio.formats import FORMAT_TABLE
+from backend.takes.take import Take
+from training.model.decoding.frame_loop import FinishReason
+from ui.html.messages import note
+from ui.html.templates import render
+
+NO_TAKES = "Takes appear here, also those of earlier visits."
+NO_API_TAKES = "Speech generated through the API appears here."
+
+ENDINGS = {
+    FinishReason.EOS: "ended by itself",
+    FinishReason.LENGTH: "cut off at the length limit: listen to the end, the model may have rambled",
+    FinishReason.CANCELLED: "stopped before the end",
+}
+
+
+def take_list(takes: Sequence[tuple[Take, Path]], empty: str = NO_TAKES) -> Markup:
+    """Takes in the order given, each with its file, a player, a download and a delete button."""
+    return render("takes", "take_list", cards=[take_card(*one) for one in takes]) if takes else note(empty)
+
+
+def take_card(take: Take, place: Path) -> Markup:
+    """One take; `place` is the file to play."""
+    how = "Cloned with the transcript" if take.is_in_context else "Cloned from the sound of the voice alone"
+    return render(
+        "takes",
+        "card",
+        take=take,
+        place=place,
+        ending=ENDINGS[take.finish_reason],
+        suffix=FORMAT_TABLE[take.audio_format].suffix,
+        rate=rate_in_words(take.real_time_factor),
+        how="Spoken by a fine-tuned voice," if take.is_fine_tuned else how,
+        seeds=list(dict.fromkeys(take.seeds)),
+    )
+
+
+def rate_in_words(real_time_factor: float) -> str:
+    """Seconds of work per second of speech, and what that means."""
+    meaning = "faster than listening" if real_time_factor < 1 else "slower than listening"
+    return f"{real_time_factor:.2f} s of work for each second of speech, {meaning}"

@@ -1,0 +1,16 @@
+"""Messages about voices of the library that several tabs show."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from backend.voices.voice import Voice
+from ui.html.messages import says
+from ui.html.templates import html
+
+
+def saved_line(voice: Voice) -> Markup:
+    """That a voice is in the library now."""
+    return says(
+        "good", html("<strong>{} is in the library.</strong> Compare it, or use it through the API.", voice.name)
+    )

@@ -1,0 +1,81 @@
+"""From what a session was given to a build of a dataset, for the tabs that make one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from backend.dataset.clips.job import BuildJob, check_name
+from backend.dataset.sources.material import Material
+from backend.dataset.sources.sidecars import SIDECAR_SUFFIXES
+from backend.dataset.storage.workspace import uploads_folder
+from backend.errors import SettingsError
+from ui.context import PageContext
+from ui.fields import NotReady
+from ui.source import Reference, Source
+
+MAX_ACTORS = 256
+
+
+def gather_material(
+    references: Sequence[Reference], source: Source | None, transcript: str = "", files: Sequence[str] = ()
+) -> Material:
+    """What the Voice tab has, or the sample chosen there, and the files that were added to it."""
+    added = [Path(path) for path in files]
+    texts = [path for path in added if path.suffix.lower() in SIDECAR_SUFFIXES]
+    is_sample = not references and source is not None and source.kind == "sample"
+    return Material(
+        recordings=(*(reference.path for reference in references), *(path for path in added if path not in texts)),
+        transcripts=tuple(texts),
+        transcript=transcript.strip() if len(references) == 1 else "",
+        sample=source.sample if source is not None and is_sample else "",
+    )
+
+
+def voice_name(source: Source | None) -> str:
+    """What a dataset of it may be called after."""
+    return (source.sample or source.name) if source is not None else ""
+
+
+def plan_build(
+    context: PageContext,
+    material: Material,
+    *,
+    name: str,
+    language: str = "auto",
+    whisper: str = "",
+    num_actors: int | None = None,
+) -> BuildJob:
+    """Describe the build; its recordings are put where they outlive the page.
+
+    Raises:
+        EncoreError: there is nothing to prepare, or the name cannot be used.
+    """
+    if not material.is_given:
+        raise NotReady("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
+    name = check_name(name.strip())
+    recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name))
+    loaded = context.studio.loaded
+    return BuildJob.parse(
+        name,
+        recordings,
+        model=loaded.name if loaded is not None else context.settings.model,
+        whisper=whisper.strip() or None,
+        language=language,
+        transcripts=texts,
+        num_actors=num_actors,
+        device=context.settings.device,
+    )
+
+
+def parse_actors(written: str) -> int | None:
+    """The number of parallel workers in a text field, None if it is empty. Raises SettingsError."""
+    digits = written.strip()
+    if not digits:
+        return None
+    if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_ACTORS:
+        raise SettingsError(
+            f'"{digits[:20]}" is not a valid number of workers. Enter a whole number from 0 to {MAX_ACTORS}, or leave '
+            "it empty."
+        )
+    return int(digits)

@@ -1,0 +1,80 @@
+"""The list of kept takes, as one browser sees it: its own, those of earlier visits and starts included."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import gradio as gr
+
+from backend.takes.errors import TakeNotFound
+from ui.context import PageContext
+from ui.events import Update, bind
+from ui.html.takes import NO_API_TAKES, NO_TAKES, take_list
+
+API_LIST = ""
+"""The list without an owner."""
+
+MAX_SHOWN = 100
+"""Each has a player; older ones are kept all the same, and come up when newer ones are deleted."""
+
+
+class TakeList:
+    """Takes with players, each with a button to delete it."""
+
+    def __init__(self, context: PageContext, elem_id: str, empty: str) -> None:
+        """Lay the list out; it is filled when it is first looked at."""
+        self.context, self._empty = context, empty
+        script = Path(__file__).with_name("take_buttons.js").read_text(encoding="utf-8")
+        self.listed = gr.HTML(take_list([], empty), elem_classes=["takes"], elem_id=elem_id, js_on_load=script)
+
+    def html(self, owner: str) -> str:
+        """The takes of one browser, the newest first. Raises StoreError."""
+        takes = self.context.studio.takes.list(owner, MAX_SHOWN)
+        places = [(take, self.context.files.place(take.path)) for take in takes]
+        return take_list([(take, place) for take, place in places if place is not None], self._empty)
+
+    def delete(self, take_id: str, owner: str) -> str:
+        """Remove one take and its file under any address; returns what is left."""
+        # It may have been deleted on another page of the same browser.
+        with suppress(TakeNotFound):
+            self.context.files.forget(self.context.studio.takes.delete(take_id, owner).path)
+        return self.html(owner)
+
+
+class OwnTakes(TakeList):
+    """The takes of this browser, which has given itself a name: drawn at random and known to nobody else.
+
+    Attributes:
+        browser: that name; a visitor whose browser stores nothing has one for the visit.
+    """
+
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context, "takes", NO_TAKES)
+        self._remembered = gr.BrowserState("", storage_key="encore-browser", secret="encore")
+        self.browser = gr.State("")
+        kept = [self._remembered, self.browser, self.listed]
+        bind(context.page.load, self._come_back, {"name": self._remembered}, kept, quick=True)
+        bind(self.listed.click, self._delete_pressed, {"name": self.browser}, self.listed, quick=True)
+
+    def _come_back(self, name: str | None) -> Update:
+        known = name if isinstance(name, str) and name else secrets.token_urlsafe(16)
+        return {self._remembered: known, self.browser: known, self.listed: self.html(known)}
+
+    def _delete_pressed(self, name: str, event: gr.EventData) -> Update:
+        return {self.listed: self.delete(str(event.take), name)}
+
+
+class ApiTakes(TakeList):
+    """What the API spoke, listed whenever the tab is opened."""
+
+    def __init__(self, context: PageContext, tab: gr.Tab) -> None:
+        super().__init__(context, "api-takes", NO_API_TAKES)
+        bind(
+            tab.select, lambda: {self.listed: self.html(API_LIST)}, None, self.listed, api="list_api_takes", quick=True
+        )
+        bind(self.listed.click, self._delete_pressed, None, self.listed, quick=True)
+
+    def _delete_pressed(self, event: gr.EventData) -> Update:
+        return {self.listed: self.delete(str(event.take), API_LIST)}
