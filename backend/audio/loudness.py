@@ -60,22 +60,16 @@ def measure_loudness(samples: NDArray[np.float32], sample_rate: int) -> float:
     return loudness if loudness >= _SILENCE_LUFS else -math.inf
 
 
-def normalise_loudness(
-    samples: NDArray[np.float32],
-    sample_rate: int,
-    *,
-    target_lufs: float = TARGET_LUFS,
-    peak_dbfs: float = PEAK_DBFS,
-) -> Levelled:
-    """Bring samples (samples,) to `target_lufs`, or as near as a highest peak of `peak_dbfs` allows.
+def normalise_loudness(samples: NDArray[np.float32], sample_rate: int) -> Levelled:
+    """Bring samples (samples,) to TARGET_LUFS, or as near as a highest peak of PEAK_DBFS allows.
 
     The gain is the same everywhere: nothing is compressed. Silence stays as it is.
     """
     loudness = measure_loudness(samples, sample_rate)
     if math.isinf(loudness):
         return Levelled(samples=samples, loudness_lufs=loudness, gain_db=0.0, is_peak_limited=False)
-    wanted_db = target_lufs - loudness
-    headroom_db = peak_dbfs - 20.0 * math.log10(float(np.abs(samples).max()))
+    wanted_db = TARGET_LUFS - loudness
+    headroom_db = PEAK_DBFS - 20.0 * math.log10(float(np.abs(samples).max()))
     gain_db = min(wanted_db, headroom_db)
     return Levelled(
         samples=(samples * 10.0 ** (gain_db / 20.0)).astype(np.float32),

@@ -19,17 +19,11 @@ class HallucinationSign(StrEnum):
     GUESS = "guess"
 
 
-def find_hallucination_signs(
-    transcript: Transcript,
-    *,
-    max_no_speech_probability: float = MAX_NO_SPEECH_PROBABILITY,
-    max_compression_ratio: float = MAX_COMPRESSION_RATIO,
-    min_mean_log_probability: float = MIN_MEAN_LOG_PROBABILITY,
-) -> tuple[HallucinationSign, ...]:
+def find_hallucination_signs(transcript: Transcript) -> tuple[HallucinationSign, ...]:
     """Every sign that a transcript was made up, the strongest first."""
     found = {
-        HallucinationSign.NO_SPEECH: transcript.no_speech_probability > max_no_speech_probability,
-        HallucinationSign.REPETITION: transcript.compression_ratio > max_compression_ratio,
-        HallucinationSign.GUESS: transcript.mean_log_probability < min_mean_log_probability,
+        HallucinationSign.NO_SPEECH: transcript.no_speech_probability > MAX_NO_SPEECH_PROBABILITY,
+        HallucinationSign.REPETITION: transcript.compression_ratio > MAX_COMPRESSION_RATIO,
+        HallucinationSign.GUESS: transcript.mean_log_probability < MIN_MEAN_LOG_PROBABILITY,
     }
     return tuple(sign for sign, applies in found.items() if applies)

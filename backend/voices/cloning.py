@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import soxr
 import torch
-from numpy.typing import NDArray
 
 from backend.audio.decoding import decode_recording
 from backend.audio.quality import check_reference
 from backend.audio.recording import Recording
+from backend.audio.resample import resample
 from training.model.decoding.take_request import VoicePrompt
 from training.model.prompt.reference import prepare_reference
 from training.model.voice_model import VoiceModel
@@ -38,13 +36,10 @@ def clone_voice(model: VoiceModel, recording: Recording, transcript: str | None 
         PromptError: the checkpoint cannot clone.
     """
     prepared = prepare_reference(recording.samples, recording.sample_rate)
-    speaker = model.embed_speaker(_at_rate(recording.samples, recording.sample_rate, model.speaker_sample_rate))
+    speaker = model.embed_speaker(
+        torch.from_numpy(resample(recording.samples, recording.sample_rate, model.speaker_sample_rate))
+    )
     if transcript is None or not transcript.strip():
         return VoicePrompt(speaker=speaker)
-    codes = model.encode(_at_rate(prepared, recording.sample_rate, model.tokenizer_sample_rate))
+    codes = model.encode(torch.from_numpy(resample(prepared, recording.sample_rate, model.tokenizer_sample_rate)))
     return VoicePrompt(speaker=speaker, reference_codes=codes, reference_text=transcript.strip())
-
-
-def _at_rate(samples: NDArray[np.float32], sample_rate: int, wanted: int) -> torch.Tensor:
-    resampled = samples if sample_rate == wanted else soxr.resample(samples, sample_rate, wanted)
-    return torch.from_numpy(np.ascontiguousarray(resampled, dtype=np.float32))

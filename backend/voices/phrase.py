@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-import soxr
 import torch
 from numpy.typing import NDArray
 
+from backend.audio.resample import resample
 from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
 from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
 from backend.voices.consent import SpokenProof
@@ -87,7 +87,7 @@ def check_phrase(
     """
     limits = limits or ProofLimits()
     said, known = read_reference(spoken), read_reference(reference)
-    at_16_khz = soxr.resample(said.samples, REFERENCE_SAMPLE_RATE, LISTENING_SAMPLE_RATE).astype(np.float32)
+    at_16_khz = resample(said.samples, REFERENCE_SAMPLE_RATE, LISTENING_SAMPLE_RATE)
     heard = listener.transcribe(at_16_khz, language).text.strip()
     proof = SpokenProof(
         phrase=phrase,
@@ -120,11 +120,7 @@ def says_phrase(phrase: str, heard: str, limits: ProofLimits) -> bool:
 def _similarity(model: VoiceModel, one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     first, second = (
         model.embed_speaker(
-            torch.from_numpy(
-                np.ascontiguousarray(
-                    soxr.resample(samples, REFERENCE_SAMPLE_RATE, model.speaker_sample_rate), dtype=np.float32
-                )
-            )
+            torch.from_numpy(resample(samples, REFERENCE_SAMPLE_RATE, model.speaker_sample_rate))
         ).float()
         for samples in (one, other)
     )

@@ -13,7 +13,9 @@ import pytest
 import soundfile
 
 from backend.audio.encoding import StreamEncoder
+from backend.audio.span import Span
 from backend.audio.writing import write_wav
+from backend.dataset.build.assemble_clips import clip_key
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.stages import STAGES
@@ -263,3 +265,10 @@ def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callabl
 def test_names_that_are_no_folder_names_are_refused(name: str, tmp_path: Path):
     with pytest.raises(DatasetNameRefused):
         BuildJob.parse(name, [tmp_path])
+
+
+def test_clip_keys_never_change(datasets: Datasets):
+    """Edits of datasets that earlier versions built are found by these keys."""
+    clip = datasets.show("ann").clips[0].details.original
+    cut = clip.model_copy(update={"span": Span(start_seconds=1.25, end_seconds=4.5)})
+    assert clip_key("0123456789abcdef" * 2, cut) == "bd7b3b37dd69"

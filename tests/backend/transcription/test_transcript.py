@@ -60,12 +60,3 @@ def test_nothing_heard_is_no_speech() -> None:
     nothing = assemble_transcript([], [], "")
     assert (nothing.text, nothing.confidence) == ("", 0.0)
     assert HallucinationSign.NO_SPEECH in find_hallucination_signs(nothing)
-
-
-def test_thresholds_are_the_callers() -> None:
-    whole = assemble_transcript([word("a", 0)], [passage(0, 1, silence=0.3, ratio=1.5, guess=-0.4)], "en")
-    assert find_hallucination_signs(whole) == ()
-    strict = find_hallucination_signs(
-        whole, max_no_speech_probability=0.2, max_compression_ratio=1.2, min_mean_log_probability=-0.3
-    )
-    assert len(strict) == 3

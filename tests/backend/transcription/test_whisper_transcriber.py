@@ -100,7 +100,7 @@ def test_a_model_of_many_languages_is_told_one_or_finds_it(tmp_path: Path) -> No
     samples = sing(1.5, TRANSCRIBER_HZ)
     assert transcriber.transcribe(samples, "de").language == "de"
     assert len(transcriber.transcribe(samples).language) in (2, 3)
-    with pytest.raises(TranscriptionError, match="'klingon' is no language"):
+    with pytest.raises(TranscriptionError, match="'klingon' is not a language"):
         transcriber.transcribe(samples, "klingon")
 
 
