@@ -114,7 +114,7 @@ def takes_come_back_and_go(page: Page) -> None:
     assert page.locator("#takes audio").evaluate(LOUDEST) > 0.01
     page.locator("#takes summary").click()
     page.locator("#takes .delete-take").click()
-    expect(page.locator("#takes")).to_contain_text("also when you come back another day")
+    expect(page.locator("#takes")).to_contain_text("also those of earlier visits")
     page.reload()
     expect(page.locator("#speak")).to_be_enabled()
     assert page.locator("#takes h3").count() == 0

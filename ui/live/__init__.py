@@ -1,1 +1,1 @@
-"""What goes on beside an event: live sound, followed work, stop buttons."""
+"""What goes on while an event is handled: live audio, background work, stop buttons."""

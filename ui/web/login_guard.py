@@ -1,6 +1,6 @@
 """Who may come in: where a password is asked for, nothing but the way to it is served without it.
 
-Gradio checks most of its routes itself. Some it leaves open, such as those that stream sound or cancel somebody's
+Gradio checks most of its routes itself. Some it leaves open, such as those that stream sound or cancel another user's
 event, and the next version may add others; here everything is closed that is not named.
 """
 
@@ -22,7 +22,7 @@ OPEN_QUESTIONS = frozenset({"/gradio_api/theme.css", "/gradio_api/startup-events
 
 
 class LoginGuard:
-    """Lets a request in that brings the cookie of somebody who has logged in."""
+    """Lets a request in that brings the cookie of a user who has logged in."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

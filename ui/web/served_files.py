@@ -1,4 +1,4 @@
-"""Files of the home that the page plays: brought under addresses that nobody can guess."""
+"""Files that the page plays, served under addresses that cannot be guessed."""
 
 from __future__ import annotations
 

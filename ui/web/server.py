@@ -20,11 +20,11 @@ MAX_UPLOAD_BYTES = 100 * 1024 * 1024
 """Five minutes of the largest sensible recording (96 kHz stereo, 24 bit) fit in."""
 
 MAX_QUEUED = 32
-"""Events that may wait for their turn; whoever comes later is told that the queue is full."""
+"""Events that may wait in the queue; later ones are refused."""
 
 IDLE_LOOK_SECONDS = 0.03
 """Between two looks at a queue in which nothing waits. Gradio's own millisecond costs three percent of a core, day and
-night; nobody hears that a take begins that much later."""
+night; the delay at the start of a take is inaudible."""
 
 
 def set_environment(folder: Path) -> None:
@@ -38,7 +38,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
     named here and closed.
 
     Raises:
-        SettingsError: other machines could reach the page and nobody would ask who they are.
+        SettingsError: other machines could reach the page without a password.
     """
     return {
         "server_name": settings.host,

@@ -17,14 +17,14 @@ GOES_ON = "The page goes on working on this machine."
 
 
 class ShareRefused(SettingsError):
-    """There is no link, for a reason that a person may read."""
+    """The link could not be made; the message says why."""
 
 
 def open_link(page: gr.Blocks) -> str:
     """Make the link to a page that is being served; returns its address.
 
     Raises:
-        ShareRefused: there is no network, or the program that makes the tunnel cannot be had.
+        ShareRefused: there is no network, or the program that makes the tunnel is not available.
     """
     try:
         tunneling.Tunnel.download_binary()  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ def open_link(page: gr.Blocks) -> str:
         raise ShareRefused(f"There is no share link: {error}. {GOES_ON}") from error
     except (OSError, RuntimeError, ValueError, httpx.HTTPError) as error:
         raise ShareRefused(
-            "There is no share link: Gradio's share server, or the program frpc that reaches it, cannot be had from "
+            "There is no share link: Gradio's share server, or the program frpc that reaches it, is not available from "
             f"this machine. Check the network and start again with --share. {GOES_ON}"
         ) from error
     return address.replace("http://", "https://", 1)

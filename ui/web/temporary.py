@@ -38,7 +38,7 @@ def temporary_folder(home: Path | None) -> Iterator[Path]:
 
 
 def unguessable_path(folder: Path, name: str) -> Path:
-    """Where a file called `name` may be put for the page to fetch: whoever knows its address may fetch it too."""
+    """Where a file called `name` may be put for the page to fetch: anyone who knows its address may fetch it too."""
     hidden = folder / secrets.token_urlsafe(16)
     hidden.mkdir(mode=0o700)
     return hidden / name
@@ -53,7 +53,7 @@ def sweep(parent: Path) -> None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether nobody holds the folder's lock. Raises OSError while it is being created, or is no such folder."""
+    """Whether no process holds the folder's lock. Raises OSError while it is being created, and for other folders."""
     with (folder / LOCK_NAME).open("r+") as lock:
         return _try_lock(lock)
 
@@ -67,7 +67,7 @@ def _try_lock(lock: IO[str]) -> bool:
 
 
 def _own_system_folder() -> Path:
-    """A folder per user; where somebody else has taken its name, a fresh one."""
+    """A folder per user; if another user has taken its name, a new one."""
     folder = Path(tempfile.gettempdir(), f"encore-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

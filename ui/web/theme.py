@@ -11,7 +11,7 @@ SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans",
 MONO_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
 
 STYLESHEETS = sorted(Path(__file__).parent.glob("*.css"))
-"""What the theme cannot say; `page.css` for all tabs, others beside it for single ones."""
+"""What the theme cannot say; `page.css` for all tabs, the others for single ones."""
 
 
 VALUES = {
