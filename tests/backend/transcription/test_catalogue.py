@@ -10,7 +10,7 @@ from whisper.model import AudioEncoder, TextDecoder
 from backend.doctor.checks import check_transcriber
 from backend.settings import Settings
 from backend.transcription.catalogue import PUBLISHED_WHISPERS, PublishedWhisper, published_names
-from ui.tabs.dataset.prepare import WHISPERS
+from ui.tabs.dataset.tab import WHISPERS
 
 # Mel bands, vocabulary, width, heads, encoder layers, decoder layers: what each checkpoint says of itself.
 DIMENSIONS = {
