@@ -36,6 +36,9 @@ class TaskState(Generic[Result]):
     Attributes:
         what: what it does, as part of a sentence.
         num_done: of `num_total`, in the task's own unit; a total of 0 means that there is nothing to count.
+        num_at_start: of these, done before it began, such as the bytes of an interrupted download.
+        counting_since: when it first reported; None before that.
+        detail: what it is doing just now, such as the file it downloads.
         ended_at: on the same clock as `started_at`; None while it is running.
         problem: why it has no result, in words for the user; empty after success.
         result: what the work returned; None while it is running and after a failure.
@@ -45,6 +48,9 @@ class TaskState(Generic[Result]):
     is_running: bool = True
     num_done: int = 0
     num_total: int = 0
+    num_at_start: int = 0
+    counting_since: float | None = None
+    detail: str = ""
     started_at: float = field(default_factory=time.monotonic)
     ended_at: float | None = None
     problem: str = ""
@@ -62,10 +68,11 @@ class TaskState(Generic[Result]):
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimate from the rate so far; None until there is one."""
-        if not self.num_done or not self.num_total:
+        """Estimate from the rate since the first report; None until there is one."""
+        done_since = self.num_done - self.num_at_start
+        if self.counting_since is None or done_since <= 0:
             return None
-        return (time.monotonic() - self.started_at) * (self.num_total - self.num_done) / self.num_done
+        return (time.monotonic() - self.counting_since) * (self.num_total - self.num_done) / done_since
 
 
 class BackgroundTask(Generic[Result]):
@@ -88,9 +95,11 @@ class BackgroundTask(Generic[Result]):
         if self.is_cancelled():
             raise TaskCancelled("Stopped.")
 
-    def tell(self, num_done: int, num_total: int) -> None:
+    def tell(self, num_done: int, num_total: int, detail: str = "") -> None:
         """Report progress of work that checks `is_cancelled` itself."""
-        self.state = replace(self.state, num_done=num_done, num_total=num_total)
+        if self.state.counting_since is None:
+            self.state = replace(self.state, num_at_start=num_done, counting_since=time.monotonic())
+        self.state = replace(self.state, num_done=num_done, num_total=num_total, detail=detail)
 
     def is_cancelled(self) -> bool:
         """Whether the work should stop."""

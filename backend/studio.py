@@ -1,61 +1,65 @@
-"""The verbs of the studio: what the page, the command line and the API can do, each one call."""
+"""The studio: what the page can do, each as one call; `app.py clone` uses it, too."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from backend.audio.quality import ReferenceReport, report_on
-from backend.audio.writing import WavWriter, write_wav
+from backend.audio.writing import write_wav
+from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
 from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
-from backend.comparisons.contenders import Contender, ways_of
 from backend.dataset.errors import DatasetInUse
+from backend.errors import ModelError
 from backend.runs.runs import Runs
-from backend.serving.pool.loaded_model import LoadedModel
-from backend.serving.pool.loading import LoadingState, ModelLoading
-from backend.serving.speech.speech import Speech, speak
+from backend.serving.engine.engine import Engine
+from backend.serving.pool.engine_pool import EnginePool
+from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
 from backend.transcription.select import load_stored_transcriber
-from backend.voices.cache import VoiceCache
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentRefused, VoiceError
 from backend.voices.phrase import check_phrase
 from backend.voices.reference import write_reference
 from backend.voices.registry import Voices
+from backend.voices.samples import get_sample
 from backend.voices.voice import Voice
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.voice_model import PrecisionChoice
 
 if TYPE_CHECKING:
     from backend.dataset.datasets import Datasets
 
-__all__ = ["LoadedModel", "Studio"]
+_LOADING = "model"
+
+NUM_SLOTS = 1
+"""A further slot would make every frame slower for the one user who mostly listens, and the last bits of a take
+depend on what is decoded with it: with one slot a seed gives the same file each time. Several users take turns,
+sentence by sentence."""
+
+CACHE_LENGTH = 4096
+"""Tokens per slot: room for the longest reference and the longest sentence of the public checkpoints."""
 
 
 class Studio:
-    """Holds one loaded model and the store; its verbs may be called from any thread."""
+    """Holds one loaded model and the stores; its methods may be called from any thread."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        """Hold nothing yet; `settings` say where voices, datasets and runs are kept."""
+        """Load nothing yet; `settings` say where voices, datasets and runs are kept."""
         self.settings = settings or Settings()
-        self._loaded: LoadedModel | None = None
+        self._loaded: Synthesizer | None = None
         self._loading = threading.Lock()
-        self._background_loading = ModelLoading()
-        self._clones = VoiceCache()
+        self._tasks: BackgroundTasks[None] = BackgroundTasks()
         self._num_threads = torch.get_num_threads()
 
     @cached_property
@@ -84,14 +88,7 @@ class Studio:
     @cached_property
     def comparing(self) -> Comparing:
         """Voices side by side, and votes."""
-        return Comparing(
-            Comparisons(self.database),
-            self.voices,
-            self.runs,
-            self.settings.home_folder,
-            clone=self.clone,
-            speak=self.speak,
-        )
+        return Comparing(Comparisons(self.database), self.voices, self.runs, self.settings.home_folder)
 
     @cached_property
     def takes(self) -> Takes:
@@ -101,8 +98,8 @@ class Studio:
         return takes
 
     @property
-    def loaded(self) -> LoadedModel | None:
-        """The model that would speak now."""
+    def loaded(self) -> Synthesizer | None:
+        """What speaks now, with the model loaded last."""
         return self._loaded
 
     def load_model(
@@ -113,47 +110,53 @@ class Studio:
         device: str = "auto",
         progress: Callable[[DownloadProgress], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
-    ) -> LoadedModel:
-        """Find a model (fetching it from the hub if need be) and make it the one that speaks.
+    ) -> Synthesizer:
+        """Find a model (downloading it if necessary) and make it the one that speaks.
 
         Raises:
-            EncoreError: it cannot be found, fetched or read; the model loaded before stays.
+            EncoreError: it cannot be found, downloaded or read; the model loaded before stays.
         """
         with self._loading:
             folder = resolve_model(name, progress=progress, cancel=cancelled)
-            loaded = LoadedModel.load(name, folder, precision=precision, device=device)
+            load = partial(
+                Engine.load, precision=precision, device=device, num_slots=NUM_SLOTS, cache_length=CACHE_LENGTH
+            )
+            before, loaded = self._loaded, Synthesizer(name, folder, EnginePool(load))
             # A small network's operations are over before a second thread has woken up to help.
             torch.set_num_threads(1 if loaded.model.is_small else self._num_threads)
             self._loaded = loaded
-            # Voices remember the model they were made with, and would keep the one before in memory.
-            self._clones = VoiceCache()
+            if before is not None:
+                before.retire()
             return loaded
 
     @property
-    def loading(self) -> LoadingState | None:
+    def loading(self) -> TaskState[None] | None:
         """The loading begun by `start_loading`, under way or ended; None if there was none."""
-        return self._background_loading.state
+        return self._tasks.state(_LOADING)
 
     def start_loading(self, name: str, *, precision: PrecisionChoice = "auto", device: str = "auto") -> None:
-        """Do what `load_model` does without waiting for it; watch `loading`.
+        """Do what `load_model` does in the background; watch `loading`.
 
         Raises:
             EncoreError: another model is being loaded.
         """
-        self._background_loading.start(
-            name,
-            lambda progress, cancelled: self.load_model(
-                name, precision=precision, device=device, progress=progress, cancelled=cancelled
-            ),
-        )
+
+        def load(task: BackgroundTask[None]) -> None:
+            self.load_model(
+                name,
+                precision=precision,
+                device=device,
+                progress=lambda done: task.tell(done.bytes_done, done.bytes_total, done.file),
+                cancelled=task.is_cancelled,
+            )
+
+        if self.loading is not None and self.loading.is_running:
+            raise ModelError(f"{self.loading.what} is being loaded. Wait until it is there, or cancel it first.")
+        self._tasks.start(_LOADING, name, load)
 
     def cancel_loading(self) -> None:
         """Stop a download begun by `start_loading`; what has arrived is kept."""
-        self._background_loading.cancel()
-
-    def wait_for_loading(self) -> None:
-        """Return once nothing begun by `start_loading` is under way."""
-        self._background_loading.wait()
+        self._tasks.cancel(_LOADING)
 
     def examine(self, reference: Path, preview: Path | None = None) -> ReferenceReport:
         """Say how good a recording is to clone a voice from; `preview` names a WAV to make of it that is safe to play.
@@ -166,30 +169,6 @@ class Studio:
         if preview is not None:
             write_wav(preview, recording.samples, recording.sample_rate)
         return report_on(recording)
-
-    def clone(self, loaded: LoadedModel, reference: Path, transcript: str | None = None) -> VoicePrompt:
-        """Make a zero-shot voice of a recording: in context with its transcript, else from the speaker embedding.
-
-        The last few are remembered: the same recording and transcript give the same object again.
-
-        Raises:
-            EncoreError: the recording cannot be used, or the model cannot clone.
-        """
-        return self._clones.clone(loaded.model, reference, transcript)
-
-    def cast_voice(self, loaded: LoadedModel, voice_id: str, way: str = "auto") -> tuple[LoadedModel, VoicePrompt]:
-        """What speaks in a voice of the library: in the way meant for it, `in-context` or `x-vector`.
-
-        Raises:
-            EncoreError: there is no such voice, or it cannot be spoken like that.
-        """
-        voice = self.voices.get(voice_id)
-        ways = tuple(ways_of(voice))
-        chosen = next((one for one in ways if way in ("auto", one)), None)
-        if chosen is None:
-            raise VoiceError(f"The voice {voice.name} cannot be spoken like that: {way}. Choose the closest way.")
-        resolved = self.comparing.resolver.resolve(Contender.of_voice(voice, chosen), loaded)
-        return resolved.loaded, resolved.prompt
 
     def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
         """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""
@@ -230,41 +209,20 @@ class Studio:
             provenance=provenance,
         )
 
-    def speak(
-        self,
-        loaded: LoadedModel,
-        request: TakeRequest,
-        *,
-        streaming: bool = False,
-        cancelled: Callable[[], bool] | None = None,
-    ) -> Speech:
-        """Speak a text of any length; it is made while the result is iterated, from the first sentence on.
-
-        Raises:
-            EncoreError: the text cannot be spoken, or too many others are being spoken.
-        """
-        speech = speak(loaded.engine, request, streaming=streaming, cancelled=cancelled)
-        speech.chunks = _holding(loaded, cast("Generator[NDArray[np.float32]]", speech.chunks))
-        return speech
-
-    def record(self, speech: Speech, path: Path) -> Generator[NDArray[np.float32]]:
-        """Pass a speech's chunks on while writing them to a WAV file, which is there once they are exhausted.
-
-        Raises:
-            AudioNotWritten: the file cannot be written.
-        """
-        # Closed with this iterator, so that a listener who leaves in the middle frees the model at once.
-        chunks = cast("Generator[NDArray[np.float32]]", speech.chunks)
-        with closing(chunks), WavWriter(path, speech.sample_rate) as writer:
-            for chunk in chunks:
-                writer.write(chunk)
-                yield chunk
+    def sample_reference(self, name: str) -> Path:
+        """The part of a sample that a voice is cloned from, as a file. Raises EncoreError."""
+        return get_sample(name).reference_in(self.settings.home_folder)
 
     def delete_voice(self, name: str) -> None:
-        """Remove a voice, its consent and its files, also from memory. Raises VoiceNotFound."""
+        """Remove a voice, its consent and its files, also from memory once it does not speak any more.
+
+        Raises:
+            VoiceNotFound: there is no voice of that name.
+        """
         voice = self.voices.get(name)
-        self.comparing.shelf.forget(voice.folder)
         self.voices.delete(voice.id)
+        if self._loaded is not None:
+            self._loaded.forget_deleted()
 
     def delete_dataset(self, name: str) -> None:
         """Remove a dataset with what was uploaded for it.
@@ -278,14 +236,14 @@ class Studio:
                 raise DatasetInUse(f"{run.voice} learns from {name}. Cancel that run first, or wait for its end.")
         self.datasets.delete(name)
 
-    def prove_consent(self, loaded: LoadedModel, phrase: str, spoken: Path, reference: Path) -> SpokenProof:
-        """Hear whether a phrase was spoken by the voice of a reference.
+    def prove_consent(self, loaded: Synthesizer, phrase: str, spoken: Path, reference: Path) -> SpokenProof:
+        """Check that a phrase was spoken by the voice of a reference.
 
         Raises:
-            ConsentRefused: other words or another voice, or nobody here can listen.
+            ConsentRefused: other words or another voice, or there is no speech recognition on this machine.
             RecordingError: a recording cannot be used.
         """
-        # A Whisper that knows people, if there is one.
+        # A downloaded Whisper is preferred: it understands any speaker.
         listener = load_stored_transcriber(None) or self.comparing.measuring.transcriber(loaded)
         if listener is None:
             raise ConsentRefused(
@@ -293,10 +251,3 @@ class Studio:
                 "download a Whisper model on the System tab."
             )
         return check_phrase(phrase, spoken, reference, listener=listener, model=loaded.model)
-
-
-def _holding(loaded: LoadedModel, chunks: Generator[NDArray[np.float32]]) -> Generator[NDArray[np.float32]]:
-    """The same chunks, of a model that stays until they are exhausted, whatever is loaded meanwhile."""
-    with closing(chunks):
-        yield from chunks
-    del loaded

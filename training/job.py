@@ -14,7 +14,6 @@ from pydantic import (
     Field,
     JsonValue,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     ValidationError,
@@ -23,6 +22,7 @@ from pydantic import (
 )
 
 from training.errors import JobError
+from training.model.seed import Seed
 from training.renamed import with_current_names
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
 
@@ -89,7 +89,7 @@ class FineTuneJob(BaseModel):
     deepspeed: dict[str, JsonValue] = Field(default_factory=dict)
     """Laid over the DeepSpeed configuration that the strategy makes, section by section."""
 
-    seed: Annotated[NonNegativeInt, Field(lt=2**63)] = 1
+    seed: Seed = 1
     num_epochs: Annotated[PositiveInt, Field(le=MAX_EPOCHS)] = 3
     num_steps: Annotated[PositiveInt, Field(le=MAX_STEPS)] | None = None
     """Exactly so many steps, over as many epochs as that takes; None for whole epochs."""

@@ -8,11 +8,12 @@ from typing import Any
 import gradio as gr
 
 from backend.errors import EncoreError
-from backend.studio import LoadedModel, Studio
+from backend.serving.synthesizer import Synthesizer
+from backend.studio import Studio
 from backend.voices.consent import STATEMENTS
+from training.model.seed import MAX_SEED
 from ui.events import HIDE, SHOW, bind
 
-MAX_SEED = 2**63 - 1
 """Upper limit of the random generator."""
 
 
@@ -20,7 +21,7 @@ class NotReady(EncoreError):
     """Something on the page is still to be filled in or loaded."""
 
 
-def require_model(studio: Studio) -> LoadedModel:
+def require_model(studio: Studio) -> Synthesizer:
     """The loaded model. Raises NotReady."""
     if studio.loaded is None:
         raise NotReady("No model is loaded yet. Load one at the top of the page.")
@@ -37,7 +38,7 @@ def parse_seed(written: str) -> int | None:
     return int(digits)
 
 
-def language_choices(loaded: LoadedModel | None) -> list[tuple[str, str]]:
+def language_choices(loaded: Synthesizer | None) -> list[tuple[str, str]]:
     """Labels and names of the languages that the model speaks."""
     languages: Sequence[str] = loaded.model.config.languages if loaded is not None else ()
     return [("Automatic", "auto"), *((name.title(), name) for name in languages)]

@@ -59,7 +59,7 @@ class ModelBar:
         status = no_model_line(is_busy)
         if loaded is not None:
             status = model_line(loaded.name, loaded.model.precision, loaded.model.device.type)
-        can_cancel = is_busy and loading is not None and loading.progress is not None
+        can_cancel = is_busy and loading is not None and loading.num_total > 0
         return {
             self.status: status,
             self.load: gr.update(interactive=not is_busy),

@@ -84,6 +84,5 @@ def delete_references(references: Sequence[Reference]) -> None:
 
 def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source | None) -> Consent:
     """The consent that was given on the page; a sample brings its own. Raises ConsentMissing."""
-    if source is not None and source.kind == "sample":
-        return get_sample(source.sample).consent()
-    return Consent.give(who, statement or "", spoken=proof)  # type: ignore[arg-type] # checked by the model itself
+    sample = get_sample(source.sample).consent() if source is not None and source.kind == "sample" else None
+    return Consent.from_form(statement, who, proof, sample)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from backend.audio.writing import WavWriter
 from backend.commands.options import (
@@ -15,15 +12,16 @@ from backend.commands.options import (
     add_model_options,
     add_seed_option,
     check_output,
-    required_consent_of,
+    consent_of,
 )
 from backend.commands.progress import Progress
-from backend.serving.speech.speech import Speech, check_text
+from backend.serving.requests import Reference, SynthesisRequest
+from backend.serving.speech.audio_stream import check_text
+from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.artifacts import write_whole
-from backend.studio import LoadedModel, Studio
-from backend.takes.take import facts_of
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from backend.studio import Studio
+from backend.takes.take import TakeFacts
 from training.model.hub.hub import DownloadProgress
 
 
@@ -55,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     studio = Studio()
     # What can be wrong without a model is found out before one is downloaded.
-    consent = required_consent_of(arguments)
+    consent = consent_of(arguments)
     check_output(output, suffix=".wav")
     check_text(arguments.text)
     studio.examine(arguments.reference)
@@ -67,43 +65,42 @@ def run(arguments: argparse.Namespace) -> int:
         loaded = studio.load_model(
             arguments.model, precision=arguments.precision, device=arguments.device, progress=show
         )
-    voice = studio.clone(loaded, arguments.reference, arguments.transcript)
-    request = TakeRequest(text=arguments.text, voice=voice, language=arguments.language, seed=arguments.seed)
-    speech = studio.speak(loaded, request, streaming=arguments.stream)
-    with WavWriter(output, speech.sample_rate) as writer:
-        for chunk in followed(speech):
-            writer.write(chunk)
-    facts = facts_of(
-        speech,
-        request,
+    request = SynthesisRequest(
+        voice=Reference(
+            name=arguments.reference.name,
+            recording=arguments.reference,
+            transcript=arguments.transcript,
+            consent=consent,
+        ),
+        text=arguments.text,
+        language=arguments.language,
+        seed=arguments.seed,
+        is_streamed=arguments.stream,
         made_by="command",
-        voice=arguments.reference.name,
-        model_name=loaded.name,
-        default_sampling=loaded.model.default_sampling,
-        consent=consent,
     )
+    with (
+        closing(loaded.speak(request)) as stream,
+        WavWriter(output, stream.sample_rate) as writer,
+        Progress(unit="part") as bar,
+    ):
+        for chunk in stream:
+            progress = stream.progress()
+            bar.show(f"{progress.seconds_spoken:.1f} s spoken", progress.segments_done, progress.num_segments)
+            writer.write(chunk)
+    facts = stream.facts()
     write_whole(output.with_name(f"{output.name}.json"), facts.model_dump_json(indent=2).encode())
-    print(describe(loaded, voice, speech, output))
+    print(describe(loaded, facts, len(stream.segments), output))
     return 0
 
 
-def followed(speech: Speech) -> Iterator[NDArray[np.float32]]:
-    """Chunks of a speech, with a progress bar on a terminal once it takes a while."""
-    with Progress(unit="piece") as bar:
-        for chunk in speech:
-            progress = speech.progress()
-            bar.show(f"{progress.seconds_spoken:.1f} s spoken", progress.pieces_done, progress.num_pieces)
-            yield chunk
-
-
-def describe(loaded: LoadedModel, voice: VoicePrompt, speech: Speech, output: Path) -> str:
+def describe(loaded: Synthesizer, facts: TakeFacts, num_segments: int, output: Path) -> str:
     """The result in one line per fact."""
-    how = "in context" if voice.is_in_context else "from the speaker embedding"
-    seeds = ", ".join(dict.fromkeys(str(seed) for seed in speech.seeds))
+    how = "in context" if facts.is_in_context else "from the speaker embedding"
+    seeds = ", ".join(dict.fromkeys(map(str, facts.seeds)))
     return "\n".join(
         (
-            f"{output}: {speech.seconds:.2f} s, cloned {how} with {loaded.name} ({loaded.model.precision})",
-            f"real-time factor {speech.real_time_factor:.2f}, first audio after {speech.seconds_to_first_audio:.2f} s",
-            f"finished: {speech.finish_reason}, {len(speech.pieces)} piece(s), seed {seeds}",
+            f"{output}: {facts.seconds:.2f} s, cloned {how} with {loaded.name} ({loaded.model.precision})",
+            f"real-time factor {facts.real_time_factor:.2f}, first audio after {facts.seconds_to_first_audio:.2f} s",
+            f"finished: {facts.finish_reason}, {num_segments} piece(s), seed {seeds}",
         )
     )

@@ -8,9 +8,7 @@ from pathlib import Path
 from backend.errors import OutputRefused
 from backend.settings import Settings
 from backend.voices.consent import STATEMENTS, Consent
-from backend.voices.errors import ConsentMissing
-
-_SEEDS = 2**63
+from training.model.seed import parse_seed
 
 
 def add_model_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
@@ -31,37 +29,19 @@ def add_model_option(parser: argparse.ArgumentParser, settings: Settings, purpos
 
 def add_seed_option(parser: argparse.ArgumentParser) -> None:
     """The seed of a take; None when it is not given."""
-    parser.add_argument("--seed", type=_seed, help="decides the take; without one a runaway take is tried again")
+    parser.add_argument("--seed", type=parse_seed, help="decides the take; without one a runaway take is tried again")
 
 
 def add_consent_options(parser: argparse.ArgumentParser) -> None:
-    """Options that `consent_of` and `required_consent_of` read."""
+    """Options that `consent_of` reads."""
     parser.add_argument("--consent", choices=tuple(STATEMENTS), help="who agreed that the voice is cloned")
     parser.add_argument("--consent-by", metavar="NAME", help="name of the person who says so")
 
 
-def consent_of(arguments: argparse.Namespace) -> Consent | None:
-    """What the options say; None if neither is given.
-
-    Raises:
-        ConsentMissing: they say half of it.
-    """
-    if arguments.consent is None and arguments.consent_by is None:
-        return None
-    if arguments.consent is None:
-        raise ConsentMissing(f"--consent-by needs --consent, one of: {', '.join(STATEMENTS)}.")
-    return Consent.give(arguments.consent_by or "", arguments.consent)
-
-
-def required_consent_of(arguments: argparse.Namespace) -> Consent:
-    """What the options say. Raises ConsentMissing with the options that are to be given."""
-    consent = consent_of(arguments)
-    if consent is None:
-        raise ConsentMissing(
-            "A voice is cloned only with the consent of the person who speaks. Give --consent-by NAME and --consent, "
-            f"one of: {', '.join(STATEMENTS)}."
-        )
-    return consent
+def consent_of(arguments: argparse.Namespace) -> Consent:
+    """The consent that the options give. Raises ConsentMissing with the options to add."""
+    how = "Give --consent-by NAME and --consent, one of"
+    return Consent.from_form(arguments.consent, arguments.consent_by, how=how)
 
 
 def check_output(output: Path, example: str = "take.wav", *, suffix: str | None = None) -> None:
@@ -82,9 +62,3 @@ def check_output(output: Path, example: str = "take.wav", *, suffix: str | None 
         raise OutputRefused(f"{output} is not named *{suffix}, and {kind} is what is written. Rename the output.")
     if not output.absolute().parent.is_dir():
         raise OutputRefused(f"The folder {output.absolute().parent} does not exist. Create it first.")
-
-
-def _seed(value: str) -> int:
-    if not value.isdecimal() or int(value) >= _SEEDS:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a seed; use a whole number from 0 to {_SEEDS - 1}")
-    return int(value)

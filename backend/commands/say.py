@@ -11,11 +11,12 @@ from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
 from backend.commands.options import add_model_options, add_seed_option, check_output
 from backend.errors import OutputRefused
-from backend.serving.deploy.factory import build_speaker
+from backend.serving.deploy.factory import build_synthesizer
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings
-from backend.serving.speech.speech import check_text
-from backend.serving.synthesizer import checkpoint_of
+from backend.serving.speech.audio_stream import check_text
+from backend.serving.synthesizer import encoded
+from backend.serving.voice_resolver import checkpoint_of
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.registry import Voices
@@ -53,13 +54,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_output(output)
     # A fine-tuned voice needs no base model beside its own checkpoint.
     model = str(checkpoint_of(voice)) if voice.kind == "fine-tuned" else arguments.model
-    speaker = build_speaker(
+    synthesizer = build_synthesizer(
         EngineSettings(
             model=model, precision=arguments.precision, device=arguments.device, num_slots=NUM_SLOTS, max_engines=1
         )
     )
     try:
-        order = SynthesisRequest(
+        request = SynthesisRequest(
             voice=voice,
             text=arguments.text,
             language=arguments.language or voice.language,
@@ -68,14 +69,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             speed=arguments.speed,
             is_streamed=False,
             sampling=voice.sampling,
+            made_by="command",
         )
-        content, summary = speaker.speak_whole(order)
+        stream = synthesizer.speak(request)
+        content = b"".join(encoded(stream, request))
+        facts = stream.facts()
     finally:
-        speaker.close()
+        synthesizer.close()
     _write(output, content)
     print(
-        f"{output}: {summary.seconds:.2f} s by {voice.name}, real-time factor {summary.real_time_factor:.2f}, "
-        f"finished: {summary.finish_reason}, seed {', '.join(dict.fromkeys(map(str, summary.seeds)))}"
+        f"{output}: {facts.seconds:.2f} s by {voice.name}, real-time factor {facts.real_time_factor:.2f}, "
+        f"finished: {facts.finish_reason}, seed {', '.join(dict.fromkeys(map(str, facts.seeds)))}"
     )
     return 0
 

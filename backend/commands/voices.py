@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from backend.commands.options import add_consent_options, consent_of
 from backend.settings import Settings
 from backend.store.database import Database
-from backend.voices.consent import STATEMENTS, Consent
 from backend.voices.registry import Voices
 
 
@@ -51,7 +51,7 @@ def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
     voice = _open(settings).create_zero_shot(
         arguments.name,
         arguments.recording,
-        consent=Consent.give(arguments.consent_by, arguments.consent),
+        consent=consent_of(arguments),
         model=arguments.model,
         transcript=arguments.transcript,
         language=arguments.language,
@@ -95,8 +95,7 @@ def _add_add(verbs: argparse._SubParsersAction[argparse.ArgumentParser], setting
     )
     parser.add_argument("--language", default="auto", help="language of the voice (default: auto)")
     parser.add_argument("--model", default=settings.model, help="base model it is meant for (default: %(default)s)")
-    parser.add_argument("--consent", required=True, choices=tuple(STATEMENTS), help="which statement is true")
-    parser.add_argument("--consent-by", required=True, metavar="PERSON", help="who gives the consent")
+    add_consent_options(parser)
 
 
 def _add_verb(

@@ -11,10 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from backend.comparisons.errors import ComparisonError
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.voices.samples import SampleVoice
-from backend.voices.voice import Voice
+from backend.voices.voice import CloningMode, Voice
 
 Source = Literal["voice", "sample", "run"]
-CloningMode = Literal["in-context", "x-vector", "fine-tuned", "fine-tuned-in-context"]
 
 WAYS: dict[CloningMode, str] = {
     "in-context": "zero-shot, in context",
@@ -70,7 +69,7 @@ def list_sides(
     """All there is to compare: the newest voice first, then runs, then samples."""
     sides: list[Contender] = []
     for voice in reversed(tuple(voices)):
-        sides += [Contender.of_voice(voice, way) for way in ways_of(voice)]
+        sides += [Contender.of_voice(voice, way) for way in voice.modes]
     for run, checkpoints in runs:
         sides += _sides_of_run(run, checkpoints)
     for sample in samples:
@@ -79,19 +78,6 @@ def list_sides(
             for way in ("in-context", "x-vector")
         ]
     return tuple(sides)
-
-
-def ways_of(voice: Voice) -> Iterator[CloningMode]:
-    """How a voice can be made to speak; the way meant for it first."""
-    if voice.kind == "fine-tuned":
-        if "custom_voice" in voice.variants:
-            yield "fine-tuned"
-        if "base" in voice.variants and voice.reference is not None and voice.transcript:
-            yield "fine-tuned-in-context"
-    if voice.reference is not None:
-        if voice.transcript:
-            yield "in-context"
-        yield "x-vector"
 
 
 def find_side(sides: Sequence[Contender], key: str) -> Contender:

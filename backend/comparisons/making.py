@@ -6,6 +6,7 @@ import math
 import secrets
 import uuid
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,21 +18,18 @@ from numpy.typing import NDArray
 from backend.audio.loudness import normalise_loudness
 from backend.audio.writing import write_wav
 from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison, Letter
+from backend.comparisons.contender_voices import ContenderVoice
 from backend.comparisons.contenders import Contender
 from backend.comparisons.errors import ComparisonError
-from backend.comparisons.resolve import ResolvedVoice
 from backend.evaluation.take_scores import TakeMeasuring
-from backend.serving.pool.loaded_model import LoadedModel
-from backend.serving.speech.speech import Speech, check_text
+from backend.serving.requests import SynthesisRequest
+from backend.serving.speech.audio_stream import check_text
+from backend.serving.synthesizer import Synthesizer
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest
+from training.model.seed import draw_seed
 
 MAX_TEXT_LENGTH = 1_000
 """Characters: over a minute of speech from each side is more than anybody compares."""
-
-_SEEDS = 2**31
-
-Speak = Callable[[LoadedModel, TakeRequest], Speech]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +81,8 @@ class FinishedComparison:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Spoken:
-    resolved: ResolvedVoice
+    side: Contender
+    reference: Path | None
     samples: NDArray[np.float32]
     sample_rate: int
     finish_reason: FinishReason
@@ -92,27 +91,27 @@ class _Spoken:
 def make_comparison(
     order: ComparisonOrder,
     *,
-    resolved: Callable[[Contender], ResolvedVoice],
-    base: LoadedModel,
-    speak: Speak,
+    find_voice: Callable[[Contender], ContenderVoice],
+    synthesizer: Synthesizer,
     measuring: TakeMeasuring,
     place: Callable[[str], Path],
+    cancelled: Callable[[], bool] | None = None,
 ) -> Generator[ComparisonProgress | FinishedComparison]:
-    """Yield progress, and the comparison last; without one, somebody stopped it.
+    """Yield progress, and the comparison last; there is none if it was cancelled.
 
     Args:
         order: what to compare.
-        resolved: finds what speaks for a side.
-        base: the model whose speaker encoder listens.
-        speak: speaks a request, as far as nobody stops it.
-        measuring: what listens.
+        find_voice: finds the voice of a contender.
+        synthesizer: speaks; its base model's speaker encoder measures.
+        measuring: measures the takes.
         place: where a file of that name may be put.
+        cancelled: asked before every frame.
 
     Raises:
         EncoreError: a side cannot speak, or the disk is full.
     """
     order.check()
-    seed = secrets.randbelow(_SEEDS) if order.seed is None else order.seed
+    seed = draw_seed() if order.seed is None else order.seed
     shuffled = list(order.sides)
     if order.is_blind:
         secrets.SystemRandom().shuffle(shuffled)
@@ -120,22 +119,30 @@ def make_comparison(
     spoken: list[_Spoken] = []
     for number, side in enumerate(shuffled, 1):
         yield ComparisonProgress(number=number, num_sides=num_sides, doing="loading")
-        one = resolved(side)
-        request = TakeRequest(text=order.text.strip(), voice=one.prompt, language=order.language, seed=seed)
-        speech, chunks = speak(one.loaded, request), []
-        for chunk in speech:
-            chunks.append(chunk)
-            yield ComparisonProgress(
-                number=number, num_sides=num_sides, doing="speaking", seconds_spoken=speech.seconds
-            )
-        if speech.finish_reason is FinishReason.CANCELLED:
+        found = find_voice(side)
+        request = SynthesisRequest(
+            voice=found.voice, mode=found.mode, text=order.text.strip(), language=order.language, seed=seed
+        )
+        chunks = []
+        with closing(synthesizer.speak(request, cancelled=cancelled)) as stream:
+            for chunk in stream:
+                chunks.append(chunk)
+                yield ComparisonProgress(
+                    number=number, num_sides=num_sides, doing="speaking", seconds_spoken=stream.seconds
+                )
+        if stream.finish_reason is FinishReason.CANCELLED:
             return
-        samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
         spoken.append(
-            _Spoken(resolved=one, samples=samples, sample_rate=speech.sample_rate, finish_reason=speech.finish_reason)
+            _Spoken(
+                side=side,
+                reference=found.reference,
+                samples=np.concatenate(chunks) if chunks else np.zeros(0, np.float32),
+                sample_rate=stream.sample_rate,
+                finish_reason=stream.finish_reason,
+            )
         )
     yield ComparisonProgress(number=num_sides, num_sides=num_sides, doing="measuring")
-    yield _finish(order, seed, spoken, base, measuring, place)
+    yield _finish(order, seed, spoken, synthesizer, measuring, place)
 
 
 def match_loudness(takes: Sequence[tuple[NDArray[np.float32], int]]) -> list[tuple[NDArray[np.float32], float]]:
@@ -158,7 +165,7 @@ def _finish(
     order: ComparisonOrder,
     seed: int,
     spoken: Sequence[_Spoken],
-    base: LoadedModel,
+    synthesizer: Synthesizer,
     measuring: TakeMeasuring,
     place: Callable[[str], Path],
 ) -> FinishedComparison:
@@ -170,15 +177,15 @@ def _finish(
         scores = measuring.measure(
             one.samples,
             one.sample_rate,
-            reference=one.resolved.reference,
-            base=base,
+            reference=one.reference,
+            base=synthesizer,
             text=order.text,
             language=order.language,
         )
         takes.append(
             ComparedTake(
                 letter=letter,
-                side=one.resolved.side,
+                side=one.side,
                 seconds=len(samples) / one.sample_rate,
                 finish_reason=one.finish_reason,
                 gain_db=gain_db,

@@ -19,7 +19,7 @@ from backend.evaluation.scores import EvaluatedTake
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, score_take
 from backend.serving.engine.engine import Engine
-from backend.serving.speech.speech import Speech, speak
+from backend.serving.speech.audio_stream import AudioStream
 from backend.transcription.transcriber import Transcriber
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
@@ -61,7 +61,7 @@ def _evaluate(
 ) -> Iterator[EvaluatedTake]:
     person = VoiceEmbeddings(own=np.array(plan.target, np.float32), verified=_verified_target(plan, scorers.verifier))
     # The engine speaks on while finished takes are scored.
-    asked: deque[Speech] = deque()
+    asked: deque[AudioStream] = deque()
     left = deque(plan.sentences)
     for position, sentence in enumerate(plan.sentences):
         while left and len(asked) <= _NUM_SLOTS and not cancelled():
@@ -89,11 +89,11 @@ def _evaluate(
         )
 
 
-def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> Speech:
+def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> AudioStream:
     weights = next(engine.model.talker.parameters())
     voice = VoicePrompt(speaker=torch.tensor(plan.speaker, device=engine.model.device, dtype=weights.dtype))
     request = TakeRequest(text=sentence.text, voice=voice, language=plan.language, seed=sentence.seed)
-    return speak(engine, request, streaming=False)
+    return AudioStream(engine, request, streaming=False)
 
 
 def _verified_target(plan: EvaluationPlan, verifier: SpeakerVerifier | None) -> NDArray[np.float32] | None:

@@ -1,27 +1,46 @@
-"""What is asked of whoever speaks, and what comes back, piece by piece; both travel between processes."""
+"""What is asked of the synthesizer, and what comes back, event by event; both travel between processes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from backend.audio.formats import AudioFormat
 from backend.errors import EncoreError
+from backend.takes.take import TakeFacts
 from backend.voices.consent import Consent
-from backend.voices.voice import Voice
+from backend.voices.voice import CloningMode, Voice
 from training.model.sampling import Sampling
+from training.model.seed import Seed
 
 
-class OneOffVoice(BaseModel):
-    """A voice cloned for one request and then forgotten."""
+class Reference(BaseModel):
+    """A voice cloned from a recording, without being stored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reference_wav: bytes = Field(repr=False)
-    """The reference as it was decoded and written anew here."""
+    name: str
+    """Shown with the take."""
+    recording: Path | bytes = Field(repr=False)
+    """A file, or a WAV that was decoded and written anew by this program; the voice of the latter is not cached."""
     transcript: str | None = None
-    consent: Consent
+    """What the recording says, word for word: clones in context; None clones from the speaker embedding alone."""
+    consent: Consent | None = None
+    checkpoint: Path | None = None
+    """Clones it; None for the base model."""
+
+
+class RunCheckpoint(BaseModel):
+    """The fine-tuned speaker of an exported checkpoint of a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    checkpoint: Path
+    consent: Consent | None = None
 
 
 class SynthesisRequest(BaseModel):
@@ -29,16 +48,29 @@ class SynthesisRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    voice: Voice | OneOffVoice
+    voice: Voice | Reference | RunCheckpoint
+    mode: CloningMode | None = None
+    """How a stored voice speaks; None for the mode meant for it."""
     text: str
     language: str = "auto"
-    seed: int | None = None
+    seed: Seed | None = None
     instruction: str = ""
     audio_format: AudioFormat = "wav"
     speed: float = 1.0
     is_streamed: bool = True
-    """Hand sound out as it is made. Otherwise once a piece is whole, and runaway pieces are tried again."""
+    """Hand audio out as it is made. Otherwise once a segment is whole, and runaway segments are tried again."""
     sampling: Sampling | None = None
+    """None for the checkpoint's own."""
+    sampling_changes: dict[str, int | float] = {}
+    """Fields in which the take differs from that."""
+    made_by: Literal["studio", "api", "command"] = "api"
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """True if a fine-tuned checkpoint speaks."""
+        if isinstance(self.voice, Voice):
+            return self.voice.kind == "fine-tuned" and self.mode not in ("in-context", "x-vector")
+        return isinstance(self.voice, RunCheckpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,42 +82,27 @@ class AudioChunk:
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechSummary:
-    """How it went; the last thing that comes of a speech.
+    """How it went; the last event of a speech that was not cancelled.
 
     Attributes:
-        seconds: duration of the speech before its tempo is changed.
+        facts: about the take.
         sample_rate: in Hz.
-        finish_reason: `eos`, or `length` where a piece ran into its cap.
-        seeds: of each piece.
-        seconds_to_first_audio: from the order to the first sound.
-        wall_seconds: from the order to the last sound.
-        num_characters: length of the text.
         num_frames: length of the speech as the model speaks it.
     """
 
-    seconds: float
+    facts: TakeFacts
     sample_rate: int
-    finish_reason: str
-    seeds: tuple[int, ...]
-    seconds_to_first_audio: float
-    wall_seconds: float
-    num_characters: int
     num_frames: int
-
-    @property
-    def real_time_factor(self) -> float:
-        """Wall time per second of audio; below 1 is faster than listening."""
-        return self.wall_seconds / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechFailure:
-    """There is no more, for a reason that a person may read.
+    """The last event of a speech that failed, for a reason to be shown to the user.
 
-    A value and no exception: on its way between processes an exception would be wrapped in others.
+    A value rather than an exception, which would be wrapped in others on its way between processes.
     """
 
     error: EncoreError
 
 
-SpeechItem = AudioChunk | SpeechSummary | SpeechFailure
+SynthesisEvent = AudioChunk | SpeechSummary | SpeechFailure

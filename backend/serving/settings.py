@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
 
-from backend.serving.speech.speech import MAX_TEXT_LENGTH
+from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.voices.voice import Voice
 from training.model.voice_model import PrecisionChoice
 
@@ -50,8 +50,8 @@ class ServeSettings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     api_keys: tuple[SecretStr, ...] = ()
-    patience_seconds: PositiveFloat = 120.0
-    """Without any sound for so long, a request is given up."""
+    timeout_seconds: PositiveFloat = 120.0
+    """A request ends after this long without audio."""
     max_characters: int = Field(default=MAX_CHARACTERS, ge=1, le=MAX_TEXT_LENGTH)
     """Of one request's text; a longer one is refused, because it would keep a slot for as long as it lasts."""
     min_replicas: PositiveInt = 1
@@ -70,7 +70,7 @@ class ServeSettings(BaseModel):
     @model_validator(mode="after")
     def _replicas_in_order(self) -> Self:
         if self.min_replicas > self.max_replicas:
-            raise ValueError("there cannot be more replicas at least than at most")
+            raise ValueError("min_replicas must not be greater than max_replicas")
         return self
 
     @property

@@ -9,34 +9,44 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.formats import AudioFormat
-from backend.serving.speech.speech import Speech
 from backend.voices.consent import Consent
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest
 from training.model.sampling import Sampling
 
 
-class TakeFacts(BaseModel):
-    """How a take was made.
+class TakeOrigin(BaseModel):
+    """Where a take comes from: who asked for it, and whose voice it is.
 
     Attributes:
         made_by: the page, the API, or a command.
-        voice: what spoke, as people call it: a recording's name, or a voice's.
-        is_in_context: whether the reference's words were known.
+        voice: its name, or that of the recording.
+        model_name: the base model, or the voice whose own checkpoint spoke.
         is_fine_tuned: whether a fine-tuned checkpoint spoke.
-        sampling: None where the checkpoint's own was used.
-        seeds: one per piece of the text; all the same where one was asked for.
-        consent: of whoever's voice it is.
+        consent: of the person whose voice it is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     made_by: Literal["studio", "api", "command"]
     voice: str
-    text: str
     model_name: str
-    is_in_context: bool
     is_fine_tuned: bool
+    consent: Consent | None
+    audio_format: AudioFormat = "wav"
+    speed: float = 1.0
+
+
+class TakeFacts(TakeOrigin):
+    """How a take was made.
+
+    Attributes:
+        is_in_context: whether the reference's words were known.
+        sampling: None where the checkpoint's own was used.
+        seeds: one per segment of the text; all the same where one was asked for.
+    """
+
+    text: str
+    is_in_context: bool
     language: str
     sampling: Sampling | None
     seeds: tuple[int, ...]
@@ -44,9 +54,6 @@ class TakeFacts(BaseModel):
     real_time_factor: float
     seconds_to_first_audio: float
     finish_reason: FinishReason
-    consent: Consent | None
-    audio_format: AudioFormat = "wav"
-    speed: float = 1.0
 
 
 class Take(TakeFacts):
@@ -63,33 +70,3 @@ class Take(TakeFacts):
     made_at: datetime
     num_bytes: int
     path: Path
-
-
-def facts_of(
-    speech: Speech,
-    request: TakeRequest,
-    *,
-    made_by: Literal["studio", "command"],
-    voice: str,
-    model_name: str,
-    default_sampling: Sampling,
-    consent: Consent | None,
-) -> TakeFacts:
-    """Write down how a speech went, once its chunks are exhausted."""
-    is_default = request.sampling is None or request.sampling == default_sampling
-    return TakeFacts(
-        made_by=made_by,
-        voice=voice,
-        text=request.text,
-        model_name=model_name,
-        is_in_context=request.voice.is_in_context,
-        is_fine_tuned=request.voice.speaker_name is not None,
-        language=request.language,
-        sampling=None if is_default else request.sampling,
-        seeds=tuple(speech.seeds),
-        seconds=speech.seconds,
-        real_time_factor=speech.real_time_factor,
-        seconds_to_first_audio=speech.seconds_to_first_audio,
-        finish_reason=speech.finish_reason,
-        consent=consent,
-    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from backend.voices.errors import ConsentMissing, ConsentRefused
+from backend.voices.errors import ConsentMissing
 
 StatementKind = Literal["own-voice", "speaker-agreed", "synthetic"]
 
@@ -62,7 +62,7 @@ class Consent(BaseModel):
     def give(
         cls,
         who: str,
-        statement: StatementKind = "own-voice",
+        statement: str = "own-voice",
         *,
         wording: str | None = None,
         spoken: SpokenProof | None = None,
@@ -75,30 +75,52 @@ class Consent(BaseModel):
         try:
             return cls(
                 who=who,
-                statement=statement,
-                wording=STATEMENTS.get(statement, "") if wording is None else wording,
+                statement=cast(StatementKind, statement),
+                wording=STATEMENTS.get(cast(StatementKind, statement), "") if wording is None else wording,
                 given_at=datetime.now(UTC),
                 spoken=spoken,
             )
         except ValidationError as error:
             raise ConsentMissing(_explain(error)) from error
 
+    @classmethod
+    def from_form(
+        cls,
+        statement: str | None,
+        who: str | None,
+        proof: SpokenProof | None = None,
+        sample: Consent | None = None,
+        *,
+        how: str = "State who gives it, and one of",
+    ) -> Consent:
+        """The consent that the fields of a form, options or a request give; in all of them by the same rules.
 
-def require_consent(consent: Consent | None, spoken_phrase_needed: bool = False) -> Consent:
-    """Let a consent through every door that clones or trains; stop what comes without.
+        Args:
+            statement: one of `STATEMENTS`.
+            who: name of the person who makes it.
+            proof: what was heard when it was spoken.
+            sample: the consent that comes with a sample voice, if one is used.
+            how: tells how to give what is missing; the statements follow.
+
+        Raises:
+            ConsentMissing: a part of it is missing, or there is no such statement.
+        """
+        if sample is not None:
+            return sample
+        if not statement and not (who or "").strip():
+            raise ConsentMissing(
+                f"A voice is cloned only with the consent of the person who speaks. {how}: {', '.join(STATEMENTS)}."
+            )
+        return cls.give(who or "", statement or "", spoken=proof)
+
+
+def require_consent(consent: Consent | None) -> Consent:
+    """Refuse to clone or train without a consent.
 
     Raises:
         ConsentMissing: there is none.
-        ConsentRefused: it has to be spoken and was not.
     """
-    if consent is None:
-        raise ConsentMissing(
-            "A voice is cloned only with the consent of the person who speaks. "
-            f"Say who gives it, and one of: {', '.join(STATEMENTS)}."
-        )
-    if spoken_phrase_needed and consent.spoken is None:
-        raise ConsentRefused("This consent has to be spoken. Record the phrase that is shown, and try again.")
-    return consent
+    return consent or Consent.from_form(None, None)
 
 
 def _explain(error: ValidationError) -> str:

@@ -1,4 +1,4 @@
-"""What a model makes of a voice's reference, kept as safetensors beside it: made once per model and voice."""
+"""Prompts: what a model makes of a reference; those of stored voices are kept as safetensors beside them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from backend.errors import RecordingMissing
 from backend.voices.cloning import clone_voice, read_reference
 from backend.voices.errors import VoiceError
 from backend.voices.prompt_file import check_prompt_file, read_prompt_file
@@ -23,20 +25,20 @@ from training.model.errors import CheckpointError
 from training.model.voice_model import VoiceModel
 
 MAX_PROMPTS = 64
-"""A prompt is some hundred kilobytes; the same object again also spares the decoder the reference."""
+"""A prompt is a few hundred kilobytes; returning the same object also spares the decoder the reference."""
 
 _logger = logging.getLogger(__name__)
 _FINGERPRINT_CHARACTERS = 32
 
 
 class VoicePrompts:
-    """Finds or makes the prompts of voices for one model; may be used from any thread."""
+    """Finds or makes prompts for one model, and remembers the last ones; may be used from any thread."""
 
     def __init__(self, model: VoiceModel, max_prompts: int = MAX_PROMPTS) -> None:
         self._model = model
         self._max_prompts = max_prompts
         self._fingerprint: str | None = None
-        self._prompts: OrderedDict[tuple[str, str | None], VoicePrompt] = OrderedDict()
+        self._prompts: OrderedDict[tuple[Path | str, str | None], VoicePrompt] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, voice: Voice) -> VoicePrompt:
@@ -48,11 +50,29 @@ class VoicePrompts:
         """
         if voice.kind == "fine-tuned" and self._model.config.tts_model_type == "custom_voice":
             return VoicePrompt(speaker_name=next(iter(self._model.config.talker.spk_id)))
-        key = (voice.id, voice.transcript)
+        return self._cached((voice.folder, voice.transcript), lambda: self._read(voice) or self._make(voice))
+
+    def clone(self, reference: Path, transcript: str | None = None) -> VoicePrompt:
+        """Make or find the prompt of a recording: in context with its transcript, else from the speaker embedding.
+
+        Raises:
+            EncoreError: the recording cannot be used, or the model cannot clone.
+        """
+        transcript = (transcript or "").strip()
+        key = (_hash_content(reference), transcript)
+        return self._cached(key, lambda: clone_voice(self._model, read_reference(reference), transcript))
+
+    def forget_deleted(self) -> None:
+        """Drop the prompts of stored voices that have been deleted."""
+        with self._lock:
+            for key in [key for key in self._prompts if isinstance(key[0], Path) and not key[0].is_dir()]:
+                del self._prompts[key]
+
+    def _cached(self, key: tuple[Path | str, str | None], make: Callable[[], VoicePrompt]) -> VoicePrompt:
         with self._lock:
             prompt = self._prompts.get(key)
-        # Outside the lock: whoever asks for another voice does not wait.
-        prompt = prompt or self._read(voice) or self._make(voice)
+        # Outside the lock: requests for other voices do not wait.
+        prompt = prompt or make()
         with self._lock:
             prompt = self._prompts.setdefault(key, prompt)
             self._prompts.move_to_end(key)
@@ -73,13 +93,13 @@ class VoicePrompts:
             check_prompt_file(path)
             prompt = read_prompt_file(path, voice.transcript)
         except (VoiceError, CheckpointError) as error:
-            # It can be made anew, so nobody has to do anything about it.
+            # It can be made anew, so there is nothing for the user to do.
             _logger.warning("prompt %s is not used: %s", path, error)
             return None
         return prompt if self._fits(prompt) else None
 
     def _fits(self, prompt: VoicePrompt) -> bool:
-        """Whether the tensors are of this model's sizes; a file from a stranger may carry this model's fingerprint."""
+        """True if the tensors have this model's sizes; an imported file may carry this model's fingerprint anyway."""
         talker = self._model.config.talker
         if prompt.speaker is None or prompt.speaker.shape != (talker.hidden_size,):
             return False
@@ -119,6 +139,14 @@ def _hash_weights(network: nn.Module) -> str:
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _hash_content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RecordingMissing(path.name, problem="cannot be read") from error
 
 
 def _write(path: Path, prompt: VoicePrompt) -> None:

@@ -19,6 +19,9 @@ INDEX_FILE = "voices.json"
 REFERENCE_SECONDS = 8.0
 """Of a sample that a voice is cloned from: whole sentences of about so much. More is slower and no closer."""
 
+REFERENCES_FOLDER = "samples"
+"""In the home folder: those parts as files."""
+
 _PAUSE_SECONDS = 0.2
 _MARGIN_SECONDS = 0.1
 
@@ -69,15 +72,19 @@ class SampleVoice(BaseModel):
         """Nobody has to agree: it is synthetic speech."""
         return Consent.give("The makers of Encore", "synthetic", wording=self.licence)
 
-    def write_reference(self, path: Path) -> None:
-        """Write the part a voice is cloned from as a WAV.
+    def reference_in(self, home: Path) -> Path:
+        """The part a voice is cloned from as a WAV, written the first time.
 
         Raises:
             EncoreError: the recording is missing or cannot be read, or the disk is full.
         """
-        recording = read_reference(self.path)
-        end = round((self.reference_sentences[-1].end_seconds + _PAUSE_SECONDS) * recording.sample_rate)
-        write_wav(path, recording.samples[:end], recording.sample_rate)
+        path = home / REFERENCES_FOLDER / f"{self.name}.wav"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            recording = read_reference(self.path)
+            end = round((self.reference_sentences[-1].end_seconds + _PAUSE_SECONDS) * recording.sample_rate)
+            write_wav(path, recording.samples[:end], recording.sample_rate)
+        return path
 
     def write_sentences(self, folder: Path) -> list[Path]:
         """Write each sentence as a WAV with its text beside it, so that a dataset of it needs no transcriber.

@@ -14,10 +14,13 @@ from training.model.sampling import Sampling
 
 VoiceKind = Literal["zero-shot", "fine-tuned"]
 Variant = Literal["custom_voice", "base"]
+CloningMode = Literal["in-context", "x-vector", "fine-tuned", "fine-tuned-in-context"]
 
 REFERENCE_FILE = "reference.wav"
 PROMPTS_FOLDER = "prompts"
 VARIANT_FOLDERS: tuple[Variant, ...] = ("custom_voice", "base")
+VARIANT_OF_MODE: dict[CloningMode, Variant] = {"fine-tuned": "custom_voice", "fine-tuned-in-context": "base"}
+"""Which of a fine-tuned voice's checkpoints speaks; the base model in other modes."""
 
 Language = Annotated[str, StringConstraints(to_lower=True, pattern=r"^[A-Za-z_]{2,40}$")]
 """`auto`, or a language as the checkpoints name it, such as `english`."""
@@ -66,6 +69,19 @@ class Voice(VoiceRecord):
     def variants(self) -> dict[Variant, Path]:
         """A fine-tuned voice's checkpoint folders; `custom_voice` speaks, `base` can be cloned from and trained on."""
         return {name: self.folder / name for name in VARIANT_FOLDERS if (self.folder / name).is_dir()}
+
+    @property
+    def modes(self) -> tuple[CloningMode, ...]:
+        """How it can be made to speak; the mode meant for it first."""
+        modes: list[CloningMode] = []
+        if self.kind == "fine-tuned":
+            if "custom_voice" in self.variants:
+                modes.append("fine-tuned")
+            if "base" in self.variants and self.reference is not None and self.transcript:
+                modes.append("fine-tuned-in-context")
+        if self.reference is not None:
+            modes += ["in-context", "x-vector"] if self.transcript else ["x-vector"]
+        return tuple(modes)
 
     @property
     def record(self) -> VoiceRecord:

@@ -18,8 +18,8 @@ from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_stream import PlaybackClock
 from tests.benchmarks.shapes import materialize, read_shapes
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.single_take import Synthesizer
 from training.model.config import ModelConfig, SpeechTokenizerConfig
-from training.model.decoding.take import Synthesizer
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.device import choose_device
 from training.model.network.talker import Talker

@@ -21,13 +21,14 @@ import torch
 from numpy.typing import NDArray
 
 from backend.evaluation.speaker_verifier import SpeakerVerifier
+from backend.serving.engine.slot import LIVE_CHUNK_FRAMES
 from backend.voices.cloning import clone_voice
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser, require_verifier
 from tests.benchmarks.voice_report import Column, Judged, voice_table
 from tests.benchmarks.voice_sources import Source, other_profiles, seen_sources, unseen_sources
+from tests.single_take import Synthesizer
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take import CHUNK_FRAMES, Synthesizer
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import resolve_model
 from training.model.project import PROJECT_FOLDER
@@ -190,7 +191,7 @@ def _pieces(num_frames: int) -> list[int]:
     """How many frames each chunk of a stream holds."""
     pieces: list[int] = []
     while sum(pieces) < num_frames:
-        size = CHUNK_FRAMES[min(len(pieces), len(CHUNK_FRAMES) - 1)]
+        size = LIVE_CHUNK_FRAMES[min(len(pieces), len(LIVE_CHUNK_FRAMES) - 1)]
         pieces.append(min(size, num_frames - sum(pieces)))
     return pieces
 

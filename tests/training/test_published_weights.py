@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.single_take import Synthesizer
 from training.data.example import IGNORED, build_example, collate
 from training.loss import SpeechLoss
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take import Synthesizer
 from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel
 

@@ -13,6 +13,7 @@ import torch
 
 from tests.backend.audio.small_disk import run_on_small_disk
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.single_take import Synthesizer
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
 from training.checkpoint import (
@@ -30,7 +31,6 @@ from training.checkpoint import (
 from training.errors import PreflightError, ResumeError, TrainingError
 from training.export import EXPORTS_FOLDER, KINDS, PROVENANCE_FILE, export_checkpoint, speaker_row, with_speaker
 from training.model.config import ModelConfig
-from training.model.decoding.take import Synthesizer
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.errors import CheckpointError
 from training.model.voice_model import VoiceModel

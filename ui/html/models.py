@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from backend.serving.pool.loading import LoadingState
+from backend.background_tasks import TaskState
 from training.model.hub.hub import EMBEDDED_MODEL, KNOWN_MODELS
 from ui.html.messages import NOTHING, progress_bar, says
 from ui.html.templates import html, render
@@ -41,19 +41,19 @@ def no_model_line(is_loading: bool) -> Markup:
     )
 
 
-def loading_line(state: LoadingState | None) -> Markup:
+def loading_line(state: TaskState[None] | None) -> Markup:
     """Progress of loading a model, or why the last attempt failed."""
     if state is None or not (state.is_running or state.problem):
         return NOTHING
     if not state.is_running:
-        return says("bad", html("<strong>{} was not loaded.</strong> {}", state.name, state.problem), role="alert")
-    if state.progress is None:
-        return says("", html("Loading <strong>{}</strong> …", state.name))
-    done, total = state.progress.bytes_done, state.progress.bytes_total
-    bar = progress_bar("Download", 100 * done // total if total else 0)
+        return says("bad", html("<strong>{} was not loaded.</strong> {}", state.what, state.problem), role="alert")
+    if not state.num_total:
+        return says("", html("Loading <strong>{}</strong> …", state.what))
+    done, total = state.num_done, state.num_total
+    bar = progress_bar("Download", 100 * done // total)
     words = f"{size_in_words(done)} of {size_in_words(total)}{time_left(state.seconds_left)}."
-    file = html("{}<p><code>{}</code></p>", bar, state.progress.file)
-    return says("", html("Downloading <strong>{}</strong>: {}", state.name, words), more=file)
+    file = html("{}<p><code>{}</code></p>", bar, state.detail)
+    return says("", html("Downloading <strong>{}</strong>: {}", state.what, words), more=file)
 
 
 def explain_models() -> Markup:

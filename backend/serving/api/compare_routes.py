@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import secrets
 
 from fastapi import APIRouter, Request
 
@@ -14,8 +13,8 @@ from backend.serving.api.request_parsing import JSON, read_json
 from backend.serving.api.schemas import ComparedTake, CompareRequest, Comparison
 from backend.serving.api.speech_routes import take_whole
 from backend.serving.api.streaming import while_connected
-from backend.serving.protocol import WholeSpeech
-from backend.serving.requests import SynthesisRequest
+from backend.serving.requests import SpeechSummary, SynthesisRequest
+from training.model.seed import draw_seed
 
 router = APIRouter(tags=["speech"])
 
@@ -33,7 +32,7 @@ async def compare(request: Request, context: ContextDep) -> Comparison:
     context.check_model(asked.model)
     context.check_input(asked.input)
     voices = [await context.find_voice(name) for name in asked.voices]
-    seed = secrets.randbits(31) if asked.seed is None else asked.seed
+    seed = draw_seed() if asked.seed is None else asked.seed
     orders = [
         SynthesisRequest(
             voice=voice,
@@ -49,22 +48,23 @@ async def compare(request: Request, context: ContextDep) -> Comparison:
     ]
     speeches = await while_connected(request, _take_all(context, orders))
     takes = []
-    for voice, speech in zip(voices, speeches, strict=True):
+    for voice, (content, summary) in zip(voices, speeches, strict=True):
+        facts = summary.facts
         takes.append(
             ComparedTake(
                 voice=voice.name,
                 voice_id=voice.id,
-                audio=base64.b64encode(speech.content).decode(),
-                seconds=speech.summary.seconds,
-                seconds_to_first_audio=speech.summary.seconds_to_first_audio,
-                real_time_factor=speech.summary.real_time_factor,
-                finish_reason=speech.summary.finish_reason,
+                audio=base64.b64encode(content).decode(),
+                seconds=facts.seconds,
+                seconds_to_first_audio=facts.seconds_to_first_audio,
+                real_time_factor=facts.real_time_factor,
+                finish_reason=facts.finish_reason,
             )
         )
     return Comparison(input=asked.input, seed=seed, response_format=asked.response_format, takes=takes)
 
 
-async def _take_all(context: ApiContext, orders: list[SynthesisRequest]) -> list[WholeSpeech]:
+async def _take_all(context: ApiContext, orders: list[SynthesisRequest]) -> list[tuple[bytes, SpeechSummary]]:
     """All of them at once; the first that fails ends the others."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""What every route needs: who speaks, which voices there are, and what they may be asked."""
+"""What every route needs: the speech service, the voices, and the limits of requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -16,26 +15,26 @@ from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
 from backend.serving.protocol import SpeechService
-from backend.serving.requests import AudioChunk, SpeechItem, SpeechSummary, SynthesisRequest
+from backend.serving.requests import AudioChunk, SpeechSummary, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import MAX_CHARACTERS
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
 
-PATIENCE_SECONDS = 120.0
-"""Without any sound for so long, a request is given up: a large checkpoint may have to be loaded for it."""
+TIMEOUT_SECONDS = 120.0
+"""A request ends after this long without audio; a large checkpoint may have to be loaded for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiContext:
-    """Where requests are taken.
+    """What routes work with.
 
     Attributes:
-        service: speaks.
+        service: the synthesizer, in this process or in replicas.
         voices: the registry; asked anew for each request, so that a new voice needs no restart.
         model_name: what the base model is called.
         can_instruct: whether it follows instructions.
-        patience_seconds: between two chunks of sound.
+        timeout_seconds: between two chunks of audio.
         max_characters: of one text.
         metrics: counts.
         takes: where what was spoken is kept; None keeps nothing.
@@ -46,7 +45,7 @@ class ApiContext:
     voices: Voices
     model_name: str
     can_instruct: bool = False
-    patience_seconds: float = PATIENCE_SECONDS
+    timeout_seconds: float = TIMEOUT_SECONDS
     max_characters: int = MAX_CHARACTERS
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -67,7 +66,7 @@ class ApiContext:
         if len(text) > self.max_characters:
             raise ApiError(
                 400,
-                f"The input has {len(text)} characters, and {self.max_characters} are the most. Send it in parts.",
+                f"The input has {len(text)} characters; the limit is {self.max_characters}. Send it in parts.",
                 param="input",
                 code="string_above_max_length",
             )
@@ -89,8 +88,8 @@ class ApiContext:
         """A stored voice, as it is now. Raises VoiceNotFound."""
         return await asyncio.to_thread(self.voices.get, name)
 
-    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
-        """Pass an order on, and keep the take; time without any sound is bounded. Raises RequestTimedOut."""
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+        """Pass a request on, and store the take. Raises RequestTimedOut after too long without audio."""
         keeper = TakeRecorder(self.takes, order, self.model_name)
         async with aclosing(self._speak_in_time(order)) as items:
             with closing(keeper):
@@ -102,30 +101,22 @@ class ApiContext:
                             await asyncio.to_thread(keeper.finish, item)
                     yield item
 
-    async def _speak_in_time(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
+    async def _speak_in_time(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         items = self.service.speak(order)
         try:
             while True:
                 try:
-                    async with asyncio.timeout(self.patience_seconds):
+                    async with asyncio.timeout(self.timeout_seconds):
                         item = await anext(items)
                 except StopAsyncIteration:
                     return
                 except TimeoutError as error:
                     raise RequestTimedOut(
-                        f"Nothing was spoken for {self.patience_seconds:.0f} s. Try again later."
+                        f"Nothing was spoken for {self.timeout_seconds:.0f} s. Try again later."
                     ) from error
                 yield item
         finally:
             await items.aclose()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Upload:
-    """A file that came with a form, on this machine's disk for the time of the request."""
-
-    path: Path
-    field: str
 
 
 def context_of(request: Request) -> ApiContext:

@@ -42,8 +42,8 @@ class ApiMetrics:
         self._active.dec()
         self._speeches.labels(outcome).inc()
         if summary is not None:
-            self._audio.inc(summary.seconds)
-            self._first_audio.observe(summary.seconds_to_first_audio)
+            self._audio.inc(summary.facts.seconds)
+            self._first_audio.observe(summary.facts.seconds_to_first_audio)
 
     def refuse(self, status: int) -> None:
         """A request was answered with an error."""

@@ -14,10 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from backend.serving.api.errors import ApiError, from_validation
-from backend.voices.consent import STATEMENTS, Consent, StatementKind
-from backend.voices.errors import ConsentMissing
 
 JSON, FORM = "application/json", "multipart/form-data"
+
+HOW_TO_CONSENT = "Send consent_by, the name of whoever gives it, and consent, one of"
 
 _MAX_FIELD_BYTES = 64 * 1024
 _MAX_FIELDS = 32
@@ -73,16 +73,6 @@ async def read_form(
             raise from_validation(error) from error
         with tempfile.TemporaryDirectory(prefix="encore-upload-") as folder:
             yield message, None if file is None else await _store(file, Path(folder))
-
-
-def consent_of(statement: StatementKind | None, who: str | None) -> Consent:
-    """The consent that a form gives. Raises ConsentMissing."""
-    if statement is None or not (who or "").strip():
-        raise ConsentMissing(
-            "A voice is cloned only with consent. Send consent_by, the name of whoever gives it, and consent, one of "
-            f"{', '.join(STATEMENTS)}."
-        )
-    return Consent.give(who or "", statement)
 
 
 async def _store(file: UploadFile, folder: Path) -> Path:

@@ -8,19 +8,18 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from backend.audio.formats import AudioFormat
 from backend.audio.tempo import FASTEST, SLOWEST
-from backend.serving.speech.speech import MAX_TEXT_LENGTH
+from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
 from backend.voices.voice import Voice, VoiceKind
+from training.model.seed import Seed
 
 MAX_INSTRUCTION_LENGTH = 4096
 MAX_VOICES = 8
-MAX_SEED = 2**63 - 1
 
 _VoiceName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_LENGTH)]
 _LanguageName = Annotated[str, StringConstraints(min_length=1, max_length=40)]
-_Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 class _Request(BaseModel):
@@ -62,7 +61,7 @@ class SpeechFields(_Request):
     language: _LanguageName | None = Field(
         default=None, description="Language of the input, such as english; the voice's own if left out."
     )
-    seed: _Seed | None = Field(default=None, description="The same seed, voice and input give the same speech.")
+    seed: Seed | None = Field(default=None, description="The same seed, voice and input give the same speech.")
 
 
 class SpeechRequest(SpeechFields):
@@ -207,7 +206,7 @@ class CompareRequest(_Request):
     response_format: AudioFormat = "wav"
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     language: _LanguageName | None = None
-    seed: _Seed | None = None
+    seed: Seed | None = None
 
 
 class ComparedTake(_Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,16 +16,18 @@ from backend.errors import EncoreError
 from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.errors import ApiError, status_of
 from backend.serving.api.openapi import error_responses, inlined_schema
-from backend.serving.api.request_parsing import FORM, JSON, consent_of, media_type_of, read_form, read_json
+from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
 from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
 from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, while_connected
 from backend.serving.errors import TooBusy
-from backend.serving.protocol import WholeSpeech, collect
-from backend.serving.requests import OneOffVoice, SynthesisRequest
+from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
+from backend.voices.consent import Consent
 from backend.voices.reference import write_reference
 from backend.voices.voice import Voice
 
 router = APIRouter(tags=["speech"])
+
+RECORDING_SENT_ALONG = "A recording that was sent along"
 
 _SOUND: dict[str, Any] = {
     "description": "The speech, or with stream_format sse its events.",
@@ -68,39 +71,49 @@ async def create_speech(request: Request, context: ContextDep) -> Response:
             is_sse=fields.stream_format == "sse",
             metrics=context.metrics,
         )
-    return whole_response(await while_connected(request, take_whole(context, order)), order.audio_format)
+    return whole_response(*await while_connected(request, take_whole(context, order)), order.audio_format)
 
 
-async def take_whole(context: ApiContext, order: SynthesisRequest) -> WholeSpeech:
-    """Wait for a whole speech, counting it. Raises EncoreError."""
+async def take_whole(context: ApiContext, order: SynthesisRequest) -> tuple[bytes, SpeechSummary]:
+    """Wait for a whole speech, counting it. Raises EncoreError when it fails."""
     context.metrics.begin()
-    outcome, speech = "cancelled", None
+    outcome, content = "cancelled", bytearray()
+    summary: SpeechSummary | None = None
     try:
-        speech = await collect(context.speak(order))
+        async with aclosing(context.speak(order)) as events:
+            async for event in events:
+                match event:
+                    case AudioChunk():
+                        content += event.content
+                    case SpeechSummary():
+                        summary = event
+                    case SpeechFailure():
+                        raise event.error
+        assert summary is not None
         outcome = "done"
-        return speech
+        return bytes(content), summary
     except EncoreError as error:
         outcome = "refused" if isinstance(error, TooBusy) else "failed"
         context.metrics.refuse(status_of(error))
         raise
     finally:
-        context.metrics.end(outcome, speech.summary if speech else None)
+        context.metrics.end(outcome, summary)
 
 
-def whole_response(speech: WholeSpeech, audio_format: AudioFormat) -> Response:
+def whole_response(content: bytes, summary: SpeechSummary, audio_format: AudioFormat) -> Response:
     """A finished speech with what there is to know about it."""
-    summary = speech.summary
+    facts = summary.facts
     headers = {
-        "x-encore-seconds": f"{summary.seconds:.3f}",
-        "x-encore-finish-reason": summary.finish_reason,
-        "x-encore-seeds": ",".join(map(str, summary.seeds)),
-        "x-encore-real-time-factor": f"{summary.real_time_factor:.3f}",
+        "x-encore-seconds": f"{facts.seconds:.3f}",
+        "x-encore-finish-reason": facts.finish_reason,
+        "x-encore-seeds": ",".join(map(str, facts.seeds)),
+        "x-encore-real-time-factor": f"{facts.real_time_factor:.3f}",
         "cache-control": "no-store",
     }
-    return Response(speech.content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
+    return Response(content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
 
 
-async def _order(context: ApiContext, fields: SpeechFields, voice: Voice | OneOffVoice) -> SynthesisRequest:
+async def _order(context: ApiContext, fields: SpeechFields, voice: Voice | Reference) -> SynthesisRequest:
     context.check_model(fields.model)
     own_language = voice.language if isinstance(voice, Voice) else "auto"
     return SynthesisRequest(
@@ -116,23 +129,24 @@ async def _order(context: ApiContext, fields: SpeechFields, voice: Voice | OneOf
     )
 
 
-async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recording: Path | None) -> Voice | OneOffVoice:
+async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recording: Path | None) -> Voice | Reference:
     if recording is None:
         if form.voice is None:
             raise ApiError(400, "Name a voice, or send a recording as ref_audio.", param="voice", code="missing_voice")
         return await context.find_voice(form.voice)
     if form.voice is not None:
         raise ApiError(400, "Send either voice or ref_audio, not both.", param="voice", code="invalid_value")
-    consent = consent_of(form.consent, form.consent_by)
-    return OneOffVoice(
-        reference_wav=await run_in_threadpool(_canonical, recording),
+    consent = Consent.from_form(form.consent, form.consent_by, how=HOW_TO_CONSENT)
+    return Reference(
+        name=RECORDING_SENT_ALONG,
+        recording=await run_in_threadpool(_canonical, recording),
         transcript=(form.ref_text or "").strip() or None,
         consent=consent,
     )
 
 
 def _canonical(recording: Path) -> bytes:
-    """A stranger's recording, decoded at arm's length and written anew. Raises RecordingError."""
+    """The recording, decoded in a confined process and written anew. Raises RecordingError."""
     with TemporaryDirectory(prefix="encore-one-off-") as folder:
         destination = Path(folder) / "reference.wav"
         write_reference(destination, [recording])

@@ -18,7 +18,7 @@ from backend.errors import EncoreError
 from backend.serving.api.errors import ApiError, body_of, error_response, status_of
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.errors import TooBusy
-from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SpeechSummary
+from backend.serving.requests import AudioChunk, SpeechFailure, SpeechSummary, SynthesisEvent
 
 SSE_MEDIA_TYPE = "text/event-stream"
 
@@ -35,7 +35,7 @@ class StreamedSpeech(Response):
     """Answers with an error's own status until there is sound, and with sound from then on."""
 
     def __init__(
-        self, items: AsyncGenerator[SpeechItem], *, audio_format: AudioFormat, is_sse: bool, metrics: ApiMetrics
+        self, items: AsyncGenerator[SynthesisEvent], *, audio_format: AudioFormat, is_sse: bool, metrics: ApiMetrics
     ) -> None:
         # Not Response's own constructor: there is no body yet to take a length from.
         self.status_code, self.background, self.body = 200, None, b""
@@ -102,12 +102,13 @@ class StreamedSpeech(Response):
         last = b""
         if self._is_sse:
             # Clients expect tokens; what they pay here is characters read and frames spoken.
+            num_characters = len(summary.facts.text)
             usage = {
-                "input_tokens": summary.num_characters,
+                "input_tokens": num_characters,
                 "output_tokens": summary.num_frames,
-                "total_tokens": summary.num_characters + summary.num_frames,
+                "total_tokens": num_characters + summary.num_frames,
             }
-            last = _event("speech.audio.done", {"usage": usage, "finish_reason": summary.finish_reason})
+            last = _event("speech.audio.done", {"usage": usage, "finish_reason": summary.facts.finish_reason})
         await self._send_bytes(send, last, is_last=True)
 
     async def _send_bytes(self, send: Send, content: bytes, *, is_last: bool = False) -> None:

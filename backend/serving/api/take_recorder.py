@@ -1,4 +1,4 @@
-"""Keeps what the API speaks, while it passes by; a listener never waits for it, nor hears of it when it fails."""
+"""Stores what the API speaks, as it passes by; the client never waits for it, nor hears of it when it fails."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from typing import IO
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.audio.pcm16 import wav_header
 from backend.errors import EncoreError
-from backend.serving.requests import OneOffVoice, SpeechSummary, SynthesisRequest
-from backend.takes.take import TakeFacts
+from backend.serving.requests import SpeechSummary, SynthesisRequest
 from backend.takes.takes import Takes
-from training.model.decoding.frame_loop import FinishReason
-
-RECORDING_SENT_ALONG = "A recording that was sent along"
 
 _logger = logging.getLogger(__name__)
 
@@ -58,7 +54,8 @@ class TakeRecorder:
                 if self._format == "wav":
                     _write_true_header(self._file, summary.sample_rate)
                 self._file.close()
-                self._takes.add(self._facts(summary), self._path)
+                made = {"audio_format": self._format, "model_name": self._model_name}
+                self._takes.add(summary.facts.model_copy(update=made), self._path)
             except (OSError, EncoreError) as error:
                 self._give_up(error)
 
@@ -71,28 +68,6 @@ class TakeRecorder:
     def _give_up(self, error: Exception) -> None:
         _logger.warning("a take is not kept: %s", error)
         self._has_failed = True
-
-    def _facts(self, summary: SpeechSummary) -> TakeFacts:
-        order, voice = self._order, self._order.voice
-        is_fine_tuned = not isinstance(voice, OneOffVoice) and voice.kind == "fine-tuned"
-        return TakeFacts(
-            made_by="api",
-            voice=RECORDING_SENT_ALONG if isinstance(voice, OneOffVoice) else voice.name,
-            text=order.text,
-            model_name=self._model_name,
-            is_in_context=voice.transcript is not None and not is_fine_tuned,
-            is_fine_tuned=is_fine_tuned,
-            language=order.language,
-            sampling=order.sampling,
-            seeds=summary.seeds,
-            seconds=summary.seconds,
-            real_time_factor=summary.real_time_factor,
-            seconds_to_first_audio=summary.seconds_to_first_audio,
-            finish_reason=FinishReason(summary.finish_reason),
-            consent=voice.consent,
-            audio_format=self._format,
-            speed=order.speed,
-        )
 
 
 def _write_true_header(file: IO[bytes], sample_rate: int) -> None:

@@ -1,4 +1,4 @@
-"""GET, POST and DELETE /v1/audio/voices: what can speak, and how more of it is made."""
+"""GET, POST and DELETE /v1/audio/voices: the stored voices, and cloning more."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request
 from backend.serving.api.dependencies import ContextDep
 from backend.serving.api.errors import ApiError
 from backend.serving.api.openapi import error_responses, inlined_schema
-from backend.serving.api.request_parsing import FORM, consent_of, read_form
+from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, read_form
 from backend.serving.api.schemas import Deleted, VoiceList, VoiceRequest, VoiceView
+from backend.voices.consent import Consent
 
 router = APIRouter(prefix="/v1/audio/voices", tags=["voices"])
 
@@ -40,7 +41,7 @@ async def list_voices(context: ContextDep) -> VoiceList:
 async def create_voice(request: Request, context: ContextDep) -> VoiceView:
     """Make a voice of a recording; it can be spoken with at once."""
     async with read_form(request, VoiceRequest, "audio_sample") as (fields, recording):
-        consent = consent_of(fields.consent, fields.consent_by)
+        consent = Consent.from_form(fields.consent, fields.consent_by, how=HOW_TO_CONSENT)
         if recording is None:
             raise ApiError(400, "Send the recording as audio_sample.", param="audio_sample", code="missing_audio")
         voice = await asyncio.to_thread(

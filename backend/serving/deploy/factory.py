@@ -1,4 +1,4 @@
-"""Puts the parts of serving together, the same in one process and on a cluster."""
+"""Assembles the parts of serving, the same in one process and on a cluster."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from backend.serving.deploy.local_service import LocalSpeech
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.protocol import SpeechService
+from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
-from backend.serving.synthesizer import VoiceSpeaker
+from backend.serving.synthesizer import Synthesizer
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
@@ -23,7 +24,7 @@ from training.model.hub.hub import resolve_model
 _INSTRUCTED_TYPE = "voice_design"
 
 
-def build_speaker(settings: EngineSettings) -> VoiceSpeaker:
+def build_synthesizer(settings: EngineSettings) -> Synthesizer:
     """Load a model and the voices that are to be ready at once.
 
     Raises:
@@ -37,15 +38,16 @@ def build_speaker(settings: EngineSettings) -> VoiceSpeaker:
         cache_length=settings.cache_length,
         max_waiting=settings.max_waiting,
     )
-    speaker = VoiceSpeaker(resolve_model(settings.model), EnginePool(load, max_engines=settings.max_engines))
+    pool = EnginePool(load, max_engines=settings.max_engines)
+    synthesizer = Synthesizer(settings.model, resolve_model(settings.model), pool)
     for voice in settings.preload:
-        speaker.prepare(voice)
-    return speaker
+        synthesizer.prompt(SynthesisRequest(voice=voice, text=""))
+    return synthesizer
 
 
 def build_local_service(settings: ServeSettings) -> LocalSpeech:
-    """EnginePool of this process. Raises EncoreError when the model cannot be loaded."""
-    return LocalSpeech(build_speaker(settings.engine), settings.engine.max_requests)
+    """Load engines in this process. Raises EncoreError when the model cannot be loaded."""
+    return LocalSpeech(build_synthesizer(settings.engine), settings.engine.max_requests)
 
 
 def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
@@ -62,7 +64,7 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         takes=_open_takes(database, settings),
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
-        patience_seconds=settings.patience_seconds,
+        timeout_seconds=settings.timeout_seconds,
         max_characters=settings.max_characters,
     )
     return create_api(context, api_keys=settings.keys)

@@ -1,4 +1,4 @@
-"""Speaking in the process that takes the requests: no cluster, one set of engines."""
+"""A speech service in the process that takes the requests: no cluster, one set of engines."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from concurrent.futures import ThreadPoolExecutor
 from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.errors import TooBusy
 from backend.serving.protocol import ServiceState
-from backend.serving.requests import SpeechFailure, SpeechItem, SynthesisRequest
-from backend.serving.synthesizer import VoiceSpeaker
+from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisRequest
+from backend.serving.synthesizer import Synthesizer
 
 MAX_REQUESTS = 40
-"""Eight that speak and thirty-two that wait; each holds a thread, which sleeps."""
+"""Eight that speak and thirty-two that wait; each holds a thread, which mostly sleeps."""
 
 _RETRY_AFTER_SECONDS = 2.0
 
 
 class LocalSpeech:
-    """Speaks orders with engines of this process."""
+    """Speaks with engines of this process."""
 
-    def __init__(self, speaker: VoiceSpeaker, max_requests: int = MAX_REQUESTS) -> None:
-        self._speaker, self._max_requests = speaker, max_requests
+    def __init__(self, synthesizer: Synthesizer, max_requests: int = MAX_REQUESTS) -> None:
+        self._synthesizer, self._max_requests = synthesizer, max_requests
         self._executor = ThreadPoolExecutor(max_requests, thread_name_prefix="speech")
         self.num_requests = 0
 
-    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
-        """Sound as it is made, then a summary, or a failure in the place of either."""
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+        """Audio as it is made, then a summary; or a failure as the last event."""
         if self.num_requests >= self._max_requests:
-            busy = f"{self.num_requests} requests are being served, and {self._max_requests} are the most."
+            busy = f"{self.num_requests} requests are being served; the limit is {self._max_requests}."
             yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=_RETRY_AFTER_SECONDS))
             return
         self.num_requests += 1
-        items = iterate_in_thread(self._executor, lambda cancelled: self._speaker.speak(order, cancelled))
+        items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))
         try:
             async for item in items:
                 yield item
@@ -42,15 +42,15 @@ class LocalSpeech:
             await items.aclose()
 
     async def forget_deleted(self) -> None:
-        """Let go of the weights of deleted voices."""
-        await asyncio.to_thread(self._speaker.forget_deleted)
+        """Drop what is held in memory of voices that have been deleted."""
+        await asyncio.to_thread(self._synthesizer.forget_deleted)
 
     async def state(self, *, with_engines: bool = False) -> ServiceState:
-        """Where it stands."""
-        engines = self._speaker.statistics() if with_engines else {}
-        return ServiceState(is_healthy=self._speaker.is_healthy, engines=engines)
+        """Its state."""
+        engines = self._synthesizer.statistics() if with_engines else {}
+        return ServiceState(is_healthy=self._synthesizer.is_healthy, engines=engines)
 
     def close(self) -> None:
         """End the engines and the threads."""
-        self._speaker.close()
+        self._synthesizer.close()
         self._executor.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""What runs inside Ray Serve's replicas: those who speak, and the one that takes requests."""
+"""What runs inside Ray Serve's replicas: those that speak, and the one that takes requests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 from ray.serve.handle import DeploymentHandle
 
-from backend.serving.deploy.factory import build_api, build_speaker
+from backend.serving.deploy.factory import build_api, build_synthesizer
 from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
 from backend.serving.protocol import ServiceState
-from backend.serving.requests import AudioChunk, SpeechFailure, SpeechItem, SynthesisRequest
+from backend.serving.requests import AudioChunk, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.voices.voice import Voice
 
 ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
 
 MAX_ATTEMPTS = 3
-"""A replica that died is noticed by the request that is sent to it; the next goes to another."""
+"""A dead replica is noticed by the request that is sent to it; the next attempt goes to another."""
 
 _logger = logging.getLogger(__name__)
 _STATISTICS_SECONDS = 2.0
@@ -39,14 +39,14 @@ class SpeechEngine:
 
     def __init__(self, settings: EngineSettings) -> None:
         """Load the model. Serve tries again a few times, and reports the error if that does not help."""
-        self._speaker = build_speaker(settings)
+        self._synthesizer = build_synthesizer(settings)
         self._executor = ThreadPoolExecutor(settings.max_requests, thread_name_prefix="speech")
 
-    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
-        """Sound as it is made; a caller who stops listening frees the slot before the next frame."""
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+        """Audio as it is made; closing the iterator frees the slot before the next frame."""
         if isinstance(order.voice, Voice) and order.voice.kind == "fine-tuned":
             await self._announce(order.voice.id)
-        items = iterate_in_thread(self._executor, lambda cancelled: self._speaker.speak(order, cancelled))
+        items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))
         async with contextlib.aclosing(items):
             async for item in items:
                 yield item
@@ -61,44 +61,44 @@ class SpeechEngine:
 
     async def statistics(self) -> dict[str, EngineStatistics]:
         """Numbers of each engine."""
-        return self._speaker.statistics()
+        return self._synthesizer.statistics()
 
     async def check_health(self) -> None:
         """Asked by Serve every few seconds; a replica that raises is replaced."""
-        # The registry is elsewhere and tells nobody; what is deleted there is found missing here.
-        await asyncio.to_thread(self._speaker.forget_deleted)
-        if not self._speaker.is_healthy:
+        # The registry is elsewhere; a voice deleted there is noticed here by its missing folder.
+        await asyncio.to_thread(self._synthesizer.forget_deleted)
+        if not self._synthesizer.is_healthy:
             raise RuntimeError("the speech engine does not run any more")
 
     def __del__(self) -> None:
         # Missing when the model could not be loaded.
-        if (speaker := getattr(self, "_speaker", None)) is not None:
-            speaker.close()
+        if (synthesizer := getattr(self, "_synthesizer", None)) is not None:
+            synthesizer.close()
 
 
 class ReplicatedSpeech:
-    """Speaks orders by passing them to replicas."""
+    """Passes requests on to replicas."""
 
     def __init__(self, handle: DeploymentHandle[Any], settings: ServeSettings) -> None:
         self._handle, self._settings = handle, settings
 
-    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
-        """Sound as it is made. Until there is any, a replica that dies is replaced by another."""
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+        """Audio as it is made. Until there is any, a replica that dies is replaced by another."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            was_heard = False
+            has_audio = False
             items = self._ask(order)
             async with contextlib.aclosing(items):
                 async for item in items:
                     is_lost = isinstance(item, SpeechFailure) and isinstance(item.error, ReplicaLost)
-                    if is_lost and not was_heard and attempt < MAX_ATTEMPTS:
+                    if is_lost and not has_audio and attempt < MAX_ATTEMPTS:
                         break
-                    was_heard = was_heard or isinstance(item, AudioChunk)
+                    has_audio = has_audio or isinstance(item, AudioChunk)
                     yield item
                 else:
                     return
 
     async def forget_deleted(self) -> None:
-        """Nothing to do: replicas look for themselves when they are asked for their health."""
+        """Do nothing: replicas look for deleted voices at every health check."""
 
     async def state(self, *, with_engines: bool = False) -> ServiceState:
         """How many replicas run, and with `with_engines` the numbers of one of them."""
@@ -110,7 +110,7 @@ class ReplicatedSpeech:
                     engines = await self._handle.statistics.remote()
         return ServiceState(is_healthy=num_replicas > 0, num_replicas=num_replicas, engines=engines)
 
-    async def _ask(self, order: SynthesisRequest) -> AsyncGenerator[SpeechItem]:
+    async def _ask(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         voice = order.voice
         voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
         # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.
@@ -122,7 +122,7 @@ class ReplicatedSpeech:
             is_over = True
         except BackPressureError:
             is_over = True
-            busy = "All who can speak are speaking, and the line is full."
+            busy = "All replicas are busy and the queue is full."
             yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=self._settings.retry_after_seconds))
         except RayTaskError as error:
             is_over = True
@@ -132,7 +132,7 @@ class ReplicatedSpeech:
             is_over = True
             yield SpeechFailure(error=ReplicaLost(f"The process that spoke has stopped ({type(error).__name__})."))
         finally:
-            # Nobody listens any more. A request that has failed raises its error once more when it is cancelled.
+            # The client is gone. A request that has failed raises its error once more when it is cancelled.
             if not is_over:
                 with contextlib.suppress(RayError, BackPressureError, DeploymentUnavailableError):
                     response.cancel()

@@ -1,4 +1,4 @@
-"""The engine: one model speaking many takes at once, in a thread of its own."""
+"""The engine: one model that speaks many takes at once, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import torch
 
-from backend.serving.engine.counters import Tally
-from backend.serving.engine.handle import TakeHandle
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
-from backend.serving.engine.take_stream import Delivery
+from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
 from training.model.decoding.take_batch import TakeBatch
 from training.model.decoding.take_request import TakeRequest
@@ -26,15 +25,15 @@ from training.model.voice_model import PrecisionChoice, VoiceModel
 
 NUM_SLOTS = 8
 CACHE_LENGTH = 2048
-"""Steps per slot, prompt and frames together: over two minutes of speech behind an ordinary prompt."""
+"""Tokens per slot, prompt and frames together: over two minutes of speech after an ordinary prompt."""
 
 MAX_WAITING = 32
 
-PATIENCE_SECONDS = 1.0
-"""How long somebody who listens is assumed to wait without complaint."""
+LIVE_DEADLINE_SECONDS = 1.0
+"""How soon the first audio of a live take should be there; decides the order of the queue."""
 
-UNHEARD_PATIENCE_SECONDS = 10.0
-"""The same for a take nobody listens to while it is made."""
+BUFFERED_DEADLINE_SECONDS = 10.0
+"""The same for a take that is not played while it is made."""
 
 MAX_FAILURES = 3
 """Rounds that may fail in a row before the engine counts as broken."""
@@ -45,8 +44,8 @@ _logger = logging.getLogger(__name__)
 class Engine:
     """Speaks up to `num_slots` takes at once; every method may be called from any thread.
 
-    Takes join and leave between frames. A take's codes are decided by its request alone: they are the same in any
-    company. Without takes the thread sleeps. Close it when it is no longer needed, or use it as a context.
+    Takes are admitted and released between frames (continuous batching). A take's codes depend on its request alone,
+    whatever else is in the batch. Without takes the thread sleeps. Close it after use, or use it as a context.
     """
 
     def __init__(
@@ -63,15 +62,16 @@ class Engine:
         Args:
             model: the checkpoint; with `consume` its talker can then only embed prompts.
             num_slots: takes spoken at once.
-            cache_length: steps per slot, prompt and frames together.
+            cache_length: tokens per slot, prompt and frames together.
             max_waiting: takes that may wait for a slot; more are refused with TooBusy.
             consume: empty the talker's layers as they are packed, to hold the weights only once.
         """
         self.model, self.num_slots = model, num_slots
         self._max_waiting = max_waiting
-        self._line, self._tally = RequestQueue(), Tally()
+        self._queue = RequestQueue()
+        self._statistics = EngineStatistics(num_slots=num_slots, max_waiting=max_waiting)
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
-        self._scheduler = Scheduler(self._batch, self._line, self._tally)
+        self._scheduler = Scheduler(self._batch, self._queue, self._statistics)
         self._numbers = itertools.count()
         self._laying_out = threading.Lock()
         self._wake = threading.Condition()
@@ -92,31 +92,31 @@ class Engine:
         cache_length: int = CACHE_LENGTH,
         max_waiting: int = MAX_WAITING,
     ) -> Self:
-        """An engine of a checkpoint folder.
+        """Make an engine for a checkpoint folder.
 
         Raises:
-            EncoreError: the folder is no checkpoint, or it cannot run here.
+            EncoreError: the folder is not a checkpoint, or it cannot run here.
         """
         model = VoiceModel.load(folder, precision=precision, device=device)
         return cls(model, num_slots=num_slots, cache_length=cache_length, max_waiting=max_waiting)
 
     @property
     def sample_rate(self) -> int:
-        """Of what it speaks, in Hz."""
+        """Of the audio, in Hz."""
         return self.model.sample_rate
 
     @property
-    def pieces_ahead(self) -> int:
-        """SegmentQueue of a long text worth asking for before they are needed, see `speak`."""
+    def segments_ahead(self) -> int:
+        """How many segments of a long text are worth requesting before they are needed, see `SegmentQueue`."""
         return max(1, self.num_slots // 2 - 1) if self.num_slots > 1 else 0
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it can be expected to speak; false once closed or broken."""
+        """False once it is closed or broken."""
         return not self._is_closed and self._thread.is_alive() and self._num_failures < MAX_FAILURES
 
     def check(self, request: TakeRequest) -> None:
-        """Find out whether a request can be spoken, without speaking it. Raises PromptError if not."""
+        """Check that a request can be spoken, without speaking it. Raises PromptError if not."""
         with self._laying_out:
             self._batch.lay_out(request)
 
@@ -124,68 +124,53 @@ class Engine:
         self,
         request: TakeRequest,
         *,
-        is_heard: bool = True,
+        is_live: bool = True,
         cancelled: Callable[[], bool] | None = None,
         needed_in_seconds: float | None = None,
-        is_admitted: bool = False,
-    ) -> TakeHandle:
-        """Ask for a take and return at once; its chunks come through the handle.
+        bypass_admission: bool = False,
+    ) -> TakeStream:
+        """Request a take and return at once with the stream of its chunks.
 
-        The first chunk holds one frame (80 ms), later ones grow; unheard takes come in larger pieces.
+        The first chunk holds one frame (80 ms), later ones grow; takes that are not live come in larger chunks.
 
         Args:
-            request: what to say, one piece of text.
-            is_heard: somebody plays it while it is made.
+            request: what to say, one segment of text.
+            is_live: the client plays it while it is made.
             cancelled: asked before every frame, in the engine's thread.
-            needed_in_seconds: when its first sound is needed; who is needed first gets the next free slot.
-            is_admitted: a further piece of a text that is being spoken already, and so not turned away.
+            needed_in_seconds: when its first audio is needed; the earliest deadline gets the next free slot.
+            bypass_admission: never refuse it: a later segment of a text that was already admitted.
 
         Raises:
             PromptError: it cannot be spoken.
-            TooBusy: too many are waiting.
-            EngineClosed: there is nobody to speak any more.
+            TooBusy: the queue is full.
+            EngineClosed: the engine has been shut down.
         """
         with self._laying_out:
             frame_request = self._batch.lay_out(request)
         if needed_in_seconds is None:
-            needed_in_seconds = PATIENCE_SECONDS if is_heard else UNHEARD_PATIENCE_SECONDS
-        delivery = Delivery(frame_request.seed, self.sample_rate, is_heard=is_heard, cancelled=cancelled)
+            needed_in_seconds = LIVE_DEADLINE_SECONDS if is_live else BUFFERED_DEADLINE_SECONDS
+        stream = TakeStream(frame_request.seed, self.sample_rate, is_live=is_live, cancelled=cancelled)
         entry = WaitingTake(
             needed_at=time.monotonic() + needed_in_seconds,
             number=next(self._numbers),
             request=frame_request,
             voice=request.voice,
-            delivery=delivery,
+            stream=stream,
         )
         with self._wake:
             if self._is_closed:
                 raise EngineClosed
-            if not is_admitted:
-                self._refuse_beyond_bounds()
+            if not bypass_admission:
+                self._refuse_if_full()
             # Counted first: the thread may have ended it before this goes on.
-            self._tally.takes += 1
-            self._line.add(entry)
+            self._statistics.num_takes_total += 1
+            self._queue.add(entry)
             self._wake.notify_all()
-        return TakeHandle(delivery, self.model.config.talker.num_code_groups)
+        return stream
 
     def statistics(self) -> EngineStatistics:
-        """Where it stands."""
-        tally = self._tally
-        return EngineStatistics(
-            num_slots=self.num_slots,
-            num_active=len(self._scheduler.running),
-            num_waiting=len(self._line),
-            max_waiting=self._max_waiting,
-            num_frames_total=tally.frames,
-            num_steps_total=tally.steps,
-            num_takes_total=tally.takes,
-            num_finished_total=tally.finished,
-            num_cancelled_total=tally.cancelled,
-            num_failed_total=tally.failed,
-            num_refused_total=tally.refused,
-            num_underruns_total=tally.underruns,
-            busy_seconds_total=tally.busy_seconds,
-        )
+        """A snapshot of its counts."""
+        return replace(self._statistics, num_active=len(self._scheduler.running), num_waiting=len(self._queue))
 
     def close(self, timeout_seconds: float = 60.0) -> None:
         """End the thread before its next frame; takes that are not over end with EngineClosed. May be called twice."""
@@ -203,21 +188,17 @@ class Engine:
     ) -> None:
         self.close()
 
-    def _refuse_beyond_bounds(self) -> None:
-        """Raises TooBusy when all slots are taken and the line is full."""
-        # By what is not over, and not by who stands in the line: with slots free that is only on its way to one.
-        num_unfinished = self._tally.unfinished
-        if num_unfinished >= self.num_slots + self._max_waiting:
-            self._tally.refused += 1
+    def _refuse_if_full(self) -> None:
+        """Raises TooBusy when all slots are taken and the queue is full."""
+        # By unfinished takes rather than the queue's length: with slots free, a take is only passing through it.
+        num_unfinished, limit = self._statistics.num_unfinished, self.num_slots + self._max_waiting
+        if num_unfinished >= limit:
+            self._statistics.num_refused_total += 1
             raise TooBusy(
-                f"{num_unfinished} takes are being spoken or waiting, and {self.num_slots + self._max_waiting} are "
-                "the most.",
-                retry_after_seconds=self._seconds_until_free(),
+                f"{num_unfinished} takes are being spoken or waiting; the limit is {limit}.",
+                # Roughly when a queue that is full now will have room.
+                retry_after_seconds=self._take_seconds * max(1, len(self._queue)) / self.num_slots,
             )
-
-    def _seconds_until_free(self) -> float:
-        """Roughly when a line that is full now will have room."""
-        return self._take_seconds * max(1, len(self._line)) / self.num_slots
 
     def _run(self) -> None:
         if self.model.is_small and self.model.device.type == "cpu":
@@ -226,11 +207,11 @@ class Engine:
         try:
             while self._wait_for_work():
                 started = time.monotonic()
-                finished = self._tally.finished
-                self._round()
-                self._tally.busy_seconds += time.monotonic() - started
-                if self._tally.finished > finished:
-                    self._take_seconds = self._tally.busy_seconds * self.num_slots / self._tally.finished
+                counts, finished_before = self._statistics, self._statistics.num_finished_total
+                self._run_round()
+                counts.busy_seconds_total += time.monotonic() - started
+                if counts.num_finished_total > finished_before:
+                    self._take_seconds = counts.busy_seconds_total * self.num_slots / counts.num_finished_total
         finally:
             with self._wake:
                 self._is_closed = True
@@ -238,18 +219,18 @@ class Engine:
             self._scheduler.close()
 
     def _wait_for_work(self) -> bool:
-        """Sleep until there is something to do; false when there never will be."""
+        """Sleep until there is something to do; false when the engine is closed."""
         with self._wake:
             while not self._scheduler.has_work and not self._is_closed:
                 self._wake.wait()
             return not self._is_closed
 
-    def _round(self) -> None:
+    def _run_round(self) -> None:
         try:
-            self._scheduler.round()
+            self._scheduler.run_round()
             self._num_failures = 0
         except Exception:
-            # The edge of all running takes: they end, and those who come after may have better luck.
+            # The edge of all running takes: they end with an error; later ones may succeed.
             _logger.exception("a round of the engine failed")
             self._num_failures += 1
             self._scheduler.fail_all(TakeFailed(), waiting=False)

@@ -1,31 +1,31 @@
-"""Takes that wait for a slot, the one that is needed first in front."""
+"""Takes that wait for a slot, the one needed first at the front."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
 
-from backend.serving.engine.take_stream import Delivery
+from backend.serving.engine.take_stream import TakeStream
 from training.model.decoding.frame_loop import FrameRequest
 from training.model.decoding.take_request import VoicePrompt
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class WaitingTake:
-    """A take without a slot; ordered by `needed_at`, a `time.monotonic` time that is fixed when it is asked for.
+    """A take without a slot; ordered by `needed_at`, a `time.monotonic` time fixed when it is requested.
 
-    Fixed, because then everybody's turn comes: those who ask later are needed later.
+    Fixed, so that no take waits for ever: later requests have later deadlines.
     """
 
     needed_at: float
     number: int
     request: FrameRequest = field(compare=False)
     voice: VoicePrompt = field(compare=False)
-    delivery: Delivery = field(compare=False)
+    stream: TakeStream = field(compare=False)
 
 
 class RequestQueue:
-    """Where takes wait; thread-safe."""
+    """A priority queue of takes; thread-safe."""
 
     def __init__(self) -> None:
         self._waiting: list[WaitingTake] = []
@@ -35,31 +35,31 @@ class RequestQueue:
         return len(self._waiting)
 
     def add(self, take: WaitingTake) -> None:
-        """Join the line."""
+        """Insert a take by its deadline."""
         with self._lock:
             self._waiting.append(take)
             self._waiting.sort()
 
     def first(self) -> WaitingTake | None:
-        """Who is next."""
+        """The next take to admit; None when the queue is empty."""
         with self._lock:
             return self._waiting[0] if self._waiting else None
 
     def remove(self, take: WaitingTake) -> None:
-        """Leave the line."""
+        """Take one out of the queue."""
         with self._lock:
             self._waiting.remove(take)
 
-    def take_unwanted(self) -> list[WaitingTake]:
-        """Remove those nobody listens to any more, and say who they were."""
-        # Asked without the lock: it is the listeners' code that answers, and they may take their time.
-        unwanted = [take for take in tuple(self._waiting) if not take.delivery.is_wanted]
+    def remove_unwanted(self) -> list[WaitingTake]:
+        """Remove and return the takes that were cancelled."""
+        # Asked without the lock: the answer comes from the client's code, which may be slow.
+        unwanted = [take for take in tuple(self._waiting) if not take.stream.is_wanted]
         for take in unwanted:
             self.remove(take)
         return unwanted
 
-    def take_all(self) -> list[WaitingTake]:
-        """Empty the line."""
+    def remove_all(self) -> list[WaitingTake]:
+        """Empty the queue, returning what was in it."""
         with self._lock:
-            everybody, self._waiting = self._waiting, []
-        return everybody
+            removed, self._waiting = self._waiting, []
+        return removed

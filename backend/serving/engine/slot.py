@@ -1,4 +1,4 @@
-"""A take in a slot: which of its frames wait to become sound, and when they should."""
+"""A take in a slot: which of its frames are still to be decoded to audio, and when."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from backend.serving.engine.take_stream import Delivery
+from backend.serving.engine.take_stream import TakeStream
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take import CHUNK_FRAMES, UNHEARD_CHUNK_FRAMES
 
 NEVER = float("inf")
+
+LIVE_CHUNK_FRAMES = (1, 2, 4, 8, 12)
+"""Frames per chunk; the last repeats. The first is out after one frame, later ones cost less per frame."""
+
+BUFFERED_CHUNK_FRAMES = (1, 16)
+"""The same for a take that is not played yet: as few decoder calls as memory allows after the first."""
 
 
 @dataclass(eq=False)
@@ -20,39 +25,39 @@ class RunningTake:
 
     Attributes:
         slot: where it is decoded.
-        delivery: where its chunks go.
-        begun_at: steps that the batch had made when it joined.
-        waiting: frames that are not sound yet.
-        num_chunks: delivered so far.
+        stream: where its chunks go.
+        begun_at: steps that the batch had made when it was admitted.
+        waiting: frames that are not decoded yet.
+        num_chunks: decoded so far.
         num_decoded: frames in them.
         reason: why it has ended; None while frames are still coming.
-        is_prepared: whether its decoder is behind the reference.
-        is_sounding: whether frames of it are being decoded; its slot's decoder must be left alone so long.
+        is_prepared: true once its decoder has read the reference.
+        is_decoding: true while frames of it are being decoded; its slot's decoder must not be touched meanwhile.
     """
 
     slot: int
-    delivery: Delivery
+    stream: TakeStream
     begun_at: int = 0
     waiting: list[Tensor] = field(default_factory=list)
     num_chunks: int = 0
     num_decoded: int = 0
     reason: FinishReason | None = None
     is_prepared: bool = True
-    is_sounding: bool = False
+    is_decoding: bool = False
 
     @property
     def needed_at(self) -> float:
-        """When a listener runs dry; long ago before the first chunk, never where nobody listens."""
-        return self.delivery.clock.runs_dry_at if self.delivery.is_heard else NEVER
+        """When a live client runs dry: in the past before the first chunk, never for a take that is not live."""
+        return self.stream.clock.runs_dry_at if self.stream.is_live else NEVER
 
     def next_frames(self) -> int:
-        """Frames in its next chunk, as far as they are there.
+        """Number of frames in its next chunk.
 
-        Chunks grow; at their longest they end with every step that is a multiple of their length, so that takes
-        that began at different times become sound in one call. How far the engine has come has no say in it: the
-        last bits of a sample depend on where chunks end, and a take shall sound the same each time.
+        Chunks grow; at their longest they end at steps that are multiples of their length, so that takes that began
+        at different times are decoded in one call. The load of the engine has no influence: the last bits of a
+        sample depend on where chunks end, and a take must come out the same each time.
         """
-        sizes = CHUNK_FRAMES if self.delivery.is_heard else UNHEARD_CHUNK_FRAMES
+        sizes = LIVE_CHUNK_FRAMES if self.stream.is_live else BUFFERED_CHUNK_FRAMES
         size = sizes[min(self.num_chunks, len(sizes) - 1)]
         if size == sizes[-1]:
             size -= (self.begun_at + self.num_decoded) % size
@@ -60,13 +65,13 @@ class RunningTake:
 
     @property
     def is_due(self) -> bool:
-        """Whether its next chunk should be made."""
+        """True if its next chunk can be decoded."""
         if self.reason is not None:
             return bool(self.waiting)
         return len(self.waiting) >= self.next_frames()
 
     def take_codes(self, num_frames: int) -> Tensor:
-        """Codes (frames, codebooks) of the next chunk, which wait no longer."""
+        """Remove and return the codes (frames, codebooks) of the next chunk."""
         codes = torch.stack(self.waiting[:num_frames])
         del self.waiting[:num_frames]
         self.num_chunks += 1
@@ -74,7 +79,7 @@ class RunningTake:
         return codes
 
     def put_back(self, codes: Tensor) -> None:
-        """Let frames (frames, codebooks) wait again that `take_codes` gave out last: there was no time for them."""
+        """Undo the last `take_codes`, whose codes (frames, codebooks) were not decoded for lack of time."""
         self.waiting[:0] = codes.unbind()
         self.num_chunks -= 1
         self.num_decoded -= len(codes)

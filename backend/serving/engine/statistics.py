@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class EngineStatistics:
-    """A snapshot; the `num_..._total` only ever grow.
+    """Counts kept by an engine's thread; `Engine.statistics` hands out copies. The `num_..._total` only ever grow.
 
     Attributes:
         num_slots: takes that can be spoken at once.
@@ -18,10 +18,10 @@ class EngineStatistics:
         num_steps_total: steps of the batch; frames per step is how full it was.
         num_takes_total: takes asked for and accepted.
         num_finished_total: takes that came to their end.
-        num_cancelled_total: takes nobody wanted to the end.
+        num_cancelled_total: takes that were cancelled.
         num_failed_total: takes that ended by a fault.
-        num_refused_total: takes that found the line full.
-        num_underruns_total: chunks that came after a listener had run dry.
+        num_refused_total: takes refused because the queue was full.
+        num_underruns_total: chunks of live takes that came after the player had run dry.
         busy_seconds_total: time in which there was something to do.
     """
 
@@ -38,3 +38,8 @@ class EngineStatistics:
     num_refused_total: int = 0
     num_underruns_total: int = 0
     busy_seconds_total: float = 0.0
+
+    @property
+    def num_unfinished(self) -> int:
+        """Accepted takes that have not ended: being spoken, or waiting."""
+        return self.num_takes_total - self.num_finished_total - self.num_cancelled_total - self.num_failed_total

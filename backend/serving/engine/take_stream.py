@@ -1,4 +1,4 @@
-"""What passes between the engine and whoever listens to one of its takes."""
+"""One take's audio chunks on their way from the engine's thread to the client's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,11 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class PlaybackClock:
-    """When a listener who plays chunks as they arrive runs out of sound.
+    """When a client that plays chunks as they arrive runs out of audio.
 
     Attributes:
         began: when the first chunk arrived, later by every pause since; None before it.
-        seconds: of sound delivered.
+        seconds: of audio delivered.
         num_underruns: how often the next chunk came too late.
         max_pause_seconds: by how much, at worst.
     """
@@ -36,11 +36,11 @@ class PlaybackClock:
 
     @property
     def runs_dry_at(self) -> float:
-        """A `time.monotonic` time; in the past before there was any sound."""
+        """A `time.monotonic` time; in the past before there was any audio."""
         return 0.0 if self.began is None else self.began + self.seconds
 
     def add(self, seconds: float, now: float) -> bool:
-        """A chunk has arrived; whether the listener had run dry."""
+        """Count a chunk that has arrived; true if the player had run dry."""
         if self.began is None:
             self.began = now
         pause = now - self.runs_dry_at
@@ -54,20 +54,30 @@ class PlaybackClock:
         return True
 
 
-class Delivery:
-    """One take's chunks on their way from the engine's thread to a listener's."""
+class TakeStream(Iterator[NDArray[np.float32]]):
+    """Iterates over the float32 chunks of one take while it is made; any one thread at a time may do so.
+
+    Closing or cancelling it frees the slot before the next frame. Its results are final once it is exhausted.
+
+    Attributes:
+        seed: of the take.
+        sample_rate: in Hz.
+        is_live: a client plays the chunks while they are made.
+        codes: each frame's codes (codebooks,) so far.
+        clock: when a live client runs dry.
+        submitted: `time.monotonic` time of the request.
+    """
 
     def __init__(
-        self, seed: int, sample_rate: int, *, is_heard: bool, cancelled: Callable[[], bool] | None = None
+        self, seed: int, sample_rate: int, *, is_live: bool, cancelled: Callable[[], bool] | None = None
     ) -> None:
-        self.seed, self.sample_rate, self.is_heard = seed, sample_rate, is_heard
+        self.seed, self.sample_rate, self.is_live = seed, sample_rate, is_live
         self.codes: list[Tensor] = []
         self.clock = PlaybackClock()
         self.submitted = time.monotonic()
-        self.first_chunk_at: float | None = None
-        self.ended: float | None = None
+        self._first_chunk_at: float | None = None
         self._finish_reason: FinishReason | None = None
-        self._cancelled, self._asks = False, cancelled
+        self._is_cancelled, self._is_over, self._cancelled = False, False, cancelled
         self._chunks: deque[NDArray[np.float32]] = deque()
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -76,73 +86,68 @@ class Delivery:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still listens."""
-        if self._cancelled or self._asks is None:
-            return not self._cancelled
+        """False once the take was cancelled."""
+        if self._is_cancelled or self._cancelled is None:
+            return not self._is_cancelled
         try:
-            return not self._asks()
+            return not self._cancelled()
         except Exception:
-            # The listener's code in the engine's thread: it may end its own take, not everybody's.
+            # The client's code in the engine's thread: it may end its own take, not all of them.
             _logger.exception("asking whether a take is still wanted failed")
             return False
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will come."""
-        return self.ended is not None
-
-    @property
-    def finish_reason(self) -> FinishReason | None:
-        """Why it ended; cancelled as soon as its listener has said so."""
-        return self._finish_reason or (FinishReason.CANCELLED if self._cancelled else None)
-
     def put(self, chunk: NDArray[np.float32]) -> bool:
-        """Hand over a chunk; whether a listener had run dry."""
+        """Hand over a chunk; true if a live client had run dry."""
         now = time.monotonic()
         with self._changed:
-            self.first_chunk_at = self.first_chunk_at or now
-            was_dry = self.clock.add(len(chunk) / self.sample_rate, now) and self.is_heard
+            self._first_chunk_at = self._first_chunk_at or now
+            was_dry = self.clock.add(len(chunk) / self.sample_rate, now) and self.is_live
             self._chunks.append(chunk)
             self._changed.notify_all()
         return was_dry
 
-    def finish(self, reason: FinishReason) -> None:
-        """Nothing more will come, because the take is over."""
-        self._end(reason, None)
-
-    def fail(self, error: BaseException) -> None:
-        """Nothing more will come, because something went wrong."""
-        self._end(FinishReason.CANCELLED, error)
-
-    def _end(self, reason: FinishReason, error: BaseException | None) -> None:
+    def finish(self, reason: FinishReason, error: BaseException | None = None) -> None:
+        """End the take; with an error, iteration raises it. Only the first end counts."""
         with self._changed:
-            if self.ended is not None:
-                return
-            self._finish_reason, self._error, self.ended = reason, error, time.monotonic()
-            self._changed.notify_all()
+            if not self._is_over:
+                self._finish_reason, self._error, self._is_over = reason, error, True
+                self._changed.notify_all()
 
-    # The listener's side.
+    # The client's side.
 
-    def cancel(self) -> None:
-        """Say that nobody listens any more; the slot is free before the next frame."""
+    @property
+    def is_over(self) -> bool:
+        """True once the engine has made all of it, whether or not it was read."""
+        return self._is_over
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why it ended; None while it is being made, `cancelled` as soon as it was cancelled."""
+        return self._finish_reason or (FinishReason.CANCELLED if self._is_cancelled else None)
+
+    @property
+    def seconds_to_first_audio(self) -> float:
+        """From the request to the first chunk, the wait for a slot included; 0 before there is one."""
+        return 0.0 if self._first_chunk_at is None else self._first_chunk_at - self.submitted
+
+    def go_live(self) -> None:
+        """Play from now on a take that was requested ahead."""
+        self.is_live = True
+
+    def close(self) -> None:
+        """Cancel the take, from any thread; iteration ends at once. No harm after its end."""
         with self._changed:
-            self._cancelled = True
+            self._is_cancelled = True
             self._chunks.clear()
             self._changed.notify_all()
 
-    def next_chunk(self, timeout_seconds: float | None = None) -> NDArray[np.float32] | None:
-        """Wait for a chunk; None after the last one, or at once after `cancel`.
-
-        Raises:
-            EncoreError: the take failed.
-            TimeoutError: nothing came in time.
-        """
+    def __next__(self) -> NDArray[np.float32]:
+        """Wait for the next chunk. Raises EncoreError when the take failed."""
         with self._changed:
             while not self._chunks:
-                if self._error is not None and not self._cancelled:
+                if self._error is not None and not self._is_cancelled:
                     raise self._error
-                if self._cancelled or self.ended is not None:
-                    return None
-                if not self._changed.wait(timeout_seconds):
-                    raise TimeoutError
+                if self._is_cancelled or self._is_over:
+                    raise StopIteration
+                self._changed.wait()
             return self._chunks.popleft()

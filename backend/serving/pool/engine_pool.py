@@ -1,4 +1,4 @@
-"""EnginePool by checkpoint folder: a base model and a few fine-tuned voices, loaded when somebody needs them."""
+"""Engines by checkpoint folder: a base model and a few fine-tuned voices, loaded when they are needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_ENGINES = 3
 """Checkpoints held at once: a base model and two voices to compare it with."""
 
 LOADING_SECONDS = 30.0
-"""What somebody is told who finds all engines in use: about as long as a take and a loading last."""
+"""When to retry if all engines are in use: about as long as a take and a loading last."""
 
 
 @dataclass
@@ -29,21 +29,22 @@ class _Held:
 class EnginePool:
     """Hands out engines, loading one at a time and unloading the one used longest ago; thread-safe.
 
-    with engines.use(folder) as engine:
-        speech = speak(engine, request, streaming=True)
+    with pool.use(folder) as engine:
+        stream = AudioStream(engine, request, streaming=True)
         ...
 
-    An engine in use is never unloaded, so takes are to be listened to inside the block. A broken engine is replaced
-    by a fresh one.
+    An engine in use is never unloaded, so streams must be read inside the block. A broken engine is replaced by a
+    fresh one.
     """
 
     def __init__(self, load: Callable[[Path], Engine] = Engine.load, *, max_engines: int = MAX_ENGINES) -> None:
-        """Nothing is loaded yet; `load` makes an engine of a checkpoint folder."""
+        """Load nothing yet; `load` makes an engine of a checkpoint folder."""
         self._load, self._max_engines = load, max_engines
         self._held: OrderedDict[Path, _Held] = OrderedDict()
-        self._lock = threading.Lock()
+        # Reentrant: a stream that is garbage collected releases its engine in whatever thread that happens.
+        self._lock = threading.RLock()
         self._loading = threading.Lock()
-        self._is_closed = False
+        self._is_closed = self._is_retired = False
 
     @contextmanager
     def use(self, folder: Path) -> Iterator[Engine]:
@@ -60,8 +61,10 @@ class EnginePool:
         finally:
             with self._lock:
                 held.num_users -= 1
-            # Somebody may have deleted the voice while it spoke, or another one in the meantime.
+            # The voice, or another one, may have been deleted while it spoke.
             self.unload_deleted()
+            if self._is_retired:
+                self.retire()
 
     def loaded(self) -> list[Path]:
         """Folders held, the one used longest ago first."""
@@ -69,19 +72,19 @@ class EnginePool:
             return list(self._held)
 
     def statistics(self) -> dict[Path, EngineStatistics]:
-        """Of every engine that is loaded."""
+        """Counts of every engine that is loaded."""
         with self._lock:
             held = dict(self._held)
         return {folder: one.engine.statistics() for folder, one in held.items()}
 
     @property
     def is_healthy(self) -> bool:
-        """Whether every engine that is loaded can be expected to speak."""
+        """False once the pool is closed or an engine that is loaded is broken."""
         with self._lock:
             return not self._is_closed and all(held.engine.is_healthy for held in self._held.values())
 
     def unload(self, folder: Path) -> bool:
-        """Let go of a folder that is to be deleted or has changed; false when it is in use and stays."""
+        """Close the engine of a folder that is to be deleted or has changed; false when it is in use and stays."""
         with self._lock:
             held = self._held.get(folder.resolve())
             if held is None:
@@ -93,10 +96,16 @@ class EnginePool:
         return True
 
     def unload_deleted(self) -> None:
-        """Let go of checkpoints whose folders are gone, but for those in use."""
+        """Close the engines whose folders are gone, except those in use."""
         for folder in self.loaded():
             if not folder.is_dir():
                 self.unload(folder)
+
+    def retire(self) -> None:
+        """Close each engine as soon as it is not in use, now and later."""
+        self._is_retired = True
+        for folder in self.loaded():
+            self.unload(folder)
 
     def close(self) -> None:
         """Close all engines, in use or not; nothing can be loaded afterwards."""
@@ -110,7 +119,7 @@ class EnginePool:
     def _take(self, folder: Path) -> _Held:
         if (held := self._find(folder)) is not None:
             return held
-        # Others may go on using what is loaded; those who need something loaded wait for each other.
+        # Engines that are loaded can be used meanwhile; loadings wait for each other.
         with self._loading:
             if (held := self._find(folder)) is not None:
                 return held
@@ -124,7 +133,7 @@ class EnginePool:
         raise EngineClosed
 
     def _find(self, folder: Path) -> _Held | None:
-        """What is held of a folder, as used from now on."""
+        """The healthy engine of a folder, counted as used; None if it is not loaded."""
         with self._lock:
             if self._is_closed:
                 raise EngineClosed
@@ -152,6 +161,6 @@ class EnginePool:
             held.engine.close()
         if num_held >= self._max_engines:
             raise TooBusy(
-                f"{num_held} voices with weights of their own are speaking, and no more fit into memory.",
+                f"{num_held} voices with their own weights are speaking, and no more fit into memory.",
                 retry_after_seconds=LOADING_SECONDS,
             )

@@ -1,4 +1,4 @@
-"""SegmentQueue of a text joined to one sound, without clicks where they meet."""
+"""Segments of a text joined without clicks where they meet."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 CROSSFADE_SECONDS = 0.01
-"""How much of a piece's end sounds together with the beginning of the next."""
+"""How much of a segment's end overlaps the beginning of the next."""
 
 EDGE_SECONDS = 0.005
 """Fade at the very beginning and end."""
 
 
 class Crossfader:
-    """Passes chunks on as they come, keeping back a piece's last hundredth of a second until its follower is there."""
+    """Passes chunks on as they come, holding back the end of a segment until the next one is there."""
 
     def __init__(self, sample_rate: int) -> None:
         self._overlap, self._edge = round(CROSSFADE_SECONDS * sample_rate), round(EDGE_SECONDS * sample_rate)
@@ -22,7 +22,7 @@ class Crossfader:
         self._has_begun = False
 
     def add(self, chunk: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The next chunk of the current piece; what of it and before can be played now."""
+        """Add the next chunk of the current segment; returns what can be played now."""
         samples = np.concatenate((self._kept, chunk))
         if len(samples) < 2 * self._overlap:
             self._kept = samples
@@ -36,19 +36,19 @@ class Crossfader:
         self._kept = samples[len(samples) - self._overlap :]
         return samples[: len(samples) - self._overlap]
 
-    def end_piece(self) -> NDArray[np.float32]:
-        """The current piece is over, another may follow; what has become playable with that."""
+    def end_segment(self) -> NDArray[np.float32]:
+        """End the current segment; returns what can be played now."""
         if self._ending is None:
             self._ending, self._kept = self._kept, np.zeros(0, dtype=np.float32)
             return np.zeros(0, dtype=np.float32)
-        # A piece too short to fade into: behind the one before it.
+        # A segment too short to fade into is appended to the one before it.
         samples = np.concatenate((self._ending, self._kept))
         cut = max(0, len(samples) - self._overlap)
         self._ending, self._kept = samples[cut:], np.zeros(0, dtype=np.float32)
         return samples[:cut]
 
     def finish(self) -> NDArray[np.float32]:
-        """What was kept back, faded out."""
+        """Return what was held back, faded out."""
         ending = self._ending if self._ending is not None else np.zeros(0, dtype=np.float32)
         samples = np.concatenate((ending, self._kept))
         length = min(self._edge, len(samples))
@@ -59,7 +59,7 @@ class Crossfader:
 
 
 def _crossfade(ending: NDArray[np.float32], beginning: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Lay the beginning of one piece over the end of another; linear, because both are close to silence."""
+    """Fade from the end of one segment into the beginning of another; linear, because both are close to silence."""
     length = len(ending)
     ramp = np.linspace(0.0, 1.0, length, dtype=np.float32)
     joined = beginning.copy()

@@ -1,107 +1,129 @@
-"""The pieces of a text on their way through an engine: some asked for ahead, one being heard."""
+"""The segments of a text on their way through an engine: some requested ahead, one being played."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.serving.engine.engine import Engine
-from backend.serving.engine.handle import TakeHandle
+from backend.serving.engine.take_stream import TakeStream
+from backend.serving.speech.crossfade import Crossfader
 from backend.serving.speech.sentences import measure
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_request import TakeRequest
 
 LETTERS_PER_SECOND = 14
-"""Ordinary speech: how long a piece will roughly be."""
+"""Ordinary speech: how long a segment will roughly be."""
 
 
 @dataclass
-class Piece:
-    """One piece that was asked for; `is_heard` if it is played while it is made."""
+class Segment:
+    """One segment that was requested; `was_live` if it is played while it is made."""
 
     request: TakeRequest
-    stream: TakeHandle
-    is_heard: bool
+    stream: TakeStream
+    was_live: bool
 
     @property
-    def may_retry(self) -> bool:
-        """Whether a runaway may be spoken again: what was asked for with a seed or a cap is what was asked for."""
-        return self.request.seed is None and self.request.max_frames is None
+    def has_run_away(self) -> bool:
+        """True if it reached a cap that nobody asked for; with a seed or a cap in the request it is as requested."""
+        is_free = self.request.seed is None and self.request.max_frames is None
+        return is_free and self.stream.finish_reason is FinishReason.LENGTH
 
 
 class SegmentQueue:
-    """Yields pieces in order, the next few asked for before they are needed. Close it when nobody wants the rest."""
+    """Stitches segments together, the next few requested before they are needed.
+
+    Attributes:
+        seeds: of each segment that was played.
+        finish_reasons: the same.
+        seconds_to_first_audio: from the request to the first decoded frame; 0 before it.
+    """
 
     def __init__(
-        self,
-        engine: Engine,
-        requests: list[TakeRequest],
-        *,
-        streaming: bool,
-        cancelled: Callable[[], bool] | None,
+        self, engine: Engine, requests: list[TakeRequest], *, streaming: bool, cancelled: Callable[[], bool]
     ) -> None:
-        """Ask for the first piece. Raises what `Engine.submit` raises."""
+        """Request the first segment. Raises what `Engine.submit` raises."""
+        self.seeds: list[int] = []
+        self.finish_reasons: list[FinishReason] = []
+        self.seconds_to_first_audio = 0.0
         self._engine, self._streaming, self._cancelled = engine, streaming, cancelled
-        # A listener needs one more in time; who waits for the whole wants as many as can be spoken at once.
-        self._max_asked = 1 + (min(engine.pieces_ahead, 1) if streaming else engine.pieces_ahead)
+        # A player needs one more in time; for a whole file, as many as can be spoken at once.
+        self._max_requested = 1 + (min(engine.segments_ahead, 1) if streaming else engine.segments_ahead)
         self._left = deque(requests[1:])
-        self._asked = deque([self._ask(requests[0], is_heard=streaming)])
+        self._requested = deque([self._request(requests[0], is_live=streaming)])
 
-    def __iter__(self) -> Iterator[Piece]:
-        """Each piece in order."""
-        while self._asked or self._left:
-            while self._left and len(self._asked) < self._max_asked:
-                letters = sum(measure(piece.request.text) for piece in self._asked)
-                self._asked.append(
-                    self._ask(
-                        self._left.popleft(),
-                        is_heard=self._streaming and not self._asked,
-                        needed_in_seconds=letters / LETTERS_PER_SECOND,
-                    )
-                )
-            yield self._asked[0]
-            self._asked.popleft()
-
-    def sound_of(self, piece: Piece) -> Iterator[NDArray[np.float32]]:
-        """Chunks of a piece; a runaway is spoken once more, if nobody has heard it and it may be."""
-        if self._streaming:
-            if not piece.is_heard and piece.stream.is_over and self._has_run_away(piece):
-                self._speak_again(piece)
-            piece.stream.listen()
-            yield from piece.stream
-            return
-        chunks = list(piece.stream)
-        if self._has_run_away(piece):
-            # Whatever comes of it: a second runaway is no better than the first, and says so in its finish reason.
-            self._speak_again(piece)
-            chunks = list(piece.stream)
-        yield from chunks
+    def stitched(self) -> Generator[NDArray[np.float32]]:
+        """Samples of all segments in order, with crossfades; chunks may be empty. Closes the queue at its end."""
+        crossfader = Crossfader(self._engine.sample_rate)
+        try:
+            for segment in self._in_order():
+                reason = None
+                for chunk in self._audio_of(segment):
+                    if self._cancelled():
+                        # What was made ahead is dropped: stopped is stopped, however far the engine has come.
+                        reason = FinishReason.CANCELLED
+                        break
+                    # A segment that is handed out whole could still have been played from its first frame on.
+                    self.seconds_to_first_audio = self.seconds_to_first_audio or segment.stream.seconds_to_first_audio
+                    yield crossfader.add(chunk)
+                reason = reason or segment.stream.finish_reason
+                assert reason is not None
+                self.seeds.append(segment.stream.seed)
+                self.finish_reasons.append(reason)
+                yield crossfader.end_segment()
+                if reason is FinishReason.CANCELLED:
+                    break
+            yield crossfader.finish()
+        finally:
+            self.close()
 
     def close(self) -> None:
-        """Nobody wants what was asked for."""
-        for piece in self._asked:
-            piece.stream.close()
-        self._asked.clear()
+        """Cancel what was requested."""
+        for segment in tuple(self._requested):
+            segment.stream.close()
+        self._requested.clear()
         self._left.clear()
 
-    def _has_run_away(self, piece: Piece) -> bool:
-        return piece.may_retry and piece.stream.finish_reason is FinishReason.LENGTH
+    def _in_order(self) -> Iterator[Segment]:
+        while self._requested or self._left:
+            while self._left and len(self._requested) < self._max_requested:
+                letters = sum(measure(segment.request.text) for segment in self._requested)
+                is_live = self._streaming and not self._requested
+                self._requested.append(self._request(self._left.popleft(), is_live, letters / LETTERS_PER_SECOND))
+            yield self._requested[0]
+            self._requested.popleft()
 
-    def _speak_again(self, piece: Piece) -> None:
-        piece.stream.close()
-        piece.stream = self._ask(piece.request, is_heard=self._streaming, needed_in_seconds=0.0).stream
+    def _audio_of(self, segment: Segment) -> Iterator[NDArray[np.float32]]:
+        """Chunks of a segment; a runaway is spoken once more, if it may be and has not been played."""
+        if self._streaming:
+            if not segment.was_live and segment.stream.is_over and segment.has_run_away:
+                self._speak_again(segment)
+            segment.stream.go_live()
+            yield from segment.stream
+            return
+        chunks = list(segment.stream)
+        if segment.has_run_away:
+            # A second runaway is no better than the first, and reports it in its finish reason.
+            self._speak_again(segment)
+            chunks = list(segment.stream)
+        yield from chunks
 
-    def _ask(self, request: TakeRequest, *, is_heard: bool, needed_in_seconds: float | None = None) -> Piece:
+    def _speak_again(self, segment: Segment) -> None:
+        segment.stream.close()
+        segment.stream = self._request(segment.request, self._streaming, needed_in_seconds=0.0).stream
+
+    def _request(self, request: TakeRequest, is_live: bool, needed_in_seconds: float | None = None) -> Segment:
         stream = self._engine.submit(
             request,
-            is_heard=is_heard,
+            is_live=is_live,
             cancelled=self._cancelled,
             needed_in_seconds=needed_in_seconds,
-            # Only the first piece has no time of its own, and only it may be turned away.
-            is_admitted=needed_in_seconds is not None,
+            # Only the first segment has no deadline of its own, and only it may be refused.
+            bypass_admission=needed_in_seconds is not None,
         )
-        return Piece(request, stream, is_heard)
+        return Segment(request, stream, is_live)

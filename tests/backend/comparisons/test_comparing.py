@@ -16,6 +16,7 @@ from backend.comparisons.making import ComparisonOrder, ComparisonProgress, Fini
 from backend.errors import EncoreError
 from backend.evaluation.plan import expected_seconds
 from backend.evaluation.take_scores import read_own_wav
+from backend.serving.requests import SynthesisRequest
 from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.consent import Consent
@@ -99,21 +100,23 @@ def test_letters_are_given_out_by_chance_only_where_it_is_blind(studio, sides, t
 
 
 def test_a_voice_of_the_library_speaks_in_every_way_it_can(studio, tmp_path):
-    reference = studio.comparing.resolver.sample_reference("owen")
+    reference = studio.sample_reference("owen")
     consent = None
     with pytest.raises(EncoreError, match="consent"):
         studio.save_voice("Owen", reference, consent=consent)
     from_sample = next(side for side in studio.comparing.list_sides() if side.id == "owen")
-    voice = studio.comparing.resolver.keep(from_sample, "Owen", studio.loaded, {})
+    voice = studio.comparing.contenders.keep(from_sample, "Owen", studio.loaded.name, {})
     ways = [side.way for side in studio.comparing.list_sides() if side.id == voice.id]
     assert ways == ["in-context", "x-vector"]
-    in_context = studio.cast_voice(studio.loaded, voice.id, "in-context")[1]
-    by_sound = studio.cast_voice(studio.loaded, voice.id, "x-vector")[1]
+    in_context, by_sound = (
+        studio.loaded.prompt(SynthesisRequest(voice=voice, mode=mode, text="Hm."))
+        for mode in ("in-context", "x-vector")
+    )
     assert in_context.is_in_context
     assert not by_sound.is_in_context
     assert (in_context.speaker == by_sound.speaker).all()
     with pytest.raises(EncoreError, match="cannot be spoken like that"):
-        studio.cast_voice(studio.loaded, voice.id, "fine-tuned")
+        studio.loaded.speak(SynthesisRequest(voice=voice, mode="fine-tuned", text="Hm."))
 
 
 def test_a_stopped_comparison_ends_without_a_result(studio, sides, tmp_path):
@@ -163,24 +166,25 @@ def test_a_fine_tuned_voice_speaks_with_its_own_checkpoint_and_with_the_base_mod
         {"custom_voice": fine_tuned_checkpoint(tmp_path / "export", scale=0.5)},
         consent=Consent.give("Anna Example", "own-voice"),
         model="mini",
-        reference=studio.comparing.resolver.sample_reference("rufus"),
+        reference=studio.sample_reference("rufus"),
         transcript="I repair clocks.",
     )
     sides = {side.way: side for side in studio.comparing.list_sides() if side.id == voice.id}
     assert list(sides) == ["fine-tuned", "in-context", "x-vector"]
-    resolver = studio.comparing.resolver
-    tuned = resolver.resolve(sides["fine-tuned"], studio.loaded)
-    assert tuned.loaded is not studio.loaded
-    assert tuned.prompt.speaker_name == SPEAKER
-    assert resolver.resolve(sides["in-context"], studio.loaded).loaded is studio.loaded
+    contenders = studio.comparing.contenders
+    tuned = SynthesisRequest(voice=voice, mode=contenders.find(sides["fine-tuned"]).mode, text="Hm.", seed=1)
+    assert studio.loaded.prompt(tuned).speaker_name == SPEAKER
+    assert studio.loaded.statistics().keys() == {"base", voice.id}
+    zero_shot = tuned.model_copy(update={"mode": contenders.find(sides["in-context"]).mode})
+    assert studio.loaded.prompt(zero_shot).is_in_context
     order = ComparisonOrder(sides=(sides["fine-tuned"], sides["x-vector"]), text="Hm.", seed=1)
     finished = list(studio.comparing.compare(studio.loaded, order, lambda name: tmp_path / name))[-1]
     assert {take.side.way for take in finished.comparison.takes} == {"fine-tuned", "x-vector"}
     # The way meant for it: nothing new is made.
-    assert resolver.keep(sides["fine-tuned"], "Another", studio.loaded, {}).id == voice.id
+    assert contenders.keep(sides["fine-tuned"], "Another", studio.loaded.name, {}).id == voice.id
     # Its zero-shot side won: that becomes a voice of its own.
-    by_sound = resolver.keep(sides["x-vector"], "Anna by sound", studio.loaded, {})
+    by_sound = contenders.keep(sides["x-vector"], "Anna by sound", studio.loaded.name, {})
     assert (by_sound.kind, by_sound.transcript, by_sound.consent) == ("zero-shot", None, voice.consent)
     studio.delete_voice("Anna tuned")
     with pytest.raises(EncoreError, match="no voice"):
-        resolver.resolve(sides["fine-tuned"], studio.loaded)
+        contenders.find(sides["fine-tuned"])

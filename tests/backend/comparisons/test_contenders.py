@@ -14,6 +14,7 @@ from backend.runs.storage.records import BASE, RunRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
+from backend.serving.requests import SynthesisRequest
 from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.consent import Consent
@@ -51,7 +52,7 @@ def studio(tmp_path_factory):
     folder = RunFolder.of(studio.settings.home_folder, "run-1")
     folder.path.mkdir(parents=True)
     clip = folder.path / "clip.wav"
-    shutil.copy(studio.comparing.resolver.sample_reference("iris"), clip)
+    shutil.copy(studio.sample_reference("iris"), clip)
     width = studio.loaded.model.config.talker.hidden_size
     plan = EvaluationPlan(
         base_model=GOLDEN_CHECKPOINT,
@@ -81,16 +82,19 @@ def test_a_run_offers_its_checkpoints_and_the_same_voice_zero_shot(studio):
 
 
 def test_the_zero_shot_side_of_a_run_speaks_with_the_model_it_began_with(studio):
-    resolver = studio.comparing.resolver
-    cast = resolver.resolve(of_the_run(studio)["run:run-1:in-context:"], studio.loaded)
-    assert cast.loaded is studio.loaded
-    assert cast.prompt.reference_text == "Every morning."
-    assert not resolver.resolve(of_the_run(studio)["run:run-1:x-vector:"], studio.loaded).prompt.is_in_context
+    in_context, by_sound = (
+        studio.comparing.contenders.find(of_the_run(studio)[f"run:run-1:{way}:"]).voice
+        for way in ("in-context", "x-vector")
+    )
+    assert in_context.checkpoint.samefile(studio.loaded.folder)
+    prompt = studio.loaded.prompt(SynthesisRequest(voice=in_context, text="Hm."))
+    assert prompt.reference_text == "Every morning."
+    assert not studio.loaded.prompt(SynthesisRequest(voice=by_sound, text="Hm.")).is_in_context
 
 
 def test_where_zero_shot_beats_a_run_it_is_kept_with_the_consent_of_the_run(studio):
     side = of_the_run(studio)["run:run-1:x-vector:"]
-    voice = studio.comparing.resolver.keep(side, "Ann as she is", studio.loaded, {"chosen_in_comparison": "c"})
+    voice = studio.comparing.contenders.keep(side, "Ann as she is", studio.loaded.name, {"chosen_in_comparison": "c"})
     assert (voice.kind, voice.transcript, voice.consent) == ("zero-shot", None, CONSENT)
     assert voice.provenance["dataset"] == "ann"
 

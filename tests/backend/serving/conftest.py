@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 
 from backend.serving.engine.engine import Engine
+from backend.serving.engine.take_stream import TakeStream
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.single_take import Take
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
@@ -78,6 +81,26 @@ def gate() -> Iterator[Gate]:
     made = Gate()
     yield made
     made.open()
+
+
+def codes_of(stream: TakeStream) -> torch.Tensor:
+    """Codes (frames, codebooks) made so far."""
+    return torch.stack(stream.codes) if stream.codes else torch.zeros(0, 16, dtype=torch.long)
+
+
+def take_of(stream: TakeStream) -> Take:
+    """Wait for a whole take."""
+    chunks = list(stream)
+    assert stream.finish_reason is not None
+    return Take(
+        waveform=np.concatenate(chunks) if chunks else np.zeros(0, dtype=np.float32),
+        codes=codes_of(stream),
+        sample_rate=stream.sample_rate,
+        seed=stream.seed,
+        finish_reason=stream.finish_reason,
+        seconds_to_first_audio=stream.seconds_to_first_audio,
+        wall_seconds=0.0,
+    )
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from backend.voices.consent import STATEMENTS, Consent, SpokenProof, require_consent
-from backend.voices.errors import ConsentMissing, ConsentRefused
+from backend.voices.errors import ConsentMissing
 
 FIELDS = {"who": "Anna", "statement": "own-voice", "wording": "I agree.", "given_at": datetime.now(UTC)}
 
@@ -55,9 +55,19 @@ def test_giving_a_wrong_consent_says_what_is_missing():
 def test_no_consent_passes_no_door():
     with pytest.raises(ConsentMissing, match="consent of the person"):
         require_consent(None)
-    silent = Consent.give("Anna")
-    assert require_consent(silent) is silent
-    with pytest.raises(ConsentRefused, match="spoken"):
-        require_consent(silent, spoken_phrase_needed=True)
-    spoken = Consent.give("Anna", spoken=SpokenProof(phrase="A", heard="a", error_rate=0.0, similarity=0.9))
-    assert require_consent(spoken, spoken_phrase_needed=True) is spoken
+    given = Consent.give("Anna")
+    assert require_consent(given) is given
+
+
+def test_every_form_gives_a_consent_by_the_same_rules():
+    proof = SpokenProof(phrase="A", heard="a", error_rate=0.0, similarity=0.9)
+    given = Consent.from_form("own-voice", " Anna ", proof)
+    assert (given.who, given.statement, given.spoken) == ("Anna", "own-voice", proof)
+    assert Consent.from_form(None, None, proof, given) is given, "a sample brings its own"
+    with pytest.raises(ConsentMissing, match="Fill in: own-voice, speaker-agreed, synthetic"):
+        Consent.from_form("", None, how="Fill in")
+    with pytest.raises(ConsentMissing, match="name of the person"):
+        Consent.from_form("own-voice", " ")
+    for statement in ("sure", None):
+        with pytest.raises(ConsentMissing, match="one of these statements"):
+            Consent.from_form(statement, "Anna")

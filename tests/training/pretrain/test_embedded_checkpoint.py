@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from backend.evaluation.speaker_verifier import SpeakerVerifier
 from backend.voices.cloning import clone_voice, read_reference
 from tests.benchmarks.voice_judges import Recogniser, character_error, require_verifier
-from training.model.decoding.take import Synthesizer, Take
+from tests.single_take import Synthesizer, Take
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.project import PROJECT_FOLDER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -14,13 +15,12 @@ from hypothesis import strategies as st
 
 from backend.audio.quality import Concern, ReferenceReport
 from backend.background_tasks import TaskState
-from backend.serving.pool.loading import LoadingState
-from backend.serving.speech.speech import SpeechProgress
+from backend.serving.speech.audio_stream import SpeechProgress
 from backend.takes.take import Take
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
 from training.model.decoding.frame_loop import FinishReason
-from training.model.hub.hub import KNOWN_MODELS, DownloadProgress
+from training.model.hub.hub import KNOWN_MODELS
 from training.model.sampling import Sampling
 from ui.html import models, words
 from ui.html.messages import NOTHING, task_line
@@ -107,17 +107,20 @@ class Page(HTMLParser):
         return " ".join("".join(self.words).split())
 
 
-def progress(done, total=2_000_000_000, file="model.safetensors"):
-    return DownloadProgress(bytes_done=done, bytes_total=total, file=file)
+def downloading(name, done, *, at_start=0, seconds=3.0, file="model.safetensors"):
+    since = time.monotonic() - seconds
+    return TaskState(
+        what=name, num_done=done, num_total=2_000_000_000, num_at_start=at_start, counting_since=since, detail=file
+    )
 
 
 @pytest.mark.parametrize(
     "html",
     [
         models.model_line(HOSTILE, "fp32", "cpu"),
-        models.loading_line(LoadingState(name=HOSTILE)),
-        models.loading_line(LoadingState(name=HOSTILE, is_running=False, problem=HOSTILE)),
-        models.loading_line(LoadingState(name=HOSTILE, progress=progress(1, file=HOSTILE))),
+        models.loading_line(TaskState(what=HOSTILE)),
+        models.loading_line(TaskState(what=HOSTILE, is_running=False, problem=HOSTILE)),
+        models.loading_line(downloading(HOSTILE, 1, file=HOSTILE)),
         render_voice.refusal(HOSTILE),
         render_voice.verdict(REPORT, Path("/tmp") / HOSTILE.replace("/", "") / "reference.wav"),
         render_voice.verdict(REPORT, Path("/x.wav"), name=HOSTILE),
@@ -172,9 +175,7 @@ def test_only_models_that_clone_can_be_picked():
 
 
 def test_a_download_shows_bytes_share_and_time_left():
-    state = LoadingState(
-        name="owner/model", progress=progress(500_000_000), bytes_at_start=100_000_000, download_seconds=40.0
-    )
+    state = downloading("owner/model", 500_000_000, at_start=100_000_000, seconds=39.5)
     page = Page(models.loading_line(state))
     # 400 MB in 40 s leave 1500 MB, so 150 s.
     assert "500 MB of 2.0 GB, about 2 min left." in page.text
@@ -185,14 +186,14 @@ def test_a_download_shows_bytes_share_and_time_left():
 
 @pytest.mark.parametrize("done", [0, 100_000_000])
 def test_without_a_pace_no_time_is_promised(done):
-    state = LoadingState(name="m", progress=progress(done), bytes_at_start=done, download_seconds=3.0)
+    state = downloading("m", done, at_start=done)
     assert "left" not in models.loading_line(state)
 
 
 def test_a_loading_that_ended_well_says_nothing_and_a_failed_one_why():
     assert models.loading_line(None) == NOTHING
-    assert models.loading_line(LoadingState(name="m", is_running=False)) == NOTHING
-    failed = Page(models.loading_line(LoadingState(name="m", is_running=False, problem="No such folder.")))
+    assert models.loading_line(TaskState(what="m", is_running=False)) == NOTHING
+    failed = Page(models.loading_line(TaskState(what="m", is_running=False, problem="No such folder.")))
     assert failed.text == "m was not loaded. No such folder."
     assert failed.tags[0][1]["role"] == "alert"
 
@@ -263,12 +264,12 @@ def test_takes_are_listed_each_with_player_download_and_delete():
 
 
 def test_progress_counts_parts_only_where_there_are_several():
-    one = SpeechProgress(pieces_done=0, num_pieces=1, seconds_spoken=1.24, wall_seconds=1.0, share_done=0.0)
+    one = SpeechProgress(segments_done=0, num_segments=1, seconds_spoken=1.24, wall_seconds=1.0, share_done=0.0)
     assert Page(render_voice.speaking_line(one)).text == "Speaking: 1.2 s so far."
-    many = replace(one, pieces_done=1, num_pieces=4, share_done=0.25)
+    many = replace(one, segments_done=1, num_segments=4, share_done=0.25)
     assert Page(render_voice.speaking_line(many)).text == "Speaking: 1.2 s so far, part 2 of 4, about 3 s left."
     # The last piece is done, and there is no fifth.
-    assert "part 4 of 4" in render_voice.speaking_line(replace(many, pieces_done=4, share_done=1.0))
+    assert "part 4 of 4" in render_voice.speaking_line(replace(many, segments_done=4, share_done=1.0))
 
 
 @given(st.floats(0, 1e6))

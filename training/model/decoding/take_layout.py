@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import secrets
-
 import torch
 
 from training.model.decoding.frame_loop import FrameRequest
 from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.errors import PromptError
 from training.model.prompt.length import frame_cap
+from training.model.seed import draw_seed
 from training.model.voice_model import VoiceModel
 
 
@@ -34,7 +33,7 @@ def lay_out(model: VoiceModel, request: TakeRequest, cache_length: int) -> Frame
         prompt=prompt,
         speaker=request.voice.speaker,
         sampling=request.sampling or model.default_sampling,
-        seed=secrets.randbits(31) if request.seed is None else request.seed,
+        seed=draw_seed() if request.seed is None else request.seed,
         max_frames=min(cap, room),
     )
 

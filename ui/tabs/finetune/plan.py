@@ -146,6 +146,6 @@ class Planner:
         loaded, loading = self._context.studio.loaded, self._context.studio.loading
         if loaded is not None:
             return loaded.name
-        if loading is not None and loading.is_running and loading.progress is None:
-            return loading.name
+        if loading is not None and loading.is_running and not loading.num_total:
+            return loading.what
         raise NotReady("No model is loaded yet. Load one at the top of the page.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from backend.audio.quality import NOISY_RATIO_DB, QUIET_SPEECH_DBFS, Concern, ReferenceReport
-from backend.serving.speech.speech import SpeechProgress
+from backend.serving.speech.audio_stream import SpeechProgress
 from backend.takes.take import Take
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
@@ -106,8 +106,8 @@ def phrase_card(phrase: str) -> Markup:
 def speaking_line(progress: SpeechProgress) -> Markup:
     """How much of a take has been spoken."""
     part = ""
-    if progress.num_pieces > 1:
-        part = f", part {min(progress.pieces_done + 1, progress.num_pieces)} of {progress.num_pieces}"
+    if progress.num_segments > 1:
+        part = f", part {min(progress.segments_done + 1, progress.num_segments)} of {progress.num_segments}"
     left = time_left(progress.seconds_left) if progress.share_done else ""
     return says("", f"Speaking: {progress.seconds_spoken:.1f} s so far{part}{left}.")
 

@@ -189,7 +189,7 @@ class SourcePart:
         yield {self.verdict: listening(sample.name.title(), 1, 1), self.transcript: sample.reference_text}
 
         def examine(_: BackgroundTask[Any]) -> tuple[Path, ReferenceReport]:
-            path = self.context.files.place(studio.comparing.resolver.sample_reference(name))
+            path = self.context.files.place(studio.sample_reference(name))
             assert path is not None, "it was just written"
             return path, studio.examine(path)
 

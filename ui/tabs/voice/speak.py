@@ -5,17 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gradio as gr
 
-from backend.serving.speech.speech import MAX_TEXT_LENGTH, Speech
-from backend.studio import LoadedModel, Studio
-from backend.takes.take import facts_of
-from backend.voices.consent import Consent, SpokenProof
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from backend.audio.writing import WavWriter
+from backend.serving.requests import Reference, SynthesisRequest
+from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream
+from backend.serving.synthesizer import Synthesizer
+from backend.studio import Studio
+from backend.voices.consent import SpokenProof
+from backend.voices.voice import CloningMode
 from ui.context import PageContext
 from ui.events import Inputs, Update, bind, session_of
 from ui.fields import NotReady, build_language, build_seed, language_choices, parse_seed, require_model
@@ -59,36 +61,32 @@ class SpeakForm:
         }
         return [step for step, is_missing in steps.items() if is_missing]
 
-    def consent(self, studio: Studio) -> Consent:
-        """The consent that belongs to the source. Raises EncoreError."""
+    def request(self, studio: Studio) -> SynthesisRequest:
+        """The form as a request. Raises EncoreError for what cannot be spoken."""
         assert self.source is not None
-        if self.source.kind == "voice":
-            return studio.voices.get(self.source.voice_id).consent
-        return read_consent(self.statement, self.who, self.proof, self.source)
-
-    def resolve(self, studio: Studio, loaded: LoadedModel) -> tuple[LoadedModel, VoicePrompt]:
-        """The checkpoint and the prompt that speak. Raises EncoreError."""
-        assert self.source is not None
-        if self.source.kind == "voice":
-            return studio.cast_voice(loaded, self.source.voice_id, self.way or "auto")
-        assert self.source.reference is not None
-        transcript = "" if self.way == "x-vector" else self.transcript
-        return loaded, studio.clone(loaded, self.source.reference, transcript)
-
-    def request(self, loaded: LoadedModel, prompt: VoicePrompt) -> TakeRequest:
-        """The form as a request. Raises NotReady."""
-        return TakeRequest(
+        is_stored = self.source.kind == "voice"
+        return SynthesisRequest(
+            voice=studio.voices.get(self.source.voice_id) if is_stored else self._reference(self.source),
+            mode=cast(CloningMode, self.way) if is_stored and self.way not in (None, "auto") else None,
             text=self.text.strip(),
-            voice=prompt,
             language=self.language or "auto",
             seed=parse_seed(self.seed),
-            sampling=replace(
-                loaded.model.default_sampling,
-                temperature=self.temperature,
-                top_k=self.top_k,
-                top_p=self.top_p,
-                repetition_penalty=self.repetition_penalty,
-            ),
+            sampling_changes={
+                "temperature": self.temperature,
+                "top_k": self.top_k,
+                "top_p": self.top_p,
+                "repetition_penalty": self.repetition_penalty,
+            },
+            made_by="studio",
+        )
+
+    def _reference(self, source: Source) -> Reference:
+        assert source.reference is not None
+        return Reference(
+            name=source.name,
+            recording=source.reference,
+            transcript=None if self.way == "x-vector" else self.transcript.strip() or None,
+            consent=read_consent(self.statement, self.who, self.proof, source),
         )
 
 
@@ -131,7 +129,7 @@ class SpeechPart:
         self.takes = OwnTakes(context)
         self._connect(voice)
 
-    def model_update(self, loaded: LoadedModel | None) -> Update:
+    def model_update(self, loaded: Synthesizer | None) -> Update:
         """What waits for a model: enabled, with the checkpoint's own values, or disabled."""
         if loaded is None:
             disabled = {field: gr.update(interactive=False) for field in self.waiting}
@@ -194,39 +192,28 @@ class SpeechPart:
             form, studio = SpeakForm(**fields), self.context.studio
             if steps := form.missing():
                 raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
-            assert form.source is not None
-            consent, base = form.consent(studio), require_model(studio)
-            loaded, prompt = yield from self.context.follow(
+            spoken, synthesizer = form.request(studio), require_model(studio)
+            stream = yield from self.context.follow(
                 f"cast {session}",
                 "Listening to the recording",
-                lambda _: form.resolve(studio, base),
+                lambda _: synthesizer.speak(spoken, cancelled=is_stopped),
                 lambda state: {self.status: task_line(state)},
             )
-            request_ = form.request(loaded, prompt)
-            speech = studio.speak(loaded, request_, streaming=True, cancelled=is_stopped)
-            with studio.takes.incoming() as file:
-                yield from self._stream(speech, file)
-                if not speech.num_samples:
+            # Closed at once when the listener leaves: the model is then free for the next one.
+            with closing(stream), studio.takes.incoming() as file:
+                yield from self._play(stream, file)
+                if not stream.num_samples:
                     yield {self.status: says("", "Stopped before the first sound.")}
                     return
-                facts = facts_of(
-                    speech,
-                    request_,
-                    made_by="studio",
-                    voice=form.source.name,
-                    model_name=loaded.name,
-                    default_sampling=loaded.model.default_sampling,
-                    consent=consent,
-                )
                 # A program that drives the page has no browser; its list ends with the visit.
                 owner = browser or f"visit {session}"
-                take = studio.takes.add(facts, file, owner)
+                take = studio.takes.add(stream.facts(), file, owner)
             yield {self.status: spoken_line(take), self.takes.listed: self.takes.html(owner)}
 
-    def _stream(self, speech: Speech, path: Path) -> Iterator[Update]:
-        live = LiveAudio(uuid.uuid4().hex, speech.sample_rate)
-        # Closed at once when the listener leaves: the model is then free for the next one.
-        with closing(self.context.studio.record(speech, path)) as chunks:
-            for chunk in chunks:
-                yield {self.status: speaking_line(speech.progress()), self.player: live.add(chunk)}
+    def _play(self, stream: AudioStream, path: Path) -> Iterator[Update]:
+        live = LiveAudio(uuid.uuid4().hex, stream.sample_rate)
+        with WavWriter(path, stream.sample_rate) as writer:
+            for chunk in stream:
+                writer.write(chunk)
+                yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
         yield {self.player: live.complete()}

@@ -11,7 +11,7 @@ from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.serving.deploy.local_service import LocalSpeech
 from backend.serving.pool.engine_pool import EnginePool
-from backend.serving.synthesizer import VoiceSpeaker
+from backend.serving.synthesizer import Synthesizer
 from backend.store.database import Database
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
@@ -37,10 +37,10 @@ def voices(recording, tmp_path_factory) -> Voices:
 
 
 @pytest.fixture(scope="package")
-def speaker() -> Iterator[VoiceSpeaker]:
-    speaker = VoiceSpeaker(GOLDEN_CHECKPOINT, EnginePool(load, max_engines=2))
-    yield speaker
-    speaker.close()
+def synthesizer() -> Iterator[Synthesizer]:
+    synthesizer = Synthesizer(MODEL, GOLDEN_CHECKPOINT, EnginePool(load, max_engines=2))
+    yield synthesizer
+    synthesizer.close()
 
 
 @pytest.fixture(scope="package")
@@ -50,8 +50,8 @@ def takes(voices) -> Takes:
 
 
 @pytest.fixture(scope="package")
-def context(speaker, voices, takes) -> ApiContext:
-    return ApiContext(service=LocalSpeech(speaker, max_requests=8), voices=voices, model_name=MODEL, takes=takes)
+def context(synthesizer, voices, takes) -> ApiContext:
+    return ApiContext(service=LocalSpeech(synthesizer, max_requests=8), voices=voices, model_name=MODEL, takes=takes)
 
 
 @pytest.fixture(scope="package")

@@ -57,8 +57,8 @@ def uploads(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def served(speaker, voices, uploads, takes) -> Iterator[Served]:
-    service = LocalSpeech(speaker, max_requests=NUM_CLIENTS)
+def served(synthesizer, voices, uploads, takes) -> Iterator[Served]:
+    service = LocalSpeech(synthesizer, max_requests=NUM_CLIENTS)
     app = create_api(ApiContext(service=service, voices=voices, model_name=MODEL, takes=takes))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
@@ -123,9 +123,9 @@ def leave_at_random(address: tuple[str, int], number: int, recording: bytes) -> 
     return "in the middle"
 
 
-def test_whoever_leaves_takes_everything_along(served, speaker, recording, uploads, takes):
+def test_whoever_leaves_takes_everything_along(served, synthesizer, recording, uploads, takes):
     def is_quiet() -> bool:
-        numbers = speaker.statistics().values()
+        numbers = synthesizer.statistics().values()
         return served.service.num_requests == 0 and not any(one.num_active or one.num_waiting for one in numbers)
 
     sound = recording.read_bytes()
@@ -146,7 +146,7 @@ def test_whoever_leaves_takes_everything_along(served, speaker, recording, uploa
     wait_until(lambda: list((takes.folder / "incoming").iterdir()) == [], "no half take is left")
     assert 1 <= len(takes.list()) <= takes.bounds.max_takes
     wait_until(lambda: num_open_files() <= files_before + NUM_CLIENTS, "no connection is left")
-    assert sum(numbers.num_failed_total for numbers in speaker.statistics().values()) == 0
+    assert sum(numbers.num_failed_total for numbers in synthesizer.statistics().values()) == 0
 
 
 def num_open_files() -> int:

@@ -104,10 +104,10 @@ def test_the_asynchronous_client_too(server, expected):
     assert is_same_sound(asyncio.run(speak()), expected)
 
 
-def test_a_connection_that_is_dropped_frees_the_slot(openai_client, speaker, context):
+def test_a_connection_that_is_dropped_frees_the_slot(openai_client, synthesizer, context):
     with openai_client.audio.speech.with_streaming_response.create(
         model=MODEL, voice="Anna", input="One two three four five six seven. " * 20, response_format="pcm"
     ) as response:
         next(response.iter_bytes(chunk_size=None))
-    wait_until(lambda: speaker.statistics()["base"].num_active == 0, "the slot is free")
+    wait_until(lambda: synthesizer.statistics()["base"].num_active == 0, "the slot is free")
     wait_until(lambda: context.service.num_requests == 0, "the request is over")

@@ -63,8 +63,8 @@ class Listener:
 
 
 @pytest.fixture
-def service(speaker):
-    return LocalSpeech(speaker, max_requests=4)
+def service(synthesizer):
+    return LocalSpeech(synthesizer, max_requests=4)
 
 
 @pytest.fixture
@@ -72,24 +72,26 @@ def small_app(service, voices):
     return create_api(ApiContext(service=service, voices=voices, model_name=MODEL))
 
 
-def assert_idle(service, speaker):
+def assert_idle(service, synthesizer):
     assert service.num_requests == 0
     wait_until(
-        lambda: all(not numbers.num_active and not numbers.num_waiting for numbers in speaker.statistics().values()),
+        lambda: all(
+            not numbers.num_active and not numbers.num_waiting for numbers in synthesizer.statistics().values()
+        ),
         "no slot is taken",
     )
 
 
 @pytest.mark.parametrize("num_chunks", [0, 1, 3])
-def test_a_listener_who_leaves_frees_the_slot(small_app, service, speaker, num_chunks):
-    frames_before = speaker.statistics()["base"].num_cancelled_total
+def test_a_listener_who_leaves_frees_the_slot(small_app, service, synthesizer, num_chunks):
+    frames_before = synthesizer.statistics()["base"].num_cancelled_total
     listener = Listener(ask(input=LONG), num_chunks=num_chunks)
     if num_chunks == 0:
         listener.leave()
     asyncio.run(listener.call(small_app))
-    assert_idle(service, speaker)
+    assert_idle(service, synthesizer)
     assert not any(message.get("more_body") is False for message in listener.messages)
-    wait_until(lambda: speaker.statistics()["base"].num_cancelled_total > frames_before - 1, "it was counted")
+    wait_until(lambda: synthesizer.statistics()["base"].num_cancelled_total > frames_before - 1, "it was counted")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_a_listener_who_leaves_frees_the_slot(small_app, service, speaker, num_c
         ("/v1/compare", {"voices": ["Anna", "Tuned"], "input": LONG, "seed": 1}),
     ],
 )
-def test_whoever_waits_for_a_whole_take_may_leave_too(small_app, service, speaker, path, body):
+def test_whoever_waits_for_a_whole_take_may_leave_too(small_app, service, synthesizer, path, body):
     async def scenario():
         listener = Listener(body, path=path)
         call = asyncio.create_task(listener.call(small_app))
@@ -109,10 +111,10 @@ def test_whoever_waits_for_a_whole_take_may_leave_too(small_app, service, speake
         await call
 
     asyncio.run(asyncio.wait_for(scenario(), 90))
-    assert_idle(service, speaker)
+    assert_idle(service, synthesizer)
 
 
-def test_a_request_that_is_cancelled_frees_the_slot(small_app, service, speaker):
+def test_a_request_that_is_cancelled_frees_the_slot(small_app, service, synthesizer):
     async def scenario():
         listener = Listener(ask(input=LONG))
         call = asyncio.create_task(listener.call(small_app))
@@ -122,10 +124,10 @@ def test_a_request_that_is_cancelled_frees_the_slot(small_app, service, speaker)
             await call
 
     asyncio.run(asyncio.wait_for(scenario(), 90))
-    assert_idle(service, speaker)
+    assert_idle(service, synthesizer)
 
 
-def test_a_crowd_is_told_when_to_come_back(small_app, service, speaker):
+def test_a_crowd_is_told_when_to_come_back(small_app, service, synthesizer):
     async def scenario():
         hold = asyncio.Event()
         listeners = [Listener(ask(), hold=hold) for _ in range(4)]
@@ -143,14 +145,14 @@ def test_a_crowd_is_told_when_to_come_back(small_app, service, speaker):
     assert late.status == 429
     assert int(late.headers["retry-after"]) >= 1
     assert json.loads(late.messages[1]["body"])["error"]["code"] == "rate_limit_exceeded"
-    assert_idle(service, speaker)
+    assert_idle(service, synthesizer)
 
 
-def test_an_engine_that_is_full_says_so_as_well(speaker, voices):
+def test_an_engine_that_is_full_says_so_as_well(synthesizer, voices):
     """The engine's own bound, behind the service's."""
 
     async def scenario():
-        service = LocalSpeech(speaker, max_requests=30)
+        service = LocalSpeech(synthesizer, max_requests=30)
         app = create_api(ApiContext(service=service, voices=voices, model_name=MODEL))
         listeners = [Listener(ask(input=LONG)) for _ in range(20)]
         calls = [asyncio.create_task(listener.call(app)) for listener in listeners]
@@ -163,7 +165,7 @@ def test_an_engine_that_is_full_says_so_as_well(speaker, voices):
         return service
 
     service = asyncio.run(asyncio.wait_for(scenario(), 120))
-    assert_idle(service, speaker)
+    assert_idle(service, synthesizer)
 
 
 class _Silent:
@@ -189,7 +191,7 @@ class _Silent:
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
 def test_nobody_waits_for_ever(voices, fields):
     silent = _Silent()
-    app = create_api(ApiContext(service=silent, voices=voices, model_name=MODEL, patience_seconds=0.1))
+    app = create_api(ApiContext(service=silent, voices=voices, model_name=MODEL, timeout_seconds=0.1))
     listener = Listener(ask(**fields))
     asyncio.run(asyncio.wait_for(listener.call(app), 60))
     assert listener.status == 504

@@ -76,12 +76,12 @@ def test_a_recording_that_is_none_or_missing(client, tmp_path):
     assert misnamed.status_code == 400
 
 
-def test_a_deleted_voice_leaves_no_weights_in_memory(client, voices, speaker, tmp_path):
+def test_a_deleted_voice_leaves_no_weights_in_memory(client, voices, synthesizer, tmp_path):
     folder = fine_tuned_checkpoint(tmp_path / "custom_voice", scale=1.2)
     voice = voices.add_fine_tuned("Gone", {"custom_voice": folder}, consent=CONSENT, model=MODEL)
     assert client.post("/v1/audio/speech", json=ask(voice="Gone")).status_code == 200
-    assert len(speaker.statistics()) == 2
+    assert len(synthesizer.statistics()) == 2
     assert client.delete("/v1/audio/voices/Gone").status_code == 200
-    assert set(speaker.statistics()) == {"base"}
+    assert set(synthesizer.statistics()) == {"base"}
     assert not voice.folder.exists()
     assert client.post("/v1/audio/speech", json=ask(voice="Gone")).status_code == 404

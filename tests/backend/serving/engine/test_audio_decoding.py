@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from backend.serving.engine import audio_decoding as sound_maker
-from backend.serving.engine.audio_decoding import AudioDecodeWorker, Chunks
-from backend.serving.engine.counters import Tally
+from backend.serving.engine.audio_decoding import AudioDecodeWorker, DecodeBatch
 from backend.serving.engine.slot import RunningTake
-from backend.serving.engine.take_stream import Delivery
+from backend.serving.engine.statistics import EngineStatistics
+from backend.serving.engine.take_stream import TakeStream
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_batch import TakeBatch
 from training.model.decoding.take_request import VoicePrompt
@@ -30,29 +30,26 @@ def batch(tiny_model):
 
 @pytest.fixture(params=[False, True], ids=["in step", "in a thread"])
 def maker(batch, request):
-    made = AudioDecodeWorker(batch, Tally(), in_thread=request.param)
+    made = AudioDecodeWorker(batch, EngineStatistics(), in_thread=request.param)
     yield made
     made.close()
 
 
 def take_in(slot, *, seconds_in_hand=0.0):
-    take = RunningTake(slot=slot, delivery=Delivery(1, 24_000, is_heard=True))
+    take = RunningTake(slot=slot, stream=TakeStream(1, 24_000, is_live=True))
     take.waiting = list(torch.randint(0, 64, (NUM_FRAMES, 16), generator=torch.Generator().manual_seed(slot)).unbind())
     if seconds_in_hand:
-        take.delivery.clock.add(seconds_in_hand, time.monotonic())
+        take.stream.clock.add(seconds_in_hand, time.monotonic())
     return take
 
 
 def chunks_of(*takes, frames):
-    return Chunks(takes, torch.stack([take.take_codes(frames) for take in takes]))
+    return DecodeBatch(takes, torch.stack([take.take_codes(frames) for take in takes]))
 
 
 def heard(take):
-    take.delivery.finish(FinishReason.EOS)
-    chunks = []
-    while (chunk := take.delivery.next_chunk()) is not None:
-        chunks.append(chunk)
-    return np.concatenate(chunks)
+    take.stream.finish(FinishReason.EOS)
+    return np.concatenate(list(take.stream))
 
 
 def test_chunks_in_a_row_are_the_whole_take(maker, batch, tiny_model):
@@ -61,7 +58,7 @@ def test_chunks_in_a_row_are_the_whole_take(maker, batch, tiny_model):
     for sizes in ((1, 3), (8,)):
         maker.start([chunks_of(*takes, frames=size) for size in sizes])
         maker.settle(wait=True)
-    assert not any(take.waiting or take.is_sounding for take in takes)
+    assert not any(take.waiting or take.is_decoding for take in takes)
     for take, whole in zip(takes, tiny_model.speech_tokenizer.decode(codes).numpy(), strict=True):
         assert np.abs(heard(take) - whole).max() < 1e-4
 
@@ -95,6 +92,6 @@ def test_what_goes_wrong_is_told_to_the_engine_and_the_next_round_goes_on(maker,
         broken = take_in(0)
         with pytest.raises(RuntimeError, match="no memory"):
             go_round(broken)
-    assert not broken.is_sounding
+    assert not broken.is_decoding
     go_round(other := take_in(1))
     assert len(heard(other)) == batch.model.speech_tokenizer.config.decode_upsample_rate

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import random
 import threading
 import time
@@ -13,7 +12,7 @@ import torch
 
 from backend.errors import PromptError
 from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
-from tests.backend.serving.conftest import NUM_SLOTS, wait_until
+from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
 from training.model.decoding.frame_loop import FinishReason
 from training.model.decoding.take_request import TakeRequest
 from training.model.sampling import Sampling
@@ -45,7 +44,7 @@ def varied_requests(voice, in_context_voice):
 
 @pytest.fixture(scope="module")
 def alone(engine, varied_requests):
-    return [engine.submit(request).take() for request in varied_requests]
+    return [take_of(engine.submit(request)) for request in varied_requests]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -54,7 +53,7 @@ def test_takes_in_any_company_are_those_spoken_alone(engine, varied_requests, al
     order = randomly.sample(range(len(varied_requests)), len(varied_requests))
     together = {}
     for which in order:
-        together[which] = engine.submit(varied_requests[which], is_heard=randomly.random() < 0.5)
+        together[which] = engine.submit(varied_requests[which], is_live=randomly.random() < 0.5)
         if randomly.random() < 0.4:
             # The others are somewhere in the middle when the next one arrives.
             next(together[randomly.choice(list(together))], None)
@@ -62,7 +61,7 @@ def test_takes_in_any_company_are_those_spoken_alone(engine, varied_requests, al
         for _ in handle:
             pass
         assert handle.finish_reason is alone[which].finish_reason
-        assert torch.equal(handle.codes, alone[which].codes), which
+        assert torch.equal(codes_of(handle), alone[which].codes), which
 
 
 def test_what_is_streamed_is_the_whole_take(engine, varied_requests, alone):
@@ -79,7 +78,7 @@ def test_what_is_streamed_is_the_whole_take(engine, varied_requests, alone):
 
 
 def test_in_context_sound_continues_the_reference(engine, in_context_voice, request_of):
-    take = engine.submit(replace(request_of, voice=in_context_voice)).take()
+    take = take_of(engine.submit(replace(request_of, voice=in_context_voice)))
     codes = torch.cat((in_context_voice.reference_codes, take.codes)).unsqueeze(0)
     whole = engine.model.speech_tokenizer.decode(codes)[0].numpy()
     assert np.abs(whole[len(whole) - len(take.waveform) :] - take.waveform).max() < 1e-4
@@ -91,7 +90,7 @@ def test_the_first_chunk_is_one_frame_and_later_ones_grow(engine, request_of):
     assert sizes[:3] == [1, 2, 4]
 
 
-@pytest.mark.parametrize("way", ["cancel", "close", "drop", "callback"])
+@pytest.mark.parametrize("way", ["close", "callback"])
 def test_a_listener_who_leaves_frees_the_slot(engine, request_of, way):
     left = threading.Event()
     cancelled_before = engine.statistics().num_cancelled_total
@@ -101,11 +100,8 @@ def test_a_listener_who_leaves_frees_the_slot(engine, request_of, way):
         left.set()
         list(handle)
         assert handle.finish_reason is FinishReason.CANCELLED
-    elif way == "drop":
-        del handle
-        gc.collect()
     else:
-        getattr(handle, way)()
+        handle.close()
         assert list(handle) == []
     wait_until(lambda: is_idle(engine))
     ended = engine.statistics()
@@ -118,10 +114,10 @@ def test_a_cancelled_take_is_gone_before_the_next_frame(new_engine, request_of, 
         cancelled = engine.submit(replace(request_of, max_frames=400))
         blocked = engine.submit(request_of, cancelled=gate)
         gate.wait_until_reached()
-        cancelled.cancel()
+        cancelled.close()
         # Its slot is needed: with it, the take behind it ends.
         gate.open()
-        assert len(blocked.take().codes) > 0
+        assert len(take_of(blocked).codes) > 0
         wait_until(lambda: is_idle(engine))
 
 
@@ -135,9 +131,9 @@ def test_more_than_the_line_holds_is_turned_away(new_engine, request_of, gate):
         # Who speaks is not counted among those who wait.
         assert len(others) == 2
         assert refused.value.retry_after_seconds > 0
-        further_piece = engine.submit(request_of, is_admitted=True)
+        further_piece = engine.submit(request_of, bypass_admission=True)
         gate.open()
-        takes = [handle.take() for handle in (first, *others, further_piece)]
+        takes = [take_of(handle) for handle in (first, *others, further_piece)]
         assert all(torch.equal(take.codes, takes[0].codes) for take in takes)
         assert engine.statistics().num_refused_total == 1
 
@@ -149,8 +145,8 @@ def test_a_crowd_as_large_as_the_slots_and_the_line_finds_room(new_engine, reque
         with pytest.raises(TooBusy):
             engine.submit(request_of)
         gate.open()
-        assert all(len(handle.take().codes) > 0 for handle in handles)
-        assert len(engine.submit(request_of).take().codes) > 0
+        assert all(len(take_of(handle).codes) > 0 for handle in handles)
+        assert len(take_of(engine.submit(request_of)).codes) > 0
 
 
 def test_who_is_needed_first_is_spoken_first(new_engine, request_of, gate):
@@ -161,8 +157,8 @@ def test_who_is_needed_first_is_spoken_first(new_engine, request_of, gate):
         soon = engine.submit(request_of, needed_in_seconds=20)
         gate.open()
         for handle in (first, late, soon):
-            handle.take()
-        assert soon._delivery.ended < late._delivery.ended
+            take_of(handle)
+        assert soon.clock.began < late.clock.began
 
 
 def test_what_cannot_be_spoken_is_refused_at_once(engine, request_of, voice):
@@ -179,7 +175,7 @@ def test_what_cannot_be_spoken_is_refused_at_once(engine, request_of, voice):
 
 
 def test_a_take_that_cannot_begin_leaves_the_others_alone(engine, request_of, monkeypatch):
-    expected = engine.submit(request_of).take().codes
+    expected = take_of(engine.submit(request_of)).codes
     prefill = engine._batch.loop._main.prefill
 
     def fail_on_long_prompts(x_TD, slot):
@@ -192,13 +188,13 @@ def test_a_take_that_cannot_begin_leaves_the_others_alone(engine, request_of, mo
     bad = engine.submit(replace(request_of, text="This is rather long. " * 6))
     good.append(engine.submit(request_of))
     with pytest.raises(TakeFailed, match="log"):
-        bad.take()
-    assert all(torch.equal(handle.take().codes, expected) for handle in good)
+        take_of(bad)
+    assert all(torch.equal(take_of(handle).codes, expected) for handle in good)
     assert engine.is_healthy
 
 
 def test_a_failed_round_ends_its_takes_and_the_next_ones_work(engine, request_of, monkeypatch):
-    expected = engine.submit(request_of).take().codes
+    expected = take_of(engine.submit(request_of)).codes
     step = engine._batch.loop.step
 
     def fail_once():
@@ -207,8 +203,8 @@ def test_a_failed_round_ends_its_takes_and_the_next_ones_work(engine, request_of
 
     monkeypatch.setattr(engine._batch.loop, "step", fail_once)
     with pytest.raises(TakeFailed):
-        engine.submit(request_of).take()
-    assert torch.equal(engine.submit(request_of).take().codes, expected)
+        take_of(engine.submit(request_of))
+    assert torch.equal(take_of(engine.submit(request_of)).codes, expected)
     wait_until(lambda: is_idle(engine))
     assert engine.is_healthy
 
@@ -225,7 +221,7 @@ def test_closing_ends_what_runs_and_what_waits(new_engine, request_of, gate):
     closing.join()
     for handle in (running, waiting):
         with pytest.raises(EngineClosed):
-            handle.take()
+            take_of(handle)
     with pytest.raises(EngineClosed):
         engine.submit(request_of)
     engine.close()
@@ -238,14 +234,14 @@ def test_sixty_listeners_who_leave_at_random_leave_nothing_behind(engine, reques
 
     def listen(number):
         randomly = random.Random(number)
-        handle = engine.submit(replace(request_of, seed=number, max_frames=30), is_heard=randomly.random() < 0.7)
+        handle = engine.submit(replace(request_of, seed=number, max_frames=30), is_live=randomly.random() < 0.7)
         for _ in range(randomly.randrange(4)):
             if next(handle, None) is None:
                 break
         if randomly.random() < 0.7:
-            handle.cancel()
+            handle.close()
             return 0
-        return len(handle.take().codes)
+        return len(take_of(handle).codes)
 
     with ThreadPoolExecutor(12) as listeners:
         lengths = list(listeners.map(listen, range(60)))
@@ -272,7 +268,7 @@ def test_an_idle_engine_uses_no_processor(engine):
 
 def test_statistics_count(engine, request_of):
     before = engine.statistics()
-    takes = [handle.take() for handle in [engine.submit(request_of) for _ in range(NUM_SLOTS)]]
+    takes = [take_of(handle) for handle in [engine.submit(request_of) for _ in range(NUM_SLOTS)]]
     wait_until(lambda: is_idle(engine))
     after = engine.statistics()
     assert after.num_finished_total - before.num_finished_total == NUM_SLOTS
@@ -285,7 +281,7 @@ def test_a_take_alone_has_the_same_samples_each_time(new_engine, request_of, in_
     request = replace(request_of, voice=in_context_voice, max_frames=40)
     with new_engine(num_slots=1) as engine:
         # The first time the reference is still to be read when frames come, and then it is known.
-        first, again = (engine.submit(request).take().waveform for _ in range(2))
-        engine.submit(request_of).take()
+        first, again = (take_of(engine.submit(request)).waveform for _ in range(2))
+        take_of(engine.submit(request_of))
         assert np.array_equal(first, again)
-        assert np.array_equal(engine.submit(request).take().waveform, first)
+        assert np.array_equal(take_of(engine.submit(request)).waveform, first)

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from backend.serving.engine.slot import NEVER, RunningTake
-from backend.serving.engine.take_stream import Delivery, PlaybackClock
+from backend.serving.engine.take_stream import PlaybackClock, TakeStream
 from backend.serving.errors import TooBusy
 from training.model.decoding.frame_loop import FinishReason
 
 FRAME = torch.zeros(16, dtype=torch.long)
 
 
-def running(*, is_heard=True, begun_at=0):
-    return RunningTake(slot=0, delivery=Delivery(1, 1000, is_heard=is_heard), begun_at=begun_at)
+def running(*, is_live=True, begun_at=0):
+    return RunningTake(slot=0, stream=TakeStream(1, 1000, is_live=is_live), begun_at=begun_at)
 
 
 def chunk_sizes(take, num_frames, at_once=1):
@@ -33,7 +33,7 @@ def chunk_sizes(take, num_frames, at_once=1):
 
 def test_chunks_grow_for_a_listener_and_come_in_few_calls_otherwise():
     assert chunk_sizes(running(), 30)[:4] == [1, 2, 4, 8]
-    assert chunk_sizes(running(is_heard=False, begun_at=16), 30) == [1, 15, 14]
+    assert chunk_sizes(running(is_live=False, begun_at=16), 30) == [1, 15, 14]
 
 
 @pytest.mark.parametrize("at_once", [3, 7, 40])
@@ -57,7 +57,7 @@ def test_long_chunks_end_together_whenever_their_takes_began(first_step):
 
 
 def test_a_listener_is_needier_than_nobody():
-    assert running().needed_at < running(is_heard=False).needed_at == NEVER
+    assert running().needed_at < running(is_live=False).needed_at == NEVER
 
 
 def test_the_clock_finds_every_pause():
@@ -72,24 +72,19 @@ def test_the_clock_finds_every_pause():
 
 
 def test_chunks_arrive_before_the_error_behind_them():
-    delivery = Delivery(1, 1000, is_heard=True)
-    delivery.put(np.ones(3, dtype=np.float32))
-    delivery.fail(TooBusy("No.", retry_after_seconds=2))
-    assert len(delivery.next_chunk()) == 3
+    stream = TakeStream(1, 1000, is_live=True)
+    stream.put(np.ones(3, dtype=np.float32))
+    stream.finish(FinishReason.CANCELLED, TooBusy("No.", retry_after_seconds=2))
+    assert len(next(stream)) == 3
     with pytest.raises(TooBusy):
-        delivery.next_chunk()
-
-
-def test_waiting_for_a_chunk_has_an_end():
-    with pytest.raises(TimeoutError):
-        Delivery(1, 1000, is_heard=True).next_chunk(timeout_seconds=0.01)
+        next(stream)
 
 
 def test_a_listener_whose_question_fails_ends_only_his_take():
     def ask():
         raise ValueError("a mistake")
 
-    assert not Delivery(1, 1000, is_heard=True, cancelled=ask).is_wanted
+    assert not TakeStream(1, 1000, is_live=True, cancelled=ask).is_wanted
 
 
 def test_being_too_busy_survives_the_way_between_processes():

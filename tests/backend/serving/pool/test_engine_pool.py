@@ -11,6 +11,7 @@ from backend.errors import CheckpointError
 from backend.serving.engine.engine import Engine
 from backend.serving.errors import EngineClosed, TooBusy
 from backend.serving.pool.engine_pool import EnginePool
+from tests.backend.serving.conftest import take_of
 from tests.golden import GOLDEN_CHECKPOINT
 
 
@@ -102,14 +103,14 @@ def test_a_broken_engine_is_replaced(engines, shelf, loading, request_of):
         broken.close()
     with engines.use(shelf / "a") as fresh:
         assert fresh is not broken
-        assert len(fresh.submit(request_of).take().codes) > 0
+        assert len(take_of(fresh.submit(request_of)).codes) > 0
     assert len(loading.folders) == 2
 
 
 def test_engines_of_one_checkpoint_speak_alike(engines, shelf, request_of):
     with ExitStack() as stack:
         pair = [stack.enter_context(engines.use(shelf / name)) for name in "ab"]
-        takes = [handle.take() for handle in [engine.submit(request_of) for engine in pair]]
+        takes = [take_of(handle) for handle in [engine.submit(request_of) for engine in pair]]
         assert torch.equal(takes[0].codes, takes[1].codes)
         assert {folder.name for folder in engines.statistics()} == {"a", "b"}
 
@@ -128,7 +129,7 @@ def test_what_is_deleted_is_let_go_of(engines, shelf, request_of):
         gone.rmdir()
         engines.unload_deleted()
         # Whoever listens hears it to the end.
-        assert len(engine.submit(request_of).take().codes) > 0
+        assert len(take_of(engine.submit(request_of)).codes) > 0
     assert names_of(engines) == []
     assert not engine.is_healthy
     gone.mkdir()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.single_take import Synthesizer
 from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take import Synthesizer
 from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.device import choose_device
 from training.model.errors import ModelError, PromptError

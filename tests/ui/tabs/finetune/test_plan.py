@@ -6,12 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from backend.background_tasks import TaskState
 from backend.runs.runs import Runs
-from backend.serving.pool.loading import LoadingState
 from backend.settings import Settings
 from backend.store.database import Database
 from backend.voices.consent import SpokenProof
-from training.model.hub.hub import DownloadProgress
 from ui.fields import NotReady
 from ui.source import Source
 from ui.tabs.finetune.plan import GivenConsent, Planner, Wish
@@ -35,7 +34,7 @@ def planner(tmp_path, loading) -> Planner:
 
 
 def test_a_plan_needs_the_files_of_a_model_not_its_voice(tmp_path):
-    planning = planner(tmp_path, LoadingState(name="mini"))
+    planning = planner(tmp_path, TaskState(what="mini"))
     planning.plan("session", WISH)
     planning.plans.wait("session")
     assert planning.plans.state("session").problem.startswith("There is no dataset 'ann'.")
@@ -45,8 +44,8 @@ def test_a_plan_needs_the_files_of_a_model_not_its_voice(tmp_path):
     "loading",
     [
         None,
-        LoadingState(name="a/b", is_running=False),
-        LoadingState(name="a/b", progress=DownloadProgress(bytes_done=1, bytes_total=2, file="x")),
+        TaskState(what="a/b", is_running=False),
+        TaskState(what="a/b", num_done=1, num_total=2),
     ],
     ids=["none", "failed", "downloading"],
 )

@@ -1,5 +1,5 @@
 # Shape letters: S sample, F codec frame, Q codebook, D talker width.
-"""A take: one text spoken once, frame by frame, as an iterator of audio chunks."""
+"""One take at a time, decoded in the plainest way: what the engine and exported checkpoints are compared with."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backend.serving.engine.slot import BUFFERED_CHUNK_FRAMES, LIVE_CHUNK_FRAMES
 from training.model.decoding.frame_loop import FinishReason, FrameLoop, FrameRequest
 from training.model.decoding.reference_decoder import ReferenceDecoders
 from training.model.decoding.take_layout import lay_out
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.speech_tokenizer.streaming import DecoderState
 from training.model.voice_model import VoiceModel
-
-CHUNK_FRAMES = (1, 2, 4, 8, 12)
-"""Frames per audio chunk; the last repeats. The first is out after one frame, later ones cost less per frame."""
-
-UNHEARD_CHUNK_FRAMES = (1, 16)
-"""The same when nobody is listening yet: as few calls as memory allows after the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,18 +97,18 @@ class Synthesizer:
             PromptError: the text cannot be spoken by this checkpoint.
         """
         started = time.perf_counter()
-        take = self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
+        take = self._collect(self.stream(request, cancelled, BUFFERED_CHUNK_FRAMES), started)
         may_retry = request.seed is None and request.max_frames is None
         if take.finish_reason is FinishReason.LENGTH and may_retry:
             # Whatever comes of it: a second runaway is no better than the first, and says so in its finish reason.
-            return self._collect(self.stream(request, cancelled, UNHEARD_CHUNK_FRAMES), started)
+            return self._collect(self.stream(request, cancelled, BUFFERED_CHUNK_FRAMES), started)
         return take
 
     def stream(
         self,
         request: TakeRequest,
         cancelled: Callable[[], bool] | None = None,
-        chunk_frames: Sequence[int] = CHUNK_FRAMES,
+        chunk_frames: Sequence[int] = LIVE_CHUNK_FRAMES,
     ) -> TakeStream:
         """Start a take and return its chunks as they are made.
 

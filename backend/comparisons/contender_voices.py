@@ -1,0 +1,175 @@
+"""From a contender to the voice that a request names, and from the winner to a voice of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import JsonValue
+
+from backend.comparisons.contenders import Contender
+from backend.comparisons.errors import ComparisonError
+from backend.evaluation.plan import EvaluationPlan
+from backend.runs.runs import Runs
+from backend.runs.storage.run_folder import RunFolder
+from backend.serving.requests import Reference, RunCheckpoint
+from backend.voices.consent import Consent
+from backend.voices.registry import Voices
+from backend.voices.samples import get_sample
+from backend.voices.voice import VARIANT_OF_MODE, CloningMode, Variant, Voice
+from training.checkpoint import CHECKPOINTS_FOLDER, read_checkpoint
+from training.export import export_checkpoint
+
+COMPARE_FOLDER = "compare"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContenderVoice:
+    """What a request for a contender's take says of its voice, and the recording the take should sound like."""
+
+    voice: Voice | Reference | RunCheckpoint
+    mode: CloningMode | None = None
+    reference: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Origin:
+    """What a new voice made of a contender is made of."""
+
+    consent: Consent | None
+    model: str
+    reference: Path | None
+    transcript: str | None
+    language: str
+    provenance: Mapping[str, JsonValue]
+    run_id: str | None = None
+
+
+class ContenderVoices:
+    """Finds or makes what contenders need; methods may take seconds."""
+
+    def __init__(self, voices: Voices, runs: Runs, home: Path) -> None:
+        self._voices, self._runs, self._home = voices, runs, home
+
+    def find(self, side: Contender) -> ContenderVoice:
+        """What speaks for a contender.
+
+        Raises:
+            EncoreError: the voice, its checkpoint or its recording is not there any more.
+        """
+        if side.source == "voice":
+            voice = self._voices.get(side.id)
+            return ContenderVoice(voice=voice, mode=side.way, reference=voice.reference)
+        if side.source == "sample":
+            sample, checkpoint = get_sample(side.id), None
+            path, text = sample.reference_in(self._home), sample.reference_text
+        else:
+            plan = self._plan(side)
+            path, text, checkpoint = plan.reference_clip, plan.reference_text, plan.base_model
+            if side.is_fine_tuned:
+                exported = RunCheckpoint(name=side.checkpoint, checkpoint=self._exported(side, "custom_voice", plan))
+                return ContenderVoice(voice=exported, reference=path)
+        transcript = text if side.way == "in-context" else None
+        reference = Reference(name=side.label, recording=path, transcript=transcript, checkpoint=checkpoint)
+        return ContenderVoice(voice=reference, reference=path)
+
+    def keep(self, side: Contender, name: str, model_name: str, provenance: Mapping[str, JsonValue]) -> Voice:
+        """Make the contender a voice of the library; a voice that speaks in the mode meant for it stays as it is.
+
+        Args:
+            side: the contender.
+            name: of the new voice.
+            model_name: the base model that zero-shot voices spoke with.
+            provenance: recorded with the voice.
+
+        Raises:
+            EncoreError: the name is taken, or the contender is not there any more.
+        """
+        checkpoints: Mapping[Variant, Path] = {}
+        if side.source == "voice":
+            voice = self._voices.get(side.id)
+            if side.way == next(iter(voice.modes), None):
+                return voice
+            origin = _Origin(
+                consent=voice.consent,
+                model=voice.model if side.is_fine_tuned else model_name,
+                run_id=voice.run_id,
+                reference=voice.reference,
+                transcript=voice.transcript,
+                language=voice.language,
+                provenance={**voice.provenance, "made_of": voice.name},
+            )
+            if side.is_fine_tuned:
+                variant = VARIANT_OF_MODE[side.way]
+                checkpoints = {variant: voice.variants[variant]}
+        elif side.source == "sample":
+            sample = get_sample(side.id)
+            origin = _Origin(
+                consent=sample.consent(),
+                model=model_name,
+                reference=sample.reference_in(self._home),
+                transcript=sample.reference_text,
+                language="english",
+                provenance={"sample": sample.name},
+            )
+        else:
+            run, plan = self._runs.get(side.id), self._plan(side)
+            origin = _Origin(
+                consent=Consent.model_validate_json(run.consent) if run.consent else None,
+                model=run.model,
+                run_id=run.id,
+                reference=plan.reference_clip if plan.reference_clip.is_file() else None,
+                transcript=plan.reference_text,
+                language=plan.language,
+                provenance={"dataset": run.dataset, "checkpoint": side.checkpoint or None},
+            )
+            if side.is_fine_tuned:
+                checkpoints = {variant: self._exported(side, variant, plan) for variant in VARIANT_OF_MODE.values()}
+        return self._add(side, name, origin, checkpoints, {**origin.provenance, **provenance})
+
+    def _add(
+        self,
+        side: Contender,
+        name: str,
+        origin: _Origin,
+        checkpoints: Mapping[Variant, Path],
+        provenance: Mapping[str, JsonValue],
+    ) -> Voice:
+        if checkpoints:
+            return self._voices.add_fine_tuned(
+                name,
+                checkpoints,
+                consent=origin.consent,
+                model=origin.model,
+                run_id=origin.run_id,
+                reference=origin.reference,
+                transcript=origin.transcript,
+                language=origin.language,
+                provenance=provenance,
+            )
+        if origin.reference is None:
+            raise ComparisonError(f"The recording of {side.label} is missing. Choose another voice.")
+        return self._voices.create_zero_shot(
+            name,
+            origin.reference,
+            consent=origin.consent,
+            model=origin.model,
+            transcript=origin.transcript if side.way == "in-context" else None,
+            language=origin.language,
+            provenance=provenance,
+        )
+
+    def _plan(self, side: Contender) -> EvaluationPlan:
+        return EvaluationPlan.read(RunFolder.of(self._home, side.id).evaluation_plan)
+
+    def _exported(self, side: Contender, variant: Variant, plan: EvaluationPlan) -> Path:
+        """A checkpoint of a run in the public format, made when it is first needed."""
+        run = RunFolder.of(self._home, side.id)
+        folder = run.path / COMPARE_FOLDER / side.checkpoint / variant
+        if not folder.is_dir():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint = read_checkpoint(run.path / CHECKPOINTS_FOLDER / side.checkpoint)
+            export_checkpoint(checkpoint, torch.tensor(plan.speaker, dtype=torch.float32), folder, variant)
+        return folder

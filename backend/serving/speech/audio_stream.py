@@ -1,0 +1,199 @@
+"""A text of any length as a stream of audio, segment after segment, by one voice."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.errors import PromptError
+from backend.serving.engine.engine import Engine
+from backend.serving.speech.segments import SegmentQueue
+from backend.serving.speech.sentences import split_text
+from backend.takes.take import TakeFacts, TakeOrigin
+from training.model.decoding.frame_loop import FinishReason
+from training.model.decoding.take_request import TakeRequest
+
+MAX_TEXT_LENGTH = 100_000
+"""Characters; about two hours of speech."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechProgress:
+    """How much of a text has been spoken; segments are whole sentences."""
+
+    segments_done: int
+    num_segments: int
+    seconds_spoken: float
+    wall_seconds: float
+    share_done: float
+
+    @property
+    def seconds_left(self) -> float:
+        """Estimate of the wall time still needed, from the rate so far."""
+        if self.share_done <= 0:
+            return float("inf")
+        return self.wall_seconds * (1 - self.share_done) / self.share_done
+
+
+class AudioStream(Iterator[NDArray[np.float32]]):
+    """Iterates over the audio of a text while it is made; any one thread at a time may do so.
+
+    With a seed every segment is spoken with it; without one each draws its own, see `seeds`. A segment that runs away
+    (reaches its cap) is spoken once more with another seed, if none was asked for and it has not been played yet.
+
+    Close it, or use `contextlib.closing`, when the rest is not wanted: that frees the engine at once.
+
+    Attributes:
+        segments: the text as it is split.
+        sample_rate: in Hz.
+        seeds: of each segment spoken so far.
+        finish_reasons: the same.
+        num_samples: made so far.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: TakeRequest,
+        *,
+        streaming: bool,
+        cancelled: Callable[[], bool] | None = None,
+        origin: TakeOrigin | None = None,
+        release: Callable[[], object] | None = None,
+    ) -> None:
+        """Request the first segment.
+
+        Args:
+            engine: holds the model that speaks.
+            request: voice, sampling, seed and the whole text.
+            streaming: hand audio out frame by frame; otherwise segment by segment.
+            cancelled: asked before every frame.
+            origin: what `facts` needs to know beyond the request.
+            release: called once at the end, however it ends.
+
+        Raises:
+            PromptError: there is no text or too much of it, or it cannot be spoken.
+            TooBusy: the queue is full; a text that has begun is not refused later.
+        """
+        check_text(request.text)
+        requests = [replace(request, text=segment) for segment in split_text(request.text)]
+        for one in requests:
+            engine.check(one)
+        self.segments = [one.text for one in requests]
+        self.sample_rate = engine.sample_rate
+        self._request, self._origin, self._default_sampling = request, origin, engine.model.default_sampling
+        self._cancellation = cancellation = threading.Event()
+        self._started = time.perf_counter()
+        self.num_samples, self._wall_seconds = 0, 0.0
+        self._queue = SegmentQueue(
+            engine,
+            requests,
+            streaming=streaming,
+            cancelled=lambda: cancellation.is_set() or (cancelled is not None and cancelled()),
+        )
+        self.seeds, self.finish_reasons = self._queue.seeds, self._queue.finish_reasons
+        self._chunks = self._queue.stitched()
+        # Also when it is dropped without a word: nothing that runs in the engine refers to it.
+        self._end = weakref.finalize(self, _end, self._queue, release)
+        self._end.atexit = False
+
+    def __next__(self) -> NDArray[np.float32]:
+        """Wait for the next samples, never none. Raises EncoreError when speaking failed."""
+        try:
+            chunk = next(self._chunks)
+            while not len(chunk):
+                chunk = next(self._chunks)
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            self._wall_seconds = time.perf_counter() - self._started
+        self.num_samples += len(chunk)
+        return chunk
+
+    def cancel(self) -> None:
+        """End it, from any thread: the engine stops before its next frame, and iteration soon after."""
+        self._cancellation.set()
+
+    def close(self) -> None:
+        """End it from the thread that iterates, and free the engine at once. May be called twice."""
+        self.cancel()
+        self._chunks.close()
+        self._end()
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the audio so far."""
+        return self.num_samples / self.sample_rate
+
+    @property
+    def wall_seconds(self) -> float:
+        """From the request to the last chunk so far."""
+        return self._wall_seconds
+
+    @property
+    def seconds_to_first_audio(self) -> float:
+        """From the request to the first decoded frame; without streaming, it is handed out later than that."""
+        return self._queue.seconds_to_first_audio
+
+    @property
+    def real_time_factor(self) -> float:
+        """Wall time per second of audio; below 1 is faster than playback, 0 without audio."""
+        return self._wall_seconds / self.seconds if self.num_samples else 0.0
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """The worst of the segments': cancelled, then length, then eos."""
+        for reason in (FinishReason.CANCELLED, FinishReason.LENGTH):
+            if reason in self.finish_reasons:
+                return reason
+        return FinishReason.EOS if len(self.finish_reasons) == len(self.segments) else FinishReason.CANCELLED
+
+    def progress(self) -> SpeechProgress:
+        """How far it is, measured in characters of finished segments."""
+        done = len(self.finish_reasons)
+        characters = [len(segment) for segment in self.segments]
+        return SpeechProgress(
+            segments_done=done,
+            num_segments=len(self.segments),
+            seconds_spoken=self.seconds,
+            wall_seconds=self._wall_seconds,
+            share_done=sum(characters[:done]) / sum(characters),
+        )
+
+    def facts(self) -> TakeFacts:
+        """How the take was made; final once it is exhausted."""
+        assert self._origin is not None
+        request = self._request
+        return TakeFacts(
+            **dict(self._origin),
+            text=request.text,
+            is_in_context=request.voice.is_in_context,
+            language=request.language,
+            sampling=None if request.sampling == self._default_sampling else request.sampling,
+            seeds=tuple(self.seeds),
+            seconds=self.seconds,
+            real_time_factor=self.real_time_factor,
+            seconds_to_first_audio=self.seconds_to_first_audio,
+            finish_reason=self.finish_reason,
+        )
+
+
+def check_text(text: str) -> None:
+    """Refuse what no model can speak. Raises PromptError."""
+    if len(text) > MAX_TEXT_LENGTH:
+        raise PromptError(f"The text has {len(text)} characters; the limit is {MAX_TEXT_LENGTH}. Split it.")
+    if not text.strip():
+        raise PromptError("There is no text to speak. Write at least one word.")
+
+
+def _end(queue: SegmentQueue, release: Callable[[], object] | None) -> None:
+    queue.close()
+    if release is not None:
+        release()

@@ -1,0 +1,104 @@
+"""From the voice that a request names to what speaks: a checkpoint and a prompt."""
+
+from __future__ import annotations
+
+import io
+import threading
+import wave
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from backend.audio.recording import Recording
+from backend.serving.engine.engine import Engine
+from backend.serving.requests import Reference, RunCheckpoint, SynthesisRequest
+from backend.voices.cloning import clone_voice
+from backend.voices.errors import VoiceError
+from backend.voices.prompts import VoicePrompts
+from backend.voices.voice import VARIANT_OF_MODE, Voice
+from training.model.decoding.take_request import VoicePrompt
+
+_FULL_SCALE = 32767.0
+
+
+class VoiceResolver:
+    """Finds what speaks for a request; may be used from any thread."""
+
+    def __init__(self, base: Path) -> None:
+        """Zero-shot voices speak with the checkpoint `base`."""
+        self._base = base
+        self._prompts: WeakKeyDictionary[Engine, VoicePrompts] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def checkpoint(self, request: SynthesisRequest) -> Path:
+        """The folder of the checkpoint that speaks. Raises VoiceError."""
+        voice = request.voice
+        if isinstance(voice, Voice):
+            return self._checkpoint_of_voice(voice, request)
+        return voice.checkpoint or self._base
+
+    def prompt(self, request: SynthesisRequest, engine: Engine) -> VoicePrompt:
+        """What makes an engine of that checkpoint speak in the voice; may take seconds the first time.
+
+        Raises:
+            EncoreError: a recording cannot be used, or the checkpoint cannot clone.
+        """
+        match request.voice:
+            case Reference(recording=bytes() as content, transcript=transcript):
+                return clone_voice(engine.model, _read_canonical(content), transcript)
+            case Reference(recording=Path() as recording, transcript=transcript):
+                return self._prompts_of(engine).clone(recording, transcript)
+            case RunCheckpoint():
+                return VoicePrompt(speaker_name=next(iter(engine.model.config.talker.spk_id)))
+            case Voice() as voice:
+                prompt = self._prompts_of(engine).get(voice)
+                return VoicePrompt(speaker=prompt.speaker) if request.mode == "x-vector" else prompt
+        raise AssertionError(request.voice)
+
+    def forget_deleted(self) -> None:
+        """Drop what models made of voices that have been deleted."""
+        with self._lock:
+            prompts = list(self._prompts.values())
+        for each in prompts:
+            each.forget_deleted()
+
+    def _checkpoint_of_voice(self, voice: Voice, request: SynthesisRequest) -> Path:
+        mode = request.mode
+        if mode is None:
+            return self._base if voice.kind == "zero-shot" else checkpoint_of(voice)
+        if mode not in voice.modes:
+            raise VoiceError(f"The voice {voice.name} cannot be spoken like that: {mode}. Choose the closest way.")
+        return voice.variants[VARIANT_OF_MODE[mode]] if mode in VARIANT_OF_MODE else self._base
+
+    def _prompts_of(self, engine: Engine) -> VoicePrompts:
+        with self._lock:
+            prompts = self._prompts.get(engine)
+            if prompts is None:
+                prompts = self._prompts[engine] = VoicePrompts(engine.model)
+        return prompts
+
+
+def checkpoint_of(voice: Voice) -> Path:
+    """The checkpoint that speaks in a fine-tuned voice. Raises VoiceError."""
+    folder = voice.variants.get("custom_voice") or voice.variants.get("base")
+    if folder is None:
+        raise VoiceError(f"The voice {voice.name} has lost its checkpoint: {voice.folder} has none. Import it again.")
+    return folder
+
+
+def _read_canonical(content: bytes) -> Recording:
+    """A WAV that was decoded and written by this program before."""
+    with wave.open(io.BytesIO(content), "rb") as file:
+        rate, num_frames = file.getframerate(), file.getnframes()
+        samples = np.frombuffer(file.readframes(num_frames), dtype="<i2").astype(np.float32) / _FULL_SCALE
+    return Recording(
+        samples=samples,
+        sample_rate=rate,
+        source_name="reference",
+        source_sample_rate=rate,
+        source_channels=1,
+        source_seconds=num_frames / rate,
+        container="wav",
+        codec="pcm_s16le",
+    )
