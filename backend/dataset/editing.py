@@ -11,7 +11,7 @@ from backend.dataset.build.assemble_clips import review_change, review_clips, wi
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, TranscriptChange
 from backend.dataset.errors import DatasetNotFound, EditRefused
-from backend.dataset.review.review import disagreement, mark_selection
+from backend.dataset.review.review import mark_selection
 from backend.dataset.stages.tokenize import lookup_tokenized, tokenize_clips
 from backend.dataset.stages.transcribe import transcribe_piece
 from backend.dataset.storage.dataset_table import DatasetTable
@@ -20,6 +20,7 @@ from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.database import Database
 from backend.transcription.select import language_code, select_transcriber
+from backend.transcription.text import text_errors
 from training.data.code_rows import DatasetCard
 
 _MIN_CUT_SECONDS = 0.5
@@ -152,7 +153,7 @@ class DatasetEditing:
             whole = Span(start_seconds=0.0, end_seconds=row.seconds)
             piece = transcribe_piece(self._workspace, row.clip_id, whole, transcriber, language_code(job.language))
             heard = piece.transcript
-            if disagreement(row.details.text, heard.text) > 0:
+            if text_errors(row.details.text, heard.text, language_code(job.language) or "en")[0] > 0:
                 changes.append(
                     TranscriptChange(
                         key=row.key, before=row.details.text, after=heard.text, confidence=heard.confidence

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import statistics
-import unicodedata
 from collections.abc import Sequence
 
-import jiwer
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-
-MAX_ERROR_LENGTH = 1.0
-"""A runaway take may insert more words than the text has; more than all wrong is no worse than all wrong."""
 
 
 class Measures(BaseModel):
@@ -88,30 +83,6 @@ def summarize(takes: Sequence[EvaluatedTake]) -> CheckpointScores:
         finished_share=sum(take.finish_reason == "eos" for take in takes) / len(takes),
         clipped_share=statistics.fmean(take.clipped_share for take in takes),
     )
-
-
-def text_errors(wanted: str, heard: str) -> tuple[float, float]:
-    """Character and word error between 0 and 1, after taking case, punctuation and accents' encoding away.
-
-    For languages written without spaces the character error is the one that means something.
-    """
-    reference, hypothesis = spoken_form(wanted), spoken_form(heard)
-    if not reference:
-        return (0.0, 0.0) if not hypothesis else (MAX_ERROR_LENGTH, MAX_ERROR_LENGTH)
-    if not hypothesis:
-        return MAX_ERROR_LENGTH, MAX_ERROR_LENGTH
-    character = jiwer.cer(reference.replace(" ", ""), hypothesis.replace(" ", ""))
-    word = jiwer.wer(reference, hypothesis)
-    return min(float(character), MAX_ERROR_LENGTH), min(float(word), MAX_ERROR_LENGTH)
-
-
-def spoken_form(text: str) -> str:
-    """What two spellings of the same utterance have in common: lower case, letters and digits, single spaces."""
-    composed = unicodedata.normalize("NFKC", text).casefold()
-    # An apostrophe joins ("don't", "dont"), everything else that is no letter, digit or accent separates.
-    joined = composed.replace("'", "").replace("\u2019", "")
-    kept = (char if unicodedata.category(char)[0] in "LNM" else " " for char in joined)
-    return " ".join("".join(kept).split())
 
 
 def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from backend.audio.quality import clipped_share
 from backend.audio.resample import resample
 from backend.evaluation.plan import expected_seconds
-from backend.evaluation.scores import Measures, TakeScores, cosine, text_errors
+from backend.evaluation.scores import Measures, TakeScores, cosine
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, find_verifier
 from backend.transcription.select import language_code, load_stored_transcriber
+from backend.transcription.text import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 from training.model.voice_model import VoiceModel
 
@@ -91,7 +92,7 @@ def score_take(
         if is_audible:
             at_its_rate = resample(samples, sample_rate, TRANSCRIBER_HZ)
             heard = scorers.transcriber.transcribe(at_its_rate, language_code(language)).text.strip()
-        characters, words = text_errors(text, heard)
+        characters, words = text_errors(text, heard, language_code(language) or "en")
         found |= {"transcript": heard, "character_error": characters, "word_error": words}
     if is_audible and reference is not None:
         voice = scorers.embed(samples, sample_rate)

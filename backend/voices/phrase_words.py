@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-import jiwer
+from backend.transcription.text import letters_of, num_letter_errors
 
 STATEMENT = "I agree that my voice is cloned."
 
@@ -35,12 +35,12 @@ def error_rate(phrase: str, heard: str) -> float:
 
     Not word errors: a transcriber that joins two words, or spells one as it sounds, has heard all of it.
     """
-    return _num_errors(phrase, heard) / len(_letters(phrase))
+    return num_letter_errors(phrase, heard) / len(letters_of(phrase))
 
 
 def statement_error_rate(heard: str) -> float:
     """The same for the agreement alone, which is to be said first."""
-    letters = _letters(heard)
+    letters = letters_of(heard)
     return min(error_rate(STATEMENT, letters[:end]) for end in range(len(letters) + 1))
 
 
@@ -52,11 +52,11 @@ def num_misheard_words(phrase: str, heard: str) -> int:
     words = _drawn_words(phrase)
     if words is None:
         return len(COLUMNS)
-    num_errors = _num_errors(phrase, heard)
+    num_errors = num_letter_errors(phrase, heard)
     num_misheard = 0
     for position, column in enumerate(COLUMNS):
         others = [_phrase([*words[:position], other, *words[position + 1 :]]) for other in column]
-        least = min(_num_errors(other, heard) for other in others if other != phrase)
+        least = min(num_letter_errors(other, heard) for other in others if other != phrase)
         num_misheard += num_errors >= least
     return num_misheard
 
@@ -75,12 +75,3 @@ def _drawn_words(phrase: str) -> list[str] | None:
         words.append(word)
         rest = rest.removeprefix(word).lstrip()
     return words if _phrase(words) == phrase else None
-
-
-def _letters(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())
-
-
-def _num_errors(wanted: str, heard: str) -> int:
-    found = jiwer.process_characters(_letters(wanted), _letters(heard))
-    return found.substitutions + found.deletions + found.insertions

@@ -21,10 +21,10 @@ from backend.dataset.review.review import (
     mark_selection,
     own_gates,
     place_of,
-    plain_text,
     review_speakers,
     reviewed_row,
 )
+from backend.transcription.text import normalise_text
 
 _COMPARING: tuple[GateName, ...] = ("duplicate audio", "duplicate text", "speaker")
 """Gates that compare clips, in the order in which they are checked."""
@@ -121,9 +121,9 @@ class ReviewedSet:
 
     def _compare_texts(self, texts: Collection[str]) -> None:
         """Count again the clips that say one of these."""
-        seen = {plain_text(text): 0 for text in texts}
+        seen = {normalise_text(text): 0 for text in texts}
         for index, details in enumerate(self._details):
-            plain = plain_text(details.text)
+            plain = normalise_text(details.text)
             if plain not in seen:
                 continue
             is_counted = bool(plain) and self._kept[index]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
-import jiwer
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +18,7 @@ from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
 from backend.dataset.review.selection import ReferenceCandidate, choose_held_out, choose_reference
 from backend.dataset.review.speakers import speaker_distances
-
-_TEXTS_REMEMBERED = 8192
+from backend.transcription.text import normalise_text, text_errors
 
 _NO_TEXT = "It has no text. Type what is said, give a transcript, or name a Whisper model."
 
@@ -57,15 +54,6 @@ def review(
     return mark_selection(rows, chosen_reference_key, settings)
 
 
-@lru_cache(maxsize=_TEXTS_REMEMBERED)
-def disagreement(given: str, heard: str) -> float:
-    """Share of characters in which two texts differ, without case and punctuation."""
-    given, heard = plain_text(given), plain_text(heard)
-    if not given or not heard:
-        return float(given != heard)
-    return float(jiwer.cer(given, heard))
-
-
 def own_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
     """The gates that look at one clip alone."""
     found = [gates.failure_gate(details.failure)] if details.failure else []
@@ -75,7 +63,7 @@ def own_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
 
 
 def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: GateSettings) -> list[GateResult]:
-    if not plain_text(text):
+    if not normalise_text(text):
         return [gates.missing_text_gate(current.doubt or _NO_TEXT)]
     found = [gates.speaking_rate_gate(text, current.seconds, settings)]
     if text_source == "whisper":
@@ -84,7 +72,7 @@ def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: 
         if current.doubt:
             found.append(gates.doubt_gate(current.doubt, current.confidence or 0.0, settings))
     elif current.heard is not None and not current.doubt:
-        found.append(gates.DISAGREEMENT.check(disagreement(text, current.heard), settings))
+        found.append(gates.DISAGREEMENT.check(text_errors(text, current.heard)[0], settings))
     return found
 
 
@@ -108,7 +96,7 @@ def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResu
 def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResult]]) -> None:
     seen: Counter[str] = Counter()
     for candidate, found in zip(candidates, results, strict=True):
-        text = plain_text(candidate.details.text)
+        text = normalise_text(candidate.details.text)
         if text and overall(found) is not Verdict.REJECTED:
             found.append(gates.duplicate_text_gate(seen[text]))
             seen[text] += 1
@@ -198,10 +186,3 @@ def place_of(details: ClipDetails) -> str:
     """Where a clip was cut from, for a sentence."""
     minutes, seconds = divmod(details.current.span.start_seconds, 60)
     return f"{details.recording_name} at {minutes:.0f}:{seconds:04.1f}"
-
-
-@lru_cache(maxsize=_TEXTS_REMEMBERED)
-def plain_text(text: str) -> str:
-    """What is said, without case and punctuation."""
-    kept = (character for character in text.casefold() if character.isalnum() or character.isspace())
-    return " ".join("".join(kept).split())

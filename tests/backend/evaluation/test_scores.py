@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backend.evaluation.scores import EvaluatedTake, cosine, spoken_form, summarize, text_errors
+from backend.evaluation.scores import EvaluatedTake, cosine, summarize
 
 
 def take(position: int = 0, **changes: object) -> EvaluatedTake:
@@ -20,26 +20,6 @@ def take(position: int = 0, **changes: object) -> EvaluatedTake:
         "file": "takes/base/00.wav",
     }
     return EvaluatedTake(**{**fields, **changes})
-
-
-@pytest.mark.parametrize(
-    ("wanted", "heard", "characters", "words"),
-    [
-        ("Don’t worry, Ann!", "dont worry ann", 0.0, 0.0),
-        ("one two three four", "one two tree four", 1 / 15, 1 / 4),
-        ("你好，世界", "你好世界", 0.0, 1.0),
-        ("hello", "", 1.0, 1.0),
-        ("hi", "this goes on and on and on for ever", 1.0, 1.0),
-        ("...", "", 0.0, 0.0),
-        ("...", "noise", 1.0, 1.0),
-    ],
-)
-def test_text_errors(wanted: str, heard: str, characters: float, words: float) -> None:
-    assert text_errors(wanted, heard) == pytest.approx((characters, words))
-
-
-def test_spoken_form_keeps_accents_of_every_script() -> None:
-    assert spoken_form("  Élan —  नमस्ते! ") == "élan नमस्ते"
 
 
 def test_cosine() -> None:

@@ -19,6 +19,7 @@ from backend.dataset.clips.views import (
     StageProgress,
     TranscriptChange,
 )
+from backend.transcription.text import ChangeKind, compare_texts
 from ui.html.histogram import Distribution, histogram_svg
 from ui.html.messages import NOTHING, download_link, note, progress_bar, says
 from ui.html.templates import html, render
@@ -267,9 +268,6 @@ def changes_html(changes: Sequence[TranscriptChange], numbers: Mapping[str, int]
 
 def _differences(change: TranscriptChange, language: str) -> list[tuple[str, str]]:
     """Tag and words of each stretch: unchanged (no tag), in the text only (del), heard only (ins)."""
-    # Imported here: Whisper's rules for spelling bring all of it along, which takes seconds to load.
-    from backend.transcription.differences import ChangeKind, compare_texts  # noqa: PLC0415 - see above
-
     parts = []
     for piece in compare_texts(change.before, change.after, language).changes:
         if piece.kind is ChangeKind.EQUAL:

@@ -21,7 +21,8 @@ from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
 from backend.dataset.review import incremental_review
 from backend.dataset.review.incremental_review import ReviewedSet
-from backend.dataset.review.review import Candidate, plain_text, review
+from backend.dataset.review.review import Candidate, review
+from backend.transcription.text import normalise_text
 from tests.backend.dataset.speechlike import RATE, speechlike
 
 # With synthetic sound the others would reject everything for reasons that no edit changes.
@@ -156,7 +157,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def shares_text(row: ClipRow, other: ClipRow) -> bool:
     """Whether both say the same: one is told how many do."""
-    return plain_text(row.details.text) == plain_text(other.details.text)
+    return normalise_text(row.details.text) == normalise_text(other.details.text)
 
 
 @pytest.mark.parametrize("num_clips", [FEW, MANY])
