@@ -137,7 +137,7 @@ class Synthesizer:
         waiting: list[Tensor] = []
         num_chunks, started = 0, time.perf_counter()
         try:
-            self.loop.join(0, request)
+            self.loop.admit(0, request)
             decoder = self._references.state(voice)
             while result.finish_reason is None:
                 if cancelled is not None and cancelled():
@@ -157,7 +157,7 @@ class Synthesizer:
                 yield self._decode(waiting, decoder)
         finally:
             if 0 not in self.loop.free_slots:
-                self.loop.leave(0)
+                self.loop.release(0)
                 result.finish_reason = result.finish_reason or FinishReason.CANCELLED
 
     @torch.inference_mode()

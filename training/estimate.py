@@ -136,7 +136,7 @@ def _seconds_per_step(job: FineTuneJob, training_set: TrainingSet, batches: Batc
         mine = batches.step(index).share_of(0, job.num_workers)
         for micro_batch in mine:
             num_frames = sum(training_set.clips[use.clip].num_frames for use in micro_batch.uses)
-            operations = float(per_row * batches.num_rows(micro_batch))
+            operations = float(per_row * batches.num_tokens(micro_batch))
             operations += per_frame * num_frames * job.code_predictor_fraction
             total += operations / speed.operations_per_second + speed.seconds_per_micro_batch
     return total / num_steps

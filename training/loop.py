@@ -163,7 +163,7 @@ def _backward(
     losses = learner.losses(batch, generator_of(micro_batch), is_last=is_last)
     # A clip's labels are its frames and the end of speech, so the totals are known without asking the other workers.
     talker_share = losses.num_talker_labels / (plan.num_frames + plan.num_clips)
-    num_codebooks = batch.rows.residual_codes.shape[-1]
+    num_codebooks = batch.inputs.residual_codes.shape[-1]
     code_share = losses.num_code_labels / (plan.num_frames * num_codebooks)
     talker = losses.talker * talker_share * micro_batch.weight
     code_predictor = losses.code_predictor * code_share * micro_batch.weight

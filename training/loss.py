@@ -82,7 +82,7 @@ class SpeechLoss(nn.Module):
         is_label = batch.labels_BT != IGNORED
         logits = self.talker.codec_head(hidden_BTD[is_label]).float()
         talker_loss = F.cross_entropy(logits, batch.labels_BT[is_label])
-        codes_NQ = batch.rows.with_first_codebook()[batch.is_answer_BT]
+        codes_NQ = batch.inputs.with_first_codebook()[batch.is_answer_BT]
         # Position p-1 beside frame p. The first position of an example is never a frame, so nothing wraps around.
         before_ND = hidden_BTD[:, :-1][batch.is_answer_BT[:, 1:]]
         num_frames = codes_NQ.shape[0]
@@ -104,9 +104,9 @@ class SpeechLoss(nn.Module):
         """The talker's states, (B, T, D)."""
         packing = batch.packing
         if packing is None:
-            hidden_BTD: Tensor = self.talker(self.talker.embed_rows(batch.rows, batch.speaker_ND))
+            hidden_BTD: Tensor = self.talker(self.talker.embed_input(batch.inputs, batch.speaker_ND))
         else:
-            x_BTD = self.talker.embed_rows(batch.rows, packing.spread(batch.speaker_ND))
+            x_BTD = self.talker.embed_input(batch.inputs, packing.spread(batch.speaker_ND))
             hidden_BTD = self.talker(x_BTD, packing.positions, packing)
         return hidden_BTD
 

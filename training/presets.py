@@ -94,7 +94,7 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
     wished = draft.model_dump(include=draft.model_fields_set) if draft is not None else {}
     tensors = network_tensors(training_set.config)
     is_large = tensors.num_trained >= LARGE_MODEL_PARAMETERS
-    lengths = [training_set.num_rows(ClipUse(clip=clip)) for clip in range(len(training_set.clips))]
+    lengths = [training_set.num_tokens(ClipUse(clip=clip)) for clip in range(len(training_set.clips))]
     micro_batches = wished.get("micro_batches", _MICRO_BATCHES)
     per_micro_batch = sum(lengths) // (recipe.steps_per_epoch * micro_batches)
     rows = wished.get("micro_batch_tokens", min(_MAX_ROWS, max(_MIN_ROWS, max(lengths), per_micro_batch)))

@@ -154,7 +154,7 @@ def read_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> Traini
         job.dataset,
         config,
         TextTokenizer.from_folder(job.base_model),
-        max_rows=job.max_clip_tokens,
+        max_tokens=job.max_clip_tokens,
         speaker=job.speaker,
         rows=rows,
     )
@@ -170,7 +170,7 @@ def plan_batches(job: FineTuneJob, training_set: TrainingSet) -> BatchPlan:
     shape = BatchShape(
         micro_batches=job.micro_batches,
         micro_batch_tokens=job.micro_batch_tokens,
-        max_rows=min(job.max_clip_tokens, training_set.config.talker.max_position_embeddings),
+        max_tokens=min(job.max_clip_tokens, training_set.config.talker.max_position_embeddings),
         in_context_ratio=job.in_context_ratio,
         batching=job.batching,
     )

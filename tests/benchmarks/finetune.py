@@ -26,7 +26,7 @@ from tests.benchmarks.finetune_launchers import compare_launchers
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread
 from tests.golden import GOLDEN_CHECKPOINT
-from tests.training.finetuning import make_job, make_rows, run_stages, stage, task, write_dataset
+from tests.training.finetuning import make_job, make_rows, padding_share, run_stages, stage, task, write_dataset
 from training.data.code_rows import read_card, write_card
 from training.job import STRATEGIES
 from training.memory_plan import GIB, network_tensors, worker_memory
@@ -173,7 +173,8 @@ def measure(folder: Path, options: argparse.Namespace, cases: list[Case]) -> Non
     for number in range(options.rounds):
         stages = []
         for case in cases:
-            case.padding_share = plan_data(make_benchmark_job(folder, options, "padding", case))[2].padding_share()
+            _, training_set, batches = plan_data(make_benchmark_job(folder, options, "padding", case))
+            case.padding_share = padding_share(batches, training_set)
         for num_workers in (1, 2):
             chosen = [(index, case) for index, case in enumerate(cases) if case.num_workers == num_workers]
             jobs = [

@@ -105,7 +105,7 @@ class FrameWorker:
     def _measure_take(self) -> dict[str, Any]:
         state = self.codec.start_stream(1)
         started = now(self.on_cuda)
-        self.loop.join(0, self.request)
+        self.loop.admit(0, self.request)
         prefilled = now(self.on_cuda)
         codes_BQ = self.loop.step().codes_BQ
         self._decode(codes_BQ.unsqueeze(1), state)

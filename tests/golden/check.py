@@ -123,7 +123,7 @@ class GoldenFolder:
         prefix = f"clone.{case['name']}"
         with torch.inference_mode():
             speaker_1D = self.speakers[audio].unsqueeze(0)
-            yield f"{prefix}.prompt_embeddings", model.talker.embed_rows(prompt.rows.batched(), speaker_1D)[0]
+            yield f"{prefix}.prompt_embeddings", model.talker.embed_input(prompt.inputs.batched(), speaker_1D)[0]
             # The reference stands one pad row where no text trails.
             trailing = prompt.trailing_text_ids or (model.config.tts_pad_token_id,)
             yield f"{prefix}.trailing_text", model.talker.embed_text(torch.tensor(trailing))
@@ -148,7 +148,7 @@ class GoldenFolder:
         for slot, (prompt, audio) in enumerate(zip(prompts, audios, strict=True)):
             # The reference counts the first token, and only tokens fed back become frames.
             cap = settings["max_new_tokens"] - 1
-            loop.join(
+            loop.admit(
                 slot, FrameRequest(prompt=prompt, speaker=self.speakers[audio], sampling=sampling, max_frames=cap)
             )
         frames: list[list[Tensor]] = [[] for _ in prompts]
@@ -166,9 +166,9 @@ class GoldenFolder:
             yield "clone.batch.codes", torch.stack(takes)
         else:
             yield "clone.batch.codes", torch.nn.utils.rnn.pad_sequence(takes, batch_first=True)
-        longest = max(len(prompt.rows) for prompt in prompts)
+        longest = max(len(prompt.inputs) for prompt in prompts)
         steps_T = torch.arange(longest)
-        yield "clone.batch.attention_mask", torch.stack([steps_T >= longest - len(p.rows) for p in prompts]).long()
+        yield "clone.batch.attention_mask", torch.stack([steps_T >= longest - len(p.inputs) for p in prompts]).long()
 
     def _plain_prompt(self, text: str) -> Prompt:
         tokenizer = self.model.text_tokenizer
@@ -182,10 +182,10 @@ class GoldenFolder:
         ]
         loss = SpeechLoss(talker, train_text_embedding=True)
         for index, example in enumerate(examples):
-            x_BTD = talker.embed_rows(example.rows.batched(), example.speaker_D.unsqueeze(0))
+            x_BTD = talker.embed_input(example.inputs.batched(), example.speaker_D.unsqueeze(0))
             hidden_TD = talker(x_BTD)[0]
             before_ND = hidden_TD[:-1][example.is_answer_T[1:]]
-            codes_NQ = example.rows.with_first_codebook()[example.is_answer_T]
+            codes_NQ = example.inputs.with_first_codebook()[example.is_answer_T]
             yield f"sft.{index}.input_embeddings", x_BTD[0]
             yield f"sft.{index}.talker_logits", talker.codec_head(hidden_TD[example.labels_T >= 0])
             yield f"sft.{index}.sub_talker_logits", loss.code_predictor_logits(codes_NQ, before_ND)

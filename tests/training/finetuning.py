@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from tests.golden import GOLDEN_CHECKPOINT
+from training.data.batching import BatchPlan
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
+from training.data.training_set import TrainingSet
 from training.job import FineTuneJob
 from training.model.prompt.length import FRAMES_PER_SECOND
 
@@ -118,3 +120,10 @@ def stage(world_size: int, tasks: Sequence[dict[str, Any]], copies: Sequence[tup
 def task(name: str, job: FineTuneJob, stop_after: int | None = None) -> dict[str, Any]:
     """What `strategy_worker` is given to do."""
     return {"name": name, "job": job.model_dump(mode="json"), "stop_after": stop_after}
+
+
+def padding_share(plan: BatchPlan, training_set: TrainingSet) -> float:
+    """Share of the positions computed in the first epoch that are padding."""
+    parts = [part for index in range(plan.steps_per_epoch) for part in plan.step(index).micro_batches]
+    used = sum(training_set.num_tokens(use) for part in parts for use in part.uses)
+    return 1 - used / sum(map(plan.num_tokens, parts))

@@ -36,8 +36,8 @@ def talker(golden_model):
 
 def test_labels_stand_one_position_before_what_they_name(golden_model, examples):
     for example in examples:
-        codes = example.rows.with_first_codebook()
-        for position in range(len(example.rows) - 1):
+        codes = example.inputs.with_first_codebook()
+        for position in range(len(example.inputs) - 1):
             expected = codes[position + 1, 0] if example.is_answer_T[position + 1] else IGNORED
             assert example.labels_T[position] == expected
         assert example.labels_T[-1] == golden_model.config.talker.codec_eos_token_id
@@ -90,7 +90,7 @@ def test_packing_is_a_block_diagonal_causal_mask(talker, examples):
     assert batch.packing is not None
     clip = torch.arange(len(examples)).repeat_interleave(torch.tensor(batch.packing.lengths))
     mask = (clip.unsqueeze(0) == clip.unsqueeze(1)).tril()
-    x_BTD = talker.embed_rows(batch.rows, batch.packing.spread(batch.speaker_ND))
+    x_BTD = talker.embed_input(batch.inputs, batch.packing.spread(batch.speaker_ND))
     masked = talker(x_BTD, batch.packing.positions, mask)
     assert torch.allclose(talker(x_BTD, batch.packing.positions, batch.packing), masked, atol=1e-5)
 
@@ -121,7 +121,7 @@ def test_the_aligned_loss_learns_and_shifted_labels_do_not_match_it(talker, exam
     assert last.talker < 0.2 * first.talker
     assert last.code_predictor < 0.5 * first.code_predictor
     with torch.no_grad():
-        logits = talker.codec_head(talker(talker.embed_rows(batch.rows, batch.speaker_ND)))
+        logits = talker.codec_head(talker(talker.embed_input(batch.inputs, batch.speaker_ND)))
     shifted = batch.labels_BT.roll(-1, dims=1)
     kept = (shifted != IGNORED) & (batch.labels_BT != IGNORED)
     assert F.cross_entropy(logits[kept], shifted[kept]) > 5 * last.talker

@@ -48,12 +48,12 @@ def test_the_aligned_losses_are_the_ones_the_weights_know(model, request_of, tak
     loss = SpeechLoss(model.talker)
     with torch.no_grad():
         aligned = loss(batch)
-        hidden = model.talker(model.talker.embed_rows(batch.rows, batch.speaker_ND))
+        hidden = model.talker(model.talker.embed_input(batch.inputs, batch.speaker_ND))
         logits = model.talker.codec_head(hidden).float()
         shifted_labels = batch.labels_BT.roll(-1, dims=1)
         kept = (shifted_labels != IGNORED) & (batch.labels_BT != IGNORED)
         shifted = F.cross_entropy(logits[kept], shifted_labels[kept])
-        codes = batch.rows.with_first_codebook()[batch.is_answer_BT]
+        codes = batch.inputs.with_first_codebook()[batch.is_answer_BT]
         before = hidden[:, :-1][batch.is_answer_BT[:, 1:]]
         predicted = loss.code_predictor_logits(codes, before).float()
         next_codebook = F.cross_entropy(predicted[:, :-1].flatten(0, 1), codes[:, 2:].flatten())

@@ -1,8 +1,8 @@
-"""Which clips go into which step: a function of the seed and of nothing else.
+"""Which clips go into which step: a function of the seed alone.
 
-An epoch's clips are shuffled and put into micro-batches of bounded size: packed into what is left of the last few, or
-sorted by length within windows of a few steps' worth and cut. A step is a fixed list of micro-batches, and workers only
-share that list out, so the number of workers changes who computes something and never what is computed.
+An epoch's clips are shuffled and put into micro-batches of bounded size: packed into the last few that have room, or
+sorted by length within windows of a few steps and cut. A step is a fixed list of micro-batches that the workers divide
+among themselves, so the number of workers changes who computes a micro-batch, and never which ones are computed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from training.data.example import TrainingBatch, collate, pack
 from training.data.training_set import ClipUse, TrainingSet
 from training.job import Batching
 
-# Sorting over more makes less padding, and batches of ever the same length next to each other.
+# A larger window means less padding, but batches of similar lengths next to each other.
 WINDOW_STEPS = 8
-# More leave less room unused, and look further for it.
+# Micro-batches that a clip may still be packed into; more waste less room, and take longer to search.
 MAX_OPEN = 16
 
 
@@ -31,27 +31,27 @@ class BatchShape:
 
     Attributes:
         micro_batches: per step.
-        micro_batch_tokens: rows of a micro-batch, padding included. A clip that is longer stands alone.
-        max_rows: what no example may exceed, with a reference in front or not.
-        in_context_ratio: of the examples.
+        micro_batch_tokens: positions in a micro-batch, padding included; a longer clip gets one of its own.
+        max_tokens: limit of an example, including its reference if it has one.
+        in_context_ratio: share of examples that continue a reference.
         batching: how clips share a micro-batch.
     """
 
     micro_batches: int
     micro_batch_tokens: int
-    max_rows: int
+    max_tokens: int
     in_context_ratio: float = 0.0
     batching: Batching = "packed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatch:
-    """What one forward pass sees.
+    """The input of one forward pass.
 
     Attributes:
         uses: its examples.
-        seed: of the choices made within it.
-        weight: 1, or 0 for a repetition that only keeps a worker in step with the others.
+        seed: of the random choices made within it.
+        weight: 1, or 0 for a filler that only keeps a worker in step with the others.
     """
 
     uses: tuple[ClipUse, ...]
@@ -66,8 +66,8 @@ class StepPlan:
     Attributes:
         epoch: counted from 0.
         micro_batches: of all workers together, at least one.
-        num_clips: in it.
-        num_frames: in it, over all workers: what the losses are divided by.
+        num_clips: over all workers.
+        num_frames: over all workers; the losses are divided by it.
     """
 
     epoch: int
@@ -76,7 +76,7 @@ class StepPlan:
     num_frames: int
 
     def share_of(self, rank: int, world_size: int) -> list[MicroBatch]:
-        """A worker's micro-batches; equally many for all, because a worker that skips one leaves the others waiting."""
+        """A worker's micro-batches; the same number for all, because the others would wait for a worker with fewer."""
         num_rounds = -(-len(self.micro_batches) // world_size)
         mine = list(self.micro_batches[rank::world_size])
         first = self.micro_batches[0]
@@ -90,7 +90,7 @@ class BatchPlan:
     def __init__(
         self, training_set: TrainingSet, shape: BatchShape, *, seed: int, num_epochs: int, num_steps: int | None = None
     ) -> None:
-        """Plan whole epochs, or exactly `num_steps` over as many epochs as that takes."""
+        """Plan whole epochs, or exactly `num_steps` over as many epochs as needed."""
         self._training_set, self._shape, self._seed = training_set, shape, seed
         self._epochs: list[list[StepPlan]] = []
         self._ends: list[int] = []
@@ -100,7 +100,7 @@ class BatchPlan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Of the first epoch; others differ by a few when layouts are mixed."""
+        """Steps in the first epoch; others differ by a few when layouts are mixed."""
         return len(self._epochs[0])
 
     def step(self, index: int) -> StepPlan:
@@ -119,19 +119,13 @@ class BatchPlan:
         examples = [self._training_set.example(use) for use in micro_batch.uses]
         return pack(examples) if self._shape.batching == "packed" else collate(examples)
 
-    def num_rows(self, micro_batch: MicroBatch) -> int:
-        """Rows that are computed for a micro-batch, padding included."""
-        lengths = [self._training_set.num_rows(use) for use in micro_batch.uses]
+    def num_tokens(self, micro_batch: MicroBatch) -> int:
+        """Positions that are computed for a micro-batch, padding included."""
+        lengths = [self._training_set.num_tokens(use) for use in micro_batch.uses]
         return sum(lengths) if self._shape.batching == "packed" else max(lengths) * len(lengths)
 
-    def padding_share(self) -> float:
-        """Of the rows that are computed in the first epoch, those that hold nothing."""
-        parts = [part for step in self._epochs[0] for part in step.micro_batches]
-        computed = sum(map(self.num_rows, parts))
-        return 1 - sum(self._training_set.num_rows(use) for part in parts for use in part.uses) / computed
-
     def _plan_until(self, index: int) -> None:
-        """Plan the epochs up to a step: a long run begins before all of it is planned."""
+        """Plan the epochs up to a step, on demand, so that a long run starts at once."""
         while self._ends[-1] <= index:
             self._plan_next()
 
@@ -143,7 +137,7 @@ class BatchPlan:
         draw = random.Random(f"{self._seed}/{epoch}")
         uses = self._choose_layouts(draw)
         draw.shuffle(uses)
-        lengths = {use: self._training_set.num_rows(use) for use in uses}
+        lengths = {use: self._training_set.num_tokens(use) for use in uses}
         batches = self._pack(uses, lengths) if self._shape.batching == "packed" else self._cut(uses, lengths)
         draw.shuffle(batches)
         num_steps = -(-len(batches) // self._shape.micro_batches)
@@ -155,17 +149,17 @@ class BatchPlan:
         uses = []
         for clip in range(len(clips)):
             use = ClipUse(clip=clip)
-            # Drawn for every clip, so that one clip more does not change what the others get.
+            # Drawn for every clip, so that adding a clip does not change the layout of the others.
             wants_reference = draw.random() < shape.in_context_ratio
             offset = draw.randrange(1, len(clips)) if len(clips) > 1 else 0
             if wants_reference and offset:
                 paired = ClipUse(clip=clip, reference=(clip + offset) % len(clips))
-                use = paired if self._training_set.num_rows(paired) <= shape.max_rows else use
+                use = paired if self._training_set.num_tokens(paired) <= shape.max_tokens else use
             uses.append(use)
         return uses
 
     def _pack(self, uses: list[ClipUse], lengths: dict[ClipUse, int]) -> list[list[ClipUse]]:
-        """Micro-batches whose clips together stay within the budget: each clip goes where it first fits."""
+        """Micro-batches whose clips together stay within the budget: first fit."""
         budget = self._shape.micro_batch_tokens
         batches: list[list[ClipUse]] = []
         filled: list[int] = []
@@ -220,7 +214,7 @@ class BatchPlan:
 
 
 def generator_of(micro_batch: MicroBatch) -> torch.Generator:
-    """The random choices within a micro-batch, the same whoever makes them."""
+    """The generator of a micro-batch's random choices, the same on every worker."""
     return torch.Generator().manual_seed(micro_batch.seed)
 
 

@@ -1,6 +1,6 @@
-"""A dataset on disk, as whoever prepares it writes it and whoever trains on it reads it.
+"""A dataset on disk: the format that dataset builds write and training reads.
 
-NAME/dataset.json     what was made with which model, and which clip is the voice's reference
+NAME/dataset.json     the dataset's card: which model it was built with, and which clip is the voice's reference
 NAME/rows.parquet     one row per accepted clip: text, codes, speaker embedding
 NAME/audio/ID.wav     the clips themselves, 24 kHz mono PCM16, named by the hash of their content
 """
@@ -36,11 +36,11 @@ SCHEMA = pa.schema(
 
 
 class DatasetError(EncoreError):
-    """A dataset is missing, damaged, or was made for another model."""
+    """A dataset is missing, damaged, or was built for another model."""
 
 
 class DatasetCard(BaseModel):
-    """What a dataset says of itself; `dataset.json`."""
+    """A dataset's description; `dataset.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,10 +50,10 @@ class DatasetCard(BaseModel):
     model: str
     """Name of the model whose speech tokenizer and speaker encoder made the rows."""
     tokenizer_fingerprint: str
-    """Of the codebooks; codes mean nothing to a model with others."""
+    """Of the codebooks; a model with other codebooks cannot use the codes."""
     num_codebooks: PositiveInt
     reference_clip_id: str
-    """The clip that stands for the voice: its embedding speaks, its audio and text prompt in context."""
+    """The clip that represents the voice: its speaker embedding, and its audio and text for in-context prompts."""
     digest: str
     """Hash over the rows: the same digest is the same training data."""
 
@@ -69,7 +69,7 @@ class CodeRow:
         seconds: length of the audio.
         codes: frame-major codes, frames * codebooks of them; see `codes_of`.
         speaker_embedding: of this clip alone, as wide as the talker.
-        held_out: never trained on; judged with.
+        held_out: used for evaluation, never for training.
     """
 
     clip_id: str
@@ -88,12 +88,12 @@ def codes_of(row: CodeRow, num_codebooks: int) -> Tensor:
         DatasetError: they do not fill whole frames.
     """
     if not row.codes or len(row.codes) % num_codebooks:
-        raise DatasetError(f"Clip {row.clip_id} has {len(row.codes)} codes, which is no whole number of frames.")
+        raise DatasetError(f"Clip {row.clip_id} has {len(row.codes)} codes, which is not a whole number of frames.")
     return torch.tensor(row.codes, dtype=torch.long).view(-1, num_codebooks)
 
 
 def write_code_rows(path: Path, rows: Iterable[CodeRow]) -> None:
-    """Write rows to a Parquet file; the caller moves it to its place."""
+    """Write rows to a Parquet file, which the caller then moves into place."""
     pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema=SCHEMA), path)
 
 
@@ -107,7 +107,7 @@ def read_code_rows(path: Path) -> list[CodeRow]:
 
 
 def read_rows_table(path: Path) -> pa.Table:
-    """All rows of a Parquet file as they are stored, for whoever hands them on; see `rows_of_table`.
+    """All rows of a Parquet file as they are stored, to pass on to other processes; see `rows_of_table`.
 
     Raises:
         DatasetError: it is missing, damaged, or has other columns.
@@ -124,20 +124,20 @@ def read_rows_table(path: Path) -> pa.Table:
 
 
 def rows_of_table(table: pa.Table) -> list[CodeRow]:
-    """The rows of a table that `read_rows_table` made, wherever it has been since."""
+    """The rows of a table from `read_rows_table`, also after it was sent through a pipeline."""
     return [CodeRow(**row) for row in table.cast(SCHEMA).to_pylist()]
 
 
 def write_card(folder: Path, card: DatasetCard) -> None:
-    """Write `dataset.json` into a dataset's folder; the caller moves the folder to its place."""
+    """Write `dataset.json` into a dataset's folder, which the caller then moves into place."""
     (folder / CARD_FILE).write_text(card.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def read_card(folder: Path) -> DatasetCard:
-    """What the dataset in `folder` says of itself.
+    """The description of the dataset in `folder`.
 
     Raises:
-        DatasetError: there is none, or it cannot be read.
+        DatasetError: it is missing, or cannot be read.
     """
     path = folder / CARD_FILE
     try:

@@ -1,5 +1,5 @@
 # Shape letters: F codec frame, Q codebook, D talker width.
-"""The clips of a run: read once, checked, with text as ids, and the voice's one frozen embedding."""
+"""The clips of a run, read once and checked, with their text as ids and the voice's one frozen embedding."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class TrainingClip:
 
     @property
     def num_frames(self) -> int:
-        """Frames to be predicted."""
+        """Number of frames to be predicted."""
         return int(self.codes_FQ.shape[0])
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClipUse:
-    """One clip in one epoch: alone after the embedding, or as the continuation of another clip."""
+    """One clip in one epoch: after the speaker embedding alone, or as the continuation of another clip."""
 
     clip: int
     reference: int | None = None
@@ -52,14 +52,14 @@ class ClipUse:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSet:
-    """The clips that are trained on, and how they are laid out for one model.
+    """The clips to train on, and how they are laid out for one model.
 
     Attributes:
         config: of the model.
         role_ids: its three opening tokens.
-        clips: in the dataset's order; held-out clips are not among them.
+        clips: in the dataset's order, without held-out clips.
         speaker_D: the voice's embedding, float32; frozen, and the same in every example.
-        num_too_long: clips left out because they do not fit.
+        num_too_long: number of clips left out because they do not fit.
     """
 
     config: ModelConfig
@@ -73,14 +73,14 @@ class TrainingSet:
         """Frames of one epoch."""
         return sum(clip.num_frames for clip in self.clips)
 
-    def num_rows(self, use: ClipUse) -> int:
-        """Rows an example takes, without building it."""
+    def num_tokens(self, use: ClipUse) -> int:
+        """Length of an example, computed without building it."""
         clip = self.clips[use.clip]
-        rows = _head_rows(self.config, clip.language) + len(clip.text_ids) + 2 + clip.num_frames
+        length = _num_head_tokens(self.config, clip.language) + len(clip.text_ids) + 2 + clip.num_frames
         if use.reference is not None:
             reference = self.clips[use.reference]
-            rows += len(reference.text_ids) + reference.num_frames
-        return rows
+            length += len(reference.text_ids) + reference.num_frames
+        return length
 
     def example(self, use: ClipUse) -> TrainingExample:
         """Lay an example out as generation would see it."""
@@ -105,7 +105,7 @@ def read_training_set(
     config: ModelConfig,
     text_tokenizer: TextTokenizer,
     *,
-    max_rows: int,
+    max_tokens: int,
     speaker: Literal["reference", "mean"] = "reference",
     rows: Iterable[CodeRow] | None = None,
 ) -> tuple[DatasetCard, TrainingSet]:
@@ -115,16 +115,16 @@ def read_training_set(
         folder: the dataset.
         config: of the model that will be trained.
         text_tokenizer: its text tokenizer.
-        max_rows: clips that take more with their prompt are left out.
-        speaker: whose embedding stands for the voice.
-        rows: all of the dataset's rows, from elsewhere and in any order; its Parquet file's when None.
+        max_tokens: clips that are longer with their prompt are left out.
+        speaker: which embedding represents the voice.
+        rows: all rows of the dataset, in any order; read from its Parquet file when None.
 
     Raises:
         DatasetError: it is missing or damaged, was made for another model, or holds nothing to train on.
     """
     card = read_card(folder)
     source = read_code_rows(folder / ROWS_FILE) if rows is None else rows
-    # Rows that come through a pipeline may arrive in any order; the order decides what a seed means.
+    # Rows from a pipeline may arrive in any order, and what a seed selects depends on the order.
     ordered = sorted(source, key=lambda row: row.clip_id)
     if card.num_codebooks != config.talker.num_code_groups:
         raise DatasetError(
@@ -141,11 +141,11 @@ def read_training_set(
         clips=tuple(_prepare(row, config, text_tokenizer) for row in trained_on),
         speaker_D=_speaker_embedding(ordered, trained_on, card, speaker, config.talker.hidden_size),
     )
-    limit = min(max_rows, config.talker.max_position_embeddings)
-    fitting = [clip for i, clip in enumerate(everything.clips) if everything.num_rows(ClipUse(clip=i)) <= limit]
+    limit = min(max_tokens, config.talker.max_position_embeddings)
+    fitting = [clip for i, clip in enumerate(everything.clips) if everything.num_tokens(ClipUse(clip=i)) <= limit]
     if not fitting:
         raise DatasetError(
-            f"None of the {len(trained_on)} clips of the dataset {card.name} fits into {limit} rows with its text. "
+            f"None of the {len(trained_on)} clips of the dataset {card.name} fits into {limit} tokens with its text. "
             "Raise max_clip_tokens, or cut the recordings into shorter clips."
         )
     return card, TrainingSet(
@@ -177,7 +177,7 @@ def _prepare(row: CodeRow, config: ModelConfig, text_tokenizer: TextTokenizer) -
 def _speaker_embedding(
     rows: list[CodeRow], trained_on: list[CodeRow], card: DatasetCard, speaker: str, width: int
 ) -> Tensor:
-    """The embedding the run freezes; float32, since rounded sums drift from one run to the next."""
+    """The run's frozen speaker embedding; float32, since rounded sums drift from one run to the next."""
     if speaker == "mean":
         chosen = trained_on
     else:
@@ -199,6 +199,6 @@ def _speaker_embedding(
     return stacked.mean(dim=0)
 
 
-def _head_rows(config: ModelConfig, language: str) -> int:
-    """Role, language tag, speaker and tts_bos."""
+def _num_head_tokens(config: ModelConfig, language: str) -> int:
+    """Positions of role, language tag, speaker and tts_bos."""
     return 3 + len(language_tag(config, language)) + 1 + 1

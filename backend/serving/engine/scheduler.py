@@ -97,7 +97,7 @@ class Scheduler:
             self._num_steps = 0
         num_tokens = 0
         while self._free_slots and (entry := self.queue.first()) is not None:
-            new_tokens = len(entry.request.prompt.rows)
+            new_tokens = len(entry.request.prompt.inputs)
             if (num_tokens and num_tokens + new_tokens > MAX_PREFILL_TOKENS) or self._should_defer(entry):
                 return
             self.queue.remove(entry)
@@ -115,14 +115,14 @@ class Scheduler:
         now = time.monotonic()
         if now > entry.needed_at + MAX_DEFERRAL_SECONDS:
             return False
-        seconds = self._prefill_seconds_per_token * len(entry.request.prompt.rows)
+        seconds = self._prefill_seconds_per_token * len(entry.request.prompt.inputs)
         buffered = [take.needed_at - now for take in self.running if take.num_chunks and take.needed_at < NEVER]
         return any(0 < left < seconds for left in buffered)
 
     def _start(self, entry: WaitingTake) -> None:
         slot, started = self._free_slots[0], time.monotonic()
         try:
-            self.batch.join(slot, entry.request, entry.voice)
+            self.batch.admit(slot, entry.request, entry.voice)
             is_prepared = not self.batch.is_preparing(slot)
         except EncoreError as error:
             self._fail(entry.stream, error)
@@ -132,7 +132,7 @@ class Scheduler:
             _logger.exception("a take could not begin")
             self._fail(entry.stream, TakeFailed().with_traceback(error.__traceback__))
             return
-        per_token = (time.monotonic() - started) / len(entry.request.prompt.rows)
+        per_token = (time.monotonic() - started) / len(entry.request.prompt.inputs)
         self._prefill_seconds_per_token += (per_token - self._prefill_seconds_per_token) / 4
         self.running.append(
             RunningTake(slot=slot, stream=entry.stream, begun_at=self._num_steps, is_prepared=is_prepared)
@@ -186,7 +186,7 @@ class Scheduler:
         self, take: RunningTake, reason: FinishReason | None = None, *, error: BaseException | None = None
     ) -> None:
         self.running.remove(take)
-        self.batch.leave(take.slot)
+        self.batch.release(take.slot)
         if error is not None:
             self._fail(take.stream, error)
             return

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.training.finetuning import make_rows, write_dataset
+from tests.training.finetuning import make_rows, padding_share, write_dataset
 from training.data.batching import BatchPlan, BatchShape
 from training.data.example import IGNORED
 from training.data.training_set import ClipUse, read_training_set
 from training.job import BATCHINGS
 
 COUNTS = tuple(5 + (7 * index) % 40 for index in range(37))
-SHAPE = BatchShape(micro_batches=4, micro_batch_tokens=150, max_rows=200, in_context_ratio=0.3)
+SHAPE = BatchShape(micro_batches=4, micro_batch_tokens=150, max_tokens=200, in_context_ratio=0.3)
 
 
 def read(folder, model, counts=COUNTS):
     folder = write_dataset(folder, make_rows(counts))
-    return read_training_set(folder, model.config, model.text_tokenizer, max_rows=200)[1]
+    return read_training_set(folder, model.config, model.text_tokenizer, max_tokens=200)[1]
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ def test_micro_batches_stay_within_their_budget(training_set, batching):
     for step in steps(plan):
         assert 1 <= len(step.micro_batches) <= SHAPE.micro_batches
         for micro_batch in step.micro_batches:
-            num_rows = plan.num_rows(micro_batch)
-            assert num_rows == plan.collate(micro_batch).labels_BT.numel()
-            assert num_rows <= SHAPE.micro_batch_tokens or len(micro_batch.uses) == 1
+            num_tokens = plan.num_tokens(micro_batch)
+            assert num_tokens == plan.collate(micro_batch).labels_BT.numel()
+            assert num_tokens <= SHAPE.micro_batch_tokens or len(micro_batch.uses) == 1
 
 
 def test_what_a_step_is_divided_by_is_what_it_holds(training_set):
@@ -96,7 +96,7 @@ def test_sorting_by_length_leaves_less_padding_and_packing_none(training_set):
         batching: BatchPlan(training_set, replace(SHAPE, batching=batching), seed=1, num_epochs=1)
         for batching in BATCHINGS
     }
-    shares = {batching: plan.padding_share() for batching, plan in plans.items()}
+    shares = {batching: padding_share(plan, training_set) for batching, plan in plans.items()}
     assert shares["packed"] == 0 < shares["bucketed"] < shares["shuffled"]
     assert len(steps(plans["packed"])) <= len(steps(plans["bucketed"])) <= len(steps(plans["shuffled"]))
 
@@ -107,7 +107,7 @@ def test_references_are_other_clips_that_fit(training_set):
     paired = [use for use in uses if use.reference is not None]
     assert 0.1 * len(uses) < len(paired) < 0.5 * len(uses)
     assert all(use.reference != use.clip for use in paired)
-    assert all(training_set.num_rows(use) <= SHAPE.max_rows for use in paired)
+    assert all(training_set.num_tokens(use) <= SHAPE.max_tokens for use in paired)
 
 
 def test_one_clip_is_a_step_without_a_reference(tmp_path, golden_model):

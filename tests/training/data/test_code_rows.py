@@ -48,7 +48,7 @@ def test_codes_come_back_frame_by_frame() -> None:
 
 
 def test_half_a_frame_is_refused() -> None:
-    with pytest.raises(DatasetError, match="no whole number of frames"):
+    with pytest.raises(DatasetError, match="not a whole number of frames"):
         codes_of(ROW, 15)
 
 

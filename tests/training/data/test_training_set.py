@@ -17,7 +17,7 @@ COUNTS = (9, 16, 23, 30)
 
 
 def read(folder, model, **options):
-    options = {"max_rows": 1024, **options}
+    options = {"max_tokens": 1024, **options}
     return read_training_set(folder, model.config, model.text_tokenizer, **options)[1]
 
 
@@ -43,9 +43,9 @@ def test_lengths_are_known_before_examples_are_built(tmp_path, golden_model, use
     rows = [replace(row, language=language) for row in make_rows(COUNTS)]
     found = read(write_dataset(tmp_path / "d", rows), golden_model)
     example = found.example(use)
-    assert found.num_rows(use) == len(example.rows)
+    assert found.num_tokens(use) == len(example.inputs)
     assert int(example.is_answer_T.sum()) == found.clips[1].num_frames
-    assert torch.equal(example.rows.with_first_codebook()[example.is_answer_T], found.clips[1].codes_FQ)
+    assert torch.equal(example.inputs.with_first_codebook()[example.is_answer_T], found.clips[1].codes_FQ)
 
 
 def test_the_embedding_is_the_references_or_the_mean(tmp_path, golden_model):
@@ -57,14 +57,14 @@ def test_the_embedding_is_the_references_or_the_mean(tmp_path, golden_model):
 
 
 def test_clips_beyond_the_context_are_left_out_and_counted(tmp_path, golden_model):
-    found = read(write_dataset(tmp_path / "d", make_rows((9, 200, 16))), golden_model, max_rows=100)
+    found = read(write_dataset(tmp_path / "d", make_rows((9, 200, 16))), golden_model, max_tokens=100)
     assert [clip.clip_id for clip in found.clips] == ["clip-000", "clip-002"]
     assert found.num_too_long == 1
 
 
 def test_only_clips_beyond_the_context_are_refused(tmp_path, golden_model):
     with pytest.raises(DatasetError, match=r"None of the 2 clips .* fits into 50 rows"):
-        read(write_dataset(tmp_path / "d", make_rows((100, 200))), golden_model, max_rows=50)
+        read(write_dataset(tmp_path / "d", make_rows((100, 200))), golden_model, max_tokens=50)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_only_clips_beyond_the_context_are_refused(tmp_path, golden_model):
         ([], "no clips to train on"),
         (make_rows((9, 12), num_held_out=2), r"no clips to train on \(2 are held out\)"),
         ([replace(make_rows((9,))[0], codes=[64] * 16)], "codes beyond the model's 64"),
-        ([replace(make_rows((9,))[0], codes=[1] * 17)], "no whole number of frames"),
+        ([replace(make_rows((9,))[0], codes=[1] * 17)], "not a whole number of frames"),
         ([replace(make_rows((9,))[0], text="  ")], "has no transcript"),
         ([replace(make_rows((9,))[0], language="klingon")], "does not speak 'klingon'"),
         ([replace(make_rows((9,))[0], speaker_embedding=[0.5] * 32)], "width 32, the model's is 48"),

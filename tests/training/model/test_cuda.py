@@ -19,7 +19,7 @@ def decode(model, *, graphs, sampling, num_takes=1):
     for slot in range(num_takes):
         speaker = torch.full((model.config.talker.hidden_size,), 0.05, device=model.device)
         prompt = prompt_for(model, "A few words, then a few more.")
-        loop.join(slot, FrameRequest(prompt=prompt, speaker=speaker, sampling=sampling, seed=slot, max_frames=300))
+        loop.admit(slot, FrameRequest(prompt=prompt, speaker=speaker, sampling=sampling, seed=slot, max_frames=300))
     frames = [[] for _ in range(num_takes)]
     while len(loop.free_slots) < num_takes:
         step = loop.step()

@@ -11,10 +11,10 @@ from training.model.voice_model import VoiceModel
 
 
 def logits_of(model):
-    rows = prompt_for(model, "The same words for both.").rows.batched()
+    rows = prompt_for(model, "The same words for both.").inputs.batched()
     speaker = torch.full((1, model.config.talker.hidden_size), 0.05, dtype=model.talker.codec_head.weight.dtype)
     with torch.inference_mode():
-        return model.talker.codec_head(model.talker(model.talker.embed_rows(rows, speaker)))
+        return model.talker.codec_head(model.talker(model.talker.embed_input(rows, speaker)))
 
 
 def test_what_is_saved_loads_with_the_same_logits_codes_and_sound(golden_model, tmp_path):

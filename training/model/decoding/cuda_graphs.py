@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-SPAN_STEP = 256
-"""Attention spans are rounded up to this, so that a take needs a handful of graphs instead of one per frame.
+KV_LENGTH_STEP = 256
+"""Attention lengths are rounded up to this, so that a take needs a handful of graphs instead of one per frame.
 
-It is also what makes a span's length invisible: measured on CPU, float32 results change with the number of masked
-positions behind a take at multiples of 64 and 128, and do not at multiples of 256; bfloat16 ones do at neither."""
+Rounding also keeps results independent of the other takes: measured on CPU, float32 results change with the number of
+masked positions behind a take at multiples of 64 and 128, and do not at multiples of 256; bfloat16 ones do at neither."""
 
 
 class GraphedCalls:
@@ -31,7 +31,7 @@ class GraphedCalls:
         self._pool: Any = None  # an opaque handle
 
     def run(self, key: Hashable, call: Callable[[], None]) -> None:
-        """Do what `call` does."""
+        """Run `call`, or replay the graph captured under the same key."""
         if not self.enabled:
             call()
             return

@@ -1,7 +1,7 @@
 # Shape letters: B slot, T prompt step, D talker width, Q codebook, V codec vocabulary.
 """The decode loop: a running batch of takes that advances one codec frame at a time.
 
-Takes join and leave between frames. Everything a frame needs lives in fixed tensors on the device, so that
+Takes are admitted and released between frames. Everything a frame needs is in fixed tensors on the device, so that
 the two halves of a frame (the talker step, and the code predictor's pass over the codebooks) are fixed
 sequences of kernels; on CUDA each is captured once as a graph and replayed.
 """
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from training.model.config import ModelConfig
-from training.model.decoding.cuda_graphs import SPAN_STEP, GraphedCalls, round_up
+from training.model.decoding.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, round_up
 from training.model.decoding.sampling import draw, first_code_mask, penalize_repetition
 from training.model.decoding.slot_state import SlotState
 from training.model.decoding.step_transformer import StepTransformer
@@ -27,7 +27,7 @@ from training.model.sampling import Sampling
 
 
 class FinishReason(StrEnum):
-    """Why a take ended: by itself, at its frame cap, or because nobody wanted the rest."""
+    """Why a take ended: end of speech, frame cap, or cancelled by the client."""
 
     EOS = "eos"
     LENGTH = "length"
@@ -57,11 +57,11 @@ class FrameRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameStep:
-    """What one step of the loop brought.
+    """The result of one step of the loop.
 
     Attributes:
         codes_BQ: codes per slot, valid for the slots in `spoke`.
-        spoke: slots that have a new frame.
+        spoke: slots with a new frame.
         finished: slots that ended with this step. A slot ends by EOS without a frame, by LENGTH with its last.
     """
 
@@ -82,11 +82,11 @@ class _Take:
 
 
 class FrameLoop:
-    """Decodes up to `num_slots` takes at once; each take's codes are those it would have alone.
+    """Decodes up to `num_slots` takes at once, batch-invariantly: a take's codes do not depend on the other takes.
 
-    To the last bit, in a loop of as many slots: attention spans whole `SPAN_STEP`s; draws are among a number of codes
-    the take itself decides; and products are computed for all slots, taken or not, so that their shapes never change,
-    unless their kernels give a row the same result in any number of rows.
+    They are equal to the last bit in any loop of as many slots, because attention lengths are multiples of
+    `KV_LENGTH_STEP`, each take draws among a number of codes that its own settings decide, and matrix products are
+    computed for all slots, free ones included, so that their shapes never change (except with batch-invariant kernels).
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class FrameLoop:
         self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
         num_codebooks = config.talker.num_code_groups
-        # A take that has no company, and no graphs, needs neither masks nor rounding.
+        # With a single slot and no graphs, neither masks nor rounding are needed.
         self._is_alone = num_slots == 1 and self.device.type != "cuda"
-        self._span_step = 1 if self._is_alone else SPAN_STEP
+        self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
         predictor = talker.code_predictor
         self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
         self._codec_head = pack([talker.codec_head], precision, num_slots)
@@ -127,7 +127,7 @@ class FrameLoop:
         self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_slots,
-            cache_length=round_up(self.cache_length, self._span_step), consume=consume,
+            cache_length=round_up(self.cache_length, self._kv_length_step), consume=consume,
         )  # fmt: skip
         self._depth = StepTransformer(
             predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
@@ -150,11 +150,11 @@ class FrameLoop:
         self._takes: list[_Take | None] = [None] * num_slots
         self._codes_unread = False
 
-    def _rows(self) -> SlotState:
-        """The slots a frame is computed for: all of them, or those up to the last take where that changes no bit."""
+    def _computed_slots(self) -> SlotState:
+        """The slots to compute a frame for: all of them, or those up to the last take if kernels are batch-invariant."""
         if not self._skips_empty_slots:
             return self._state
-        return self._state.rows(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))
+        return self._state.view(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))
 
     @property
     def free_slots(self) -> tuple[int, ...]:
@@ -162,14 +162,14 @@ class FrameLoop:
         return tuple(slot for slot, take in enumerate(self._takes) if take is None)
 
     @torch.inference_mode()
-    def join(self, slot: int, request: FrameRequest) -> None:
+    def admit(self, slot: int, request: FrameRequest) -> None:
         """Prefill a take's prompt into a free slot; its first frame comes with the next step.
 
         Raises:
             PromptError: prompt and cap together do not fit the cache.
         """
         assert self._takes[slot] is None
-        prompt, steps = request.prompt, len(request.prompt.rows)
+        prompt, steps = request.prompt, len(request.prompt.inputs)
         if steps + request.max_frames > self.cache_length:
             raise PromptError(
                 f"Prompt and speech together would take {steps + request.max_frames} steps, and there is room for "
@@ -177,7 +177,7 @@ class FrameLoop:
             )
         self._advance()
         speaker_BD = None if request.speaker is None else request.speaker.to(self.device).view(1, -1)
-        x_TD = self.talker.embed_rows(prompt.rows.batched().to(self.device), speaker_BD)[0].to(self.dtype)
+        x_TD = self.talker.embed_input(prompt.inputs.batched().to(self.device), speaker_BD)[0].to(self.dtype)
         trailing_ids = torch.tensor(prompt.trailing_text_ids, dtype=torch.long, device=self.device)
         take = _Take(
             request=request,
@@ -188,7 +188,7 @@ class FrameLoop:
         self._occupy(slot, take)
         self._state.hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
         alone = self._skips_empty_slots
-        state = self._state.rows(slot, 1) if alone else self._state
+        state = self._state.view(slot, 1) if alone else self._state
         next_code = self._draw_next(self._codec_head(state.hidden_BD).float(), state)[0 if alone else slot]
         self._state.next_code_B[slot] = next_code
         self._state.used_BV[slot, next_code] = True
@@ -206,8 +206,8 @@ class FrameLoop:
         state.first_draw.set_slot(slot, sampling.of_first_codebook)
         state.rest_draw.set_slot(slot, sampling.of_residual_codebooks)
 
-    def leave(self, slot: int) -> None:
-        """Free a slot at once, whatever its take was doing."""
+    def release(self, slot: int) -> None:
+        """Free a slot at once, in whatever state its take is."""
         self._takes[slot] = None
         self._state.active_B[slot] = 0
         self._state.positions_B[slot] = 0
@@ -223,10 +223,10 @@ class FrameLoop:
         ended = [slot for slot, take in enumerate(self._takes) if take is not None and next_codes[slot] == end]
         finished = dict.fromkeys(ended, FinishReason.EOS)
         for slot in finished:
-            self.leave(slot)
+            self.release(slot)
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
         if spoke:
-            state = self._rows()
+            state = self._computed_slots()
             self._graphs.run(("depth", state.rest_draw.plan), lambda: self._predict_residual(state))
             self._codes_unread = True
         for slot in spoke:
@@ -235,7 +235,7 @@ class FrameLoop:
             take.num_frames += 1
             if take.num_frames >= take.request.max_frames:
                 finished[slot] = FinishReason.LENGTH
-                self.leave(slot)
+                self.release(slot)
         return FrameStep(codes_BQ=self._state.codes_BQ.clone(), spoke=spoke, finished=finished)
 
     def _advance(self) -> None:
@@ -243,7 +243,7 @@ class FrameLoop:
         if not self._codes_unread:
             return
         self._codes_unread = False
-        span = 1
+        kv_length = 1
         for slot, take in enumerate(self._takes):
             if take is None:
                 continue
@@ -255,18 +255,20 @@ class FrameLoop:
                 self._state.no_end_B[slot] = False
             self._drawn_BQ[slot].uniform_(generator=take.generator)
             take.position += 1
-            span = max(span, take.position)
-        if span == 1:
-            return  # nobody is left
+            kv_length = max(kv_length, take.position)
+        if kv_length == 1:
+            return  # no take is left
         # One copy for all slots: on a GPU each would cost as much as a small kernel.
         self._state.uniform_BQ.copy_(self._drawn_BQ)
-        span, state = round_up(span, self._span_step), self._rows()
-        self._graphs.run(("talker", span, state.first_draw.plan), lambda: self._talker_step(state, span))
+        kv_length, state = round_up(kv_length, self._kv_length_step), self._computed_slots()
+        self._graphs.run(("talker", kv_length, state.first_draw.plan), lambda: self._talker_step(state, kv_length))
 
-    def _talker_step(self, state: SlotState, span: int) -> None:
+    def _talker_step(self, state: SlotState, kv_length: int) -> None:
         x_BD, main = state.frame_BD + state.beside_BD, self._main
         alone = self._is_alone
-        state.hidden_BD.copy_(main.step_together(x_BD, span - 1) if alone else main.step(x_BD, state.positions_B, span))
+        state.hidden_BD.copy_(
+            main.step_together(x_BD, kv_length - 1) if alone else main.step(x_BD, state.positions_B, kv_length)
+        )
         state.positions_B.add_(state.active_B)
         next_code_B = self._draw_next(self._codec_head(state.hidden_BD).float(), state)
         state.next_code_B.copy_(next_code_B)

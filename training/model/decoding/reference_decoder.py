@@ -1,5 +1,5 @@
 # Shape letters: B batch row, F codec frame, Q codebook.
-"""Decoders that have just spoken a reference, so that takes continue it without a seam."""
+"""Codec decoders primed with a reference, so that takes continue it without a seam."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from training.model.speech_tokenizer.streaming import DecoderState
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 REFERENCE_CHUNK_FRAMES = 64
-"""Frames per call while the decoder is taken through a reference; bounds memory, and how long a call takes."""
+"""Frames per call while a decoder is primed; bounds memory, and how long a call takes."""
 
 MAX_REFERENCES = 8
-"""States that are kept. One is a few megabytes at the public sizes."""
+"""Number of primed states to cache. One is a few megabytes at the public sizes."""
 
 
 class ReferenceDecoders:
-    """Takes decoders through references, and remembers the last few.
+    """Primes decoders with references, and caches the last few states.
 
-    The reference's own audio is dropped frame for frame: nothing is cut by proportion.
+    The reference's own audio is dropped frame by frame, so nothing is cut by proportion.
     """
 
     def __init__(self, codec: SpeechTokenizer, max_references: int = MAX_REFERENCES) -> None:
@@ -32,7 +32,7 @@ class ReferenceDecoders:
         self._finished: OrderedDict[bytes, DecoderState] = OrderedDict()
 
     def begin(self, voice: VoicePrompt) -> ReferenceDecoder:
-        """A decoder at the start of a voice's reference, or already behind it."""
+        """A decoder to be primed with a voice's reference; ready at once if the state is cached."""
         if not voice.is_in_context:
             return ReferenceDecoder(self._codec, self._codec.start_stream(1), ())
         assert voice.reference_codes is not None
@@ -58,7 +58,7 @@ class ReferenceDecoders:
 
 
 class ReferenceDecoder:
-    """One decoder on its way through a reference, a piece at a time, so that others need not wait for all of it."""
+    """One decoder that is primed with a reference piece by piece, so that other takes need not wait for all of it."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class ReferenceDecoder:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the whole reference is behind it."""
+        """Whether the whole reference has been decoded."""
         return not self._pieces
 
     @torch.inference_mode()
     def advance(self) -> None:
-        """Go through the next piece."""
+        """Decode the next piece."""
         self._codec.decode_step(self._pieces.pop(0), self.state)
         if not self._pieces and self._keep is not None:
             self._keep(self.state)

@@ -1,9 +1,9 @@
 # Shape letters: B slot, V vocabulary, W its likeliest codes.
-"""Drawing codes from logits on the device, from uniform numbers made beforehand.
+"""Draws codes from logits on the device, using uniform numbers generated beforehand.
 
-A draw inverts the cumulative distribution at one uniform number. The numbers come from a generator per
-take, so a take is decided by its own seed whatever else is in the batch, and the draw itself is free of
-random state and can stand inside a captured graph.
+A draw inverts the cumulative distribution at one uniform number. The numbers come from a generator per take, so a take
+depends on its own seed only, whatever else is in the batch; and a draw has no random state, so it can be part of a
+captured graph.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from torch import Tensor
 from training.model.config import TalkerConfig
 
 BELOW_ONE = 1 - 2**-22
-"""Keeps uniform * total below total whatever rounding does, and so off the codes that were cut off behind it."""
+"""Keeps uniform * total below total despite rounding, so that a code beyond the cut-off is never drawn."""
 
 NARROW = 64
 """Draws are made among this many codes, or among all of them; the usual top-k of 50 fits."""
-
 
 NUM_CONTROL_CODES = 1024
 """The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
@@ -30,10 +29,10 @@ _PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
 
 
 class DrawSettings:
-    """One codebook family's sampling of every slot, as tensors on the device.
+    """Sampling settings of every slot for codebook 0 or for the others, as tensors on the device.
 
-    The Python values beside them (`plan`) choose which operations run. None of them changes what a slot draws:
-    each slot is drawn among a number of codes that its own settings decide, whatever the others ask for.
+    The Python values in `plan` choose which operations run. They do not change what a slot draws: each slot is drawn
+    among a number of codes that its own settings decide, whatever the other slots ask for.
     """
 
     def __init__(self, num_slots: int, vocabulary: int, device: torch.device | str) -> None:
@@ -50,11 +49,11 @@ class DrawSettings:
 
     @property
     def plan(self) -> tuple[bool, bool, bool, bool]:
-        """Decides which operations a draw is made of, and so which captured graph holds it."""
+        """Selects the operations of a draw, and so the captured graph that holds them."""
         return self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy
 
     def set_slot(self, slot: int, settings: tuple[float, int, float] | None) -> None:
-        """Give a slot its (temperature, top_k, top_p); None when it falls empty."""
+        """Set a slot's (temperature, top_k, top_p); None when it is released."""
         self._slots[slot] = settings
         temperature, top_k, top_p = settings or (0.0, 0, 1.0)
         self.temperature_B1[slot] = temperature if temperature > 0 else 1.0
@@ -66,12 +65,12 @@ class DrawSettings:
         self.cut_BV[slot, self._width(top_k) :] = True
         self._choose_plan()
 
-    def rows(self, start: int, num_rows: int) -> Self:
-        """Neighbouring slots as settings of their own; they share the tensors, and stand as long as no slot is set."""
+    def view(self, start: int, num_slots: int) -> Self:
+        """Settings of adjacent slots that share these tensors; valid until a slot is set."""
         seen = copy.copy(self)
         for name in _PER_SLOT:
-            setattr(seen, name, getattr(self, name).narrow(0, start, num_rows))
-        seen._slots = self._slots[start : start + num_rows]
+            setattr(seen, name, getattr(self, name).narrow(0, start, num_slots))
+        seen._slots = self._slots[start : start + num_slots]
         seen._choose_plan()
         return seen
 
@@ -114,10 +113,10 @@ def draw(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings) -> Tensor
 
 
 def _draw_among(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings, width: int) -> Tensor:
-    """Draw every slot among its `width` likeliest codes, less those its own settings cut off.
+    """Draw every slot among its `width` likeliest codes, except those its own settings cut off.
 
-    Sums run from the likeliest code on, and what is cut off adds zeros behind them. Probabilities are never
-    normalised, because a softmax adds its terms in an order that depends on how many there are.
+    Sums run from the likeliest code on, so codes that are cut off only add zeros at the end. Probabilities are never
+    normalised, because a softmax adds its terms in an order that depends on their number.
     """
     values_BW, codes_BW = logits_BV.topk(width, dim=-1)
     values_BW.div_(settings.temperature_B1)
@@ -128,7 +127,7 @@ def _draw_among(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings, wi
         weights_BW = weights_BW * (cumulative_BW - weights_BW < most_B1)
         cumulative_BW = weights_BW.cumsum(dim=-1)
     passed_B1 = (cumulative_BW[:, -1:] * uniform_B.unsqueeze(1)).mul_(BELOW_ONE)
-    # Clamped for logits that are no numbers: one broken take must not bring down the others.
+    # Clamped in case logits are NaN: one broken take must not bring down the others.
     chosen_B1 = torch.searchsorted(cumulative_BW, passed_B1, right=True).clamp_(max=width - 1)
     return codes_BW.gather(1, chosen_B1).squeeze(1)
 
@@ -141,7 +140,7 @@ def penalize_repetition(logits_BV: Tensor, used_BV: Tensor, penalty_B: Tensor) -
 
 
 def first_code_mask(config: TalkerConfig, device: torch.device) -> Tensor:
-    """What is added to logits of codebook 0 (V,): -inf for ids that are no code, the end of speech excepted."""
+    """A mask to add to the logits of codebook 0 (V,): -inf for control ids other than the end of speech."""
     mask_V = torch.zeros(config.vocab_size, device=device)
     mask_V[max(0, config.vocab_size - NUM_CONTROL_CODES) :] = -torch.inf
     mask_V[config.codec_eos_token_id] = 0

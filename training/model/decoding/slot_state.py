@@ -1,5 +1,5 @@
 # Shape letters: B slot, D talker width, Q codebook, V codec vocabulary.
-"""What a decode loop keeps of its slots on the device, a row per slot."""
+"""The decode loop's per-slot state on the device."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class SlotState:
         next_code_B: codebook 0 of the next frame, or the end of speech.
         codes_BQ: the last frame.
         positions_B: steps in the talker's cache.
-        active_B: 1 where a take is, else 0.
+        active_B: 1 for a slot with a take, else 0.
         no_end_B: true while the end of speech cannot be drawn.
         used_BV: codes of codebook 0 that the take has used.
-        penalty_B: on those.
-        uniform_BQ: numbers the next frame's codes are drawn by.
+        penalty_B: repetition penalty on those.
+        uniform_BQ: uniform numbers to draw the next frame's codes with.
         first_draw, rest_draw: how codebook 0 and the others are drawn.
     """
 
@@ -48,7 +48,7 @@ class SlotState:
 
     @classmethod
     def allocate(cls, config: ModelConfig, num_slots: int, dtype: torch.dtype, device: torch.device) -> Self:
-        """Of empty slots."""
+        """Allocate the state of empty slots."""
         talker, slots = config.talker, num_slots
 
         def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
@@ -70,15 +70,14 @@ class SlotState:
             rest_draw=DrawSettings(slots, config.code_predictor.vocab_size, device),
         )
 
-    def rows(self, start: int, num_rows: int) -> Self:
-        """Neighbouring slots; they share the memory, and stand as long as nobody joins or leaves."""
-        if num_rows == len(self.active_B):
+    def view(self, start: int, num_slots: int) -> Self:
+        """Adjacent slots that share this state's memory; valid until a take is admitted or released."""
+        if num_slots == len(self.active_B):
             return self
-
-        # Any: the fields are tensors but for two, and both kinds are divided alike.
+        # Any: tensors, and two DrawSettings that are divided the same way.
         parts: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             is_tensor = isinstance(value, Tensor)
-            parts[field.name] = value.narrow(0, start, num_rows) if is_tensor else value.rows(start, num_rows)
+            parts[field.name] = value.narrow(0, start, num_slots) if is_tensor else value.view(start, num_slots)
         return type(self)(**parts)

@@ -1,5 +1,5 @@
 # Shape letters: B slot, F codec frame, Q codebook, S sample.
-"""A running batch of takes: codes from the frame loop, sound from one batched decoder, slot by slot."""
+"""A running batch of takes: codes from the frame loop, audio from one batched decoder, slot by slot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from training.model.voice_model import VoiceModel
 
 
 class TakeBatch:
-    """Decodes up to `num_slots` takes at once; each is the take it would be in any other company.
+    """Decodes up to `num_slots` takes at once; a take does not depend on the others in the batch.
 
-    Who calls it decides when a slot's frames become sound: `step` makes a frame of every take, `decode` turns frames
-    of some slots into samples with one call of the network. Not thread-safe.
+    The caller decides when a slot's frames become audio: `step` makes a frame of every take, `decode` turns frames of
+    some slots into samples with one call of the network. Not thread-safe.
     """
 
     def __init__(
@@ -41,50 +41,50 @@ class TakeBatch:
         with torch.inference_mode():
             self._decoders = model.speech_tokenizer.start_stream(num_slots)
         self._references = ReferenceDecoders(model.speech_tokenizer)
-        self._on_their_way: dict[int, ReferenceDecoder] = {}
+        self._preparing: dict[int, ReferenceDecoder] = {}
 
     @property
     def free_slots(self) -> tuple[int, ...]:
-        """Slots that a take may join."""
+        """Slots that a take may be admitted to."""
         return self.loop.free_slots
 
     def lay_out(self, request: TakeRequest) -> FrameRequest:
-        """What `join` takes. Needs none of this batch's state, so any thread may call it. Raises PromptError."""
+        """Prepare a request for `admit`. Uses no state of the batch, so any thread may call it. Raises PromptError."""
         return lay_out(self.model, request, self.loop.cache_length)
 
-    def join(self, slot: int, request: FrameRequest, voice: VoicePrompt) -> None:
+    def admit(self, slot: int, request: FrameRequest, voice: VoicePrompt) -> None:
         """Begin a take in a free slot; its first frame comes with the next step.
 
-        Whatever goes wrong, the slot is free afterwards and the other takes are as they were.
+        On any error the slot is free again, and the other takes are unaffected.
         """
         try:
-            self.loop.join(slot, request)
+            self.loop.admit(slot, request)
             self._start_decoder(slot, voice)
         except BaseException:
-            self.leave(slot)
+            self.release(slot)
             raise
 
-    def leave(self, slot: int) -> None:
+    def release(self, slot: int) -> None:
         """Free a slot at once."""
-        self._on_their_way.pop(slot, None)
+        self._preparing.pop(slot, None)
         if slot not in self.loop.free_slots:
-            self.loop.leave(slot)
+            self.loop.release(slot)
 
     def step(self) -> FrameStep:
         """Advance every take by one frame; slots of ended takes are free again, but can still be decoded."""
         return self.loop.step()
 
     def is_preparing(self, slot: int) -> bool:
-        """Whether a slot's decoder is on its way through a reference; `prepare` takes it further."""
-        return slot in self._on_their_way
+        """Whether a slot's decoder is still being primed with a reference; `prepare` continues that."""
+        return slot in self._preparing
 
     @torch.inference_mode()
     def prepare(self, slot: int) -> bool:
-        """Take a slot's decoder one piece further through its reference; whether it can decode now.
+        """Prime a slot's decoder with the next piece of its reference; returns whether it can decode now.
 
-        Ready at once where there is no reference, or one that was heard before.
+        Without a reference, or with one that is cached, it is ready at once.
         """
-        decoder = self._on_their_way.get(slot)
+        decoder = self._preparing.get(slot)
         if decoder is None:
             return True
         decoder.advance()
@@ -96,7 +96,7 @@ class TakeBatch:
 
         Slots in ascending order without gaps are decoded where they are; others are copied out and back.
         """
-        assert not any(slot in self._on_their_way for slot in slots)
+        assert not any(slot in self._preparing for slot in slots)
         if list(slots) == list(range(slots[0], slots[0] + len(slots))):
             waveform_BS = self._decode_step(codes_BFQ, self._decoders.view(slots[0], len(slots)))
         else:
@@ -113,11 +113,11 @@ class TakeBatch:
     @torch.inference_mode()
     def _start_decoder(self, slot: int, voice: VoicePrompt) -> None:
         decoder = self._references.begin(voice)
-        self._on_their_way[slot] = decoder
+        self._preparing[slot] = decoder
         self._put_if_ready(slot, decoder)
 
     def _put_if_ready(self, slot: int, decoder: ReferenceDecoder) -> bool:
         if decoder.is_ready:
             self._decoders.put(torch.tensor([slot], device=self._decoders.positions_B.device), decoder.state)
-            del self._on_their_way[slot]
+            del self._preparing[slot]
         return decoder.is_ready

@@ -22,11 +22,11 @@ def lay_out(model: VoiceModel, request: TakeRequest, cache_length: int) -> Frame
     check_voice(model, request.voice)
     prompt = build_prompt(model, request)
     cap = request.max_frames or frame_cap(request.text, request.language, longest=model.max_take_frames)
-    room = cache_length - len(prompt.rows)
+    room = cache_length - len(prompt.inputs)
     # A cap of our own is three times the ordinary pace, so a third of it is what speech really needs.
     if room < (cap if request.max_frames else cap // 3):
         raise PromptError(
-            f"The text and reference fill {len(prompt.rows)} of {cache_length} steps and leave too "
+            f"The text and reference fill {len(prompt.inputs)} of {cache_length} steps and leave too "
             "little room to speak. Use a shorter text or a shorter reference."
         )
     return FrameRequest(

@@ -10,7 +10,7 @@ from training.model.config import CodePredictorConfig, TalkerConfig
 from training.model.network.code_predictor import CodePredictor
 from training.model.network.layers import Transformer
 from training.model.network.packing import Packing
-from training.model.network.rows import EmbeddingRows
+from training.model.network.talker_input import TalkerInput
 
 
 class TextProjection(nn.Module):
@@ -53,29 +53,28 @@ class Talker(nn.Module):
         out: Tensor = self.text_projection(self.model.text_embedding(text_ids))
         return out
 
-    def embed_rows(self, rows: EmbeddingRows, speaker: Tensor | None) -> Tensor:
+    def embed_input(self, inputs: TalkerInput, speaker: Tensor | None) -> Tensor:
         """Input embeddings of a laid-out sequence, for prompts and for training alike.
 
-        Every position sums what its row holds: a text token, a codec id, the residual codes of a frame, the
-        speaker embedding. The zeroing comes after the biased text projection, so that a row without text
-        really holds none.
+        Every position is the sum of what it holds: a text token, a codec id, the residual codes of a frame, the
+        speaker embedding. Masking comes after the biased text projection, so that a position without text is zero.
 
         Args:
-            rows: ids and masks with a leading batch axis.
-            speaker: speaker embedding per sequence, (B, D), or per position, (B, T, D); None when no row asks for one.
+            inputs: ids and masks with a leading batch axis.
+            speaker: speaker embedding per sequence, (B, D), or per position, (B, T, D); None if no position needs one.
 
         Returns:
             (B, T, D).
         """
-        has_text = (rows.text_ids >= 0).unsqueeze(-1)
-        has_codec = (rows.codec_ids >= 0).unsqueeze(-1)
-        embedded: Tensor = self.embed_text(rows.text_ids.clamp(min=0)) * has_text
-        embedded = embedded + self.model.codec_embedding(rows.codec_ids.clamp(min=0)) * has_codec
-        codes = rows.with_first_codebook().clamp(min=0)
-        embedded = embedded + self.code_predictor.sum_residual(codes) * rows.is_frame.unsqueeze(-1)
+        has_text = (inputs.text_ids >= 0).unsqueeze(-1)
+        has_codec = (inputs.codec_ids >= 0).unsqueeze(-1)
+        embedded: Tensor = self.embed_text(inputs.text_ids.clamp(min=0)) * has_text
+        embedded = embedded + self.model.codec_embedding(inputs.codec_ids.clamp(min=0)) * has_codec
+        codes = inputs.with_first_codebook().clamp(min=0)
+        embedded = embedded + self.code_predictor.sum_residual(codes) * inputs.is_frame.unsqueeze(-1)
         if speaker is not None:
             speaker_BTD = speaker.unsqueeze(1) if speaker.dim() == 2 else speaker
-            embedded = embedded + speaker_BTD.to(embedded.dtype) * rows.is_speaker.unsqueeze(-1)
+            embedded = embedded + speaker_BTD.to(embedded.dtype) * inputs.is_speaker.unsqueeze(-1)
         return embedded
 
     def forward(

@@ -1,1 +1,1 @@
-"""From text and reference to the rows that the talker reads."""
+"""From text and reference to the talker's input sequence."""

@@ -1,19 +1,19 @@
 # Shape letters: T step, F codec frame, Q codebook.
-r"""Prompt layouts: what the talker is prefilled with, row by row.
+r"""Prompt layouts: what the talker is prefilled with, position by position.
 
 Every layout opens with the same head. `tag` stands for the language tag, which is
 `nothink, think_bos, think_eos` for automatic language and `think, think_bos, LANGUAGE, think_eos` for a
 named one:
 
-| rows      | text channel                    | codec channel            |
+| positions | text channel                    | codec channel            |
 |-----------|---------------------------------|--------------------------|
 | 3         | `<|im_start|>`, assistant, `\n` | nothing                  |
 | 3 or 4    | tts_pad                         | tag                      |
 | 1 or none | tts_pad                         | speaker                  |
 | 1         | tts_bos                         | codec_pad                |
 
-and goes on as the layout's own table says. `streaming_text=True` does not wait for the text: one token of
-it runs beside each frame, and what the prompt has no room for follows during generation
+and continues as the layout's own table shows. With `streaming_text=True` the talker does not read the whole text
+first: each frame is accompanied by one text token, and tokens beyond the prompt follow during generation
 (`Prompt.trailing_text_ids`).
 """
 
@@ -26,7 +26,14 @@ from torch import Tensor
 
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
-from training.model.network.rows import NOTHING, EmbeddingRows, concatenate, frame_rows, id_rows, speaker_row
+from training.model.network.talker_input import (
+    NOTHING,
+    TalkerInput,
+    concatenate,
+    frame_positions,
+    id_positions,
+    speaker_position,
+)
 
 AUTO_LANGUAGE = "auto"
 
@@ -36,12 +43,12 @@ class Prompt:
     """A laid-out prompt.
 
     Attributes:
-        rows: what is prefilled; the hidden state of its last row predicts the first frame.
+        inputs: what is prefilled; the hidden state of its last position predicts the first frame.
         trailing_text_ids: text tokens still to come, one per generated frame, tts_eos last; empty when the
-            whole text stands in `rows`.
+            whole text is in `inputs`.
     """
 
-    rows: EmbeddingRows
+    inputs: TalkerInput
     trailing_text_ids: tuple[int, ...] = ()
 
 
@@ -69,13 +76,13 @@ def x_vector_prompt(
 ) -> Prompt:
     """Clone from the speaker embedding alone.
 
-    | rows            | text channel  | codec channel |
+    | positions       | text channel  | codec channel |
     |-----------------|---------------|---------------|
     | head            |               |               |
     | one per token   | text, tts_eos | codec_pad     |
     | 1               | tts_pad       | codec_bos     |
 
-    With `streaming_text` the head is followed by one row, the first text token on codec_bos, and the rest
+    With `streaming_text` the head is followed by one position, the first text token on codec_bos, and the rest
     of the text and tts_eos trail.
 
     Raises:
@@ -85,11 +92,11 @@ def x_vector_prompt(
     talker, num_codebooks = config.talker, config.talker.num_code_groups
     text = [*text_ids, config.tts_eos_token_id]
     if streaming_text:
-        first = id_rows(text[:1], [talker.codec_bos_id], num_codebooks)
-        return Prompt(rows=concatenate([*_head_rows(config, head), first]), trailing_text_ids=tuple(text[1:]))
-    body = id_rows(text, [talker.codec_pad_id] * len(text), num_codebooks)
-    start = id_rows([config.tts_pad_token_id], [talker.codec_bos_id], num_codebooks)
-    return Prompt(rows=concatenate([*_head_rows(config, head), body, start]))
+        first = id_positions(text[:1], [talker.codec_bos_id], num_codebooks)
+        return Prompt(inputs=concatenate([*_head_inputs(config, head), first]), trailing_text_ids=tuple(text[1:]))
+    body = id_positions(text, [talker.codec_pad_id] * len(text), num_codebooks)
+    start = id_positions([config.tts_pad_token_id], [talker.codec_bos_id], num_codebooks)
+    return Prompt(inputs=concatenate([*_head_inputs(config, head), body, start]))
 
 
 def in_context_prompt(
@@ -103,15 +110,15 @@ def in_context_prompt(
 ) -> Prompt:
     """Clone by continuing a recording: its text and codes stand before the text to be spoken.
 
-    | rows           | text channel                  | codec channel     |
+    | positions      | text channel                  | codec channel     |
     |----------------|-------------------------------|-------------------|
     | head           |                               |                   |
     | one per token  | reference text, text, tts_eos | codec_pad         |
     | 1              | tts_pad                       | codec_bos         |
     | one per frame  | tts_pad                       | reference frames  |
 
-    With `streaming_text` the two lists run side by side instead: codec_bos and the reference frames, with
-    reference text, text and tts_eos beside them; the shorter one is filled up with tts_pad, or trails.
+    With `streaming_text` both run in parallel instead: codec_bos and the reference frames in one channel, reference
+    text, text and tts_eos in the other. A shorter text is padded with tts_pad; the end of a longer one trails.
 
     Args:
         config: the checkpoint's configuration.
@@ -135,16 +142,19 @@ def in_context_prompt(
     if streaming_text:
         beside, trailing = text[: num_frames + 1], text[num_frames + 1 :]
         beside = beside + [pad] * (num_frames + 1 - len(beside))
-        body = [id_rows(beside[:1], [talker.codec_bos_id], num_codebooks), frame_rows(reference_codes_FQ, beside[1:])]
+        body = [
+            id_positions(beside[:1], [talker.codec_bos_id], num_codebooks),
+            frame_positions(reference_codes_FQ, beside[1:]),
+        ]
     else:
         trailing = []
         body = [
-            id_rows(text, [talker.codec_pad_id] * len(text), num_codebooks),
-            id_rows([pad], [talker.codec_bos_id], num_codebooks),
-            frame_rows(reference_codes_FQ, [pad] * num_frames),
+            id_positions(text, [talker.codec_pad_id] * len(text), num_codebooks),
+            id_positions([pad], [talker.codec_bos_id], num_codebooks),
+            frame_positions(reference_codes_FQ, [pad] * num_frames),
         ]
     return Prompt(
-        rows=concatenate([*_head_rows(config, head), *body]),
+        inputs=concatenate([*_head_inputs(config, head), *body]),
         trailing_text_ids=tuple(trailing),
     )
 
@@ -154,12 +164,12 @@ def named_speaker_prompt(
 ) -> Prompt:
     """Speak as one of a `custom_voice` checkpoint's own speakers.
 
-    The layout of `x_vector_prompt`, but the speaker row holds the speaker's id in the codec vocabulary,
+    The layout of `x_vector_prompt`, but the speaker's position holds the speaker's id in the codec vocabulary,
     where fine-tuning stored the embedding:
 
-    | rows | text channel | codec channel   |
-    |------|--------------|-----------------|
-    | 1    | tts_pad      | spk_id[speaker] |
+    | positions | text channel | codec channel   |
+    |-----------|--------------|-----------------|
+    | 1         | tts_pad      | spk_id[speaker] |
 
     A speaker of a dialect selects that dialect when the language is `auto` or `chinese`.
 
@@ -172,14 +182,14 @@ def named_speaker_prompt(
     return x_vector_prompt(config, head, text_ids, streaming_text=streaming_text)
 
 
-def instruction_prefix(config: ModelConfig, instruction_ids: Sequence[int]) -> EmbeddingRows:
+def instruction_prefix(config: ModelConfig, instruction_ids: Sequence[int]) -> TalkerInput:
     r"""The instruction turn that may stand before any layout.
 
-    | rows          | text channel                                       | codec channel |
+    | positions     | text channel                                       | codec channel |
     |---------------|----------------------------------------------------|---------------|
     | one per token | `<|im_start|>user\n`, instruction, `<|im_end|>\n` | nothing       |
     """
-    return id_rows(list(instruction_ids), [NOTHING] * len(instruction_ids), config.talker.num_code_groups)
+    return id_positions(list(instruction_ids), [NOTHING] * len(instruction_ids), config.talker.num_code_groups)
 
 
 def language_tag(config: ModelConfig, language: str, speaker: str | None = None) -> list[int]:
@@ -203,19 +213,19 @@ def language_tag(config: ModelConfig, language: str, speaker: str | None = None)
     return [talker.codec_think_id, talker.codec_think_bos_id, language_id, talker.codec_think_eos_id]
 
 
-def _head_rows(config: ModelConfig, head: PromptHead) -> list[EmbeddingRows]:
+def _head_inputs(config: ModelConfig, head: PromptHead) -> list[TalkerInput]:
     talker, pad, num_codebooks = config.talker, config.tts_pad_token_id, config.talker.num_code_groups
     tag = language_tag(config, head.language, head.speaker)
     parts = [
         instruction_prefix(config, head.instruction_ids),
-        id_rows(list(head.role_ids), [NOTHING] * len(head.role_ids), num_codebooks),
-        id_rows([pad] * len(tag), tag, num_codebooks),
+        id_positions(list(head.role_ids), [NOTHING] * len(head.role_ids), num_codebooks),
+        id_positions([pad] * len(tag), tag, num_codebooks),
     ]
     if head.speaker is not None:
-        parts.append(id_rows([pad], [_speaker_id(config, head.speaker)], num_codebooks))
+        parts.append(id_positions([pad], [_speaker_id(config, head.speaker)], num_codebooks))
     elif head.has_speaker:
-        parts.append(speaker_row(pad, num_codebooks))
-    parts.append(id_rows([config.tts_bos_token_id], [talker.codec_pad_id], num_codebooks))
+        parts.append(speaker_position(pad, num_codebooks))
+    parts.append(id_positions([config.tts_bos_token_id], [talker.codec_pad_id], num_codebooks))
     return parts
 
 

@@ -29,7 +29,7 @@ from training.pretrain.talker.text_tokenizer import special_token_ids
 
 _ROLE_NEWLINE = ord("\n")
 # Rows of a prompt besides text and frames, at most: role, language tag, speaker, begin and end.
-_PROMPT_ROWS = 12
+_PROMPT_TOKENS = 12
 # The speaker encoder hears so much of another utterance.
 _REFERENCE_SECONDS = (1.5, 3.5)
 _GAIN_DB = (-12.0, 6.0)
@@ -61,7 +61,7 @@ class BatchSource:
             for speaker, numbers in corpus.by_speaker().items()
         }
         self._single = self._partition(self._lengths())
-        self._paired = self._partition(self._lengths() + shelf.mean_rows)
+        self._paired = self._partition(self._lengths() + shelf.mean_tokens)
 
     @property
     def num_utterances(self) -> int:
@@ -70,7 +70,7 @@ class BatchSource:
 
     def _lengths(self) -> NDArray[np.int64]:
         text = np.array([len(ids) for ids in self._text_ids])
-        lengths: NDArray[np.int64] = self._num_frames + text + _PROMPT_ROWS
+        lengths: NDArray[np.int64] = self._num_frames + text + _PROMPT_TOKENS
         return lengths
 
     def _partition(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
@@ -144,7 +144,7 @@ class BatchSource:
         # Replaced by the speaker encoder's answer, which is being trained.
         nobody = torch.zeros(self._config.talker.hidden_size)
         codes = self._coded.codes(number)
-        spans = spans_of(len(prompt.rows), len(codes), len(self._text_ids[number]), before)
+        spans = spans_of(len(prompt.inputs), len(codes), len(self._text_ids[number]), before)
         return build_example(self._config, prompt, codes, nobody), spans
 
     def _heard(self, number: int, seconds: float, random: np.random.Generator) -> NDArray[np.float32]:

@@ -55,7 +55,7 @@ class ReferenceShelf:
             self._by_speaker.setdefault(speaker, []).append(reference)
 
     @property
-    def mean_rows(self) -> int:
+    def mean_tokens(self) -> int:
         """Text and frames a reference has on average."""
         every = [len(one.text.encode()) + len(one.codes) for shelf in self._by_speaker.values() for one in shelf]
         return round(sum(every) / len(every))

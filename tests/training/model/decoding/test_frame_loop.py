@@ -52,7 +52,7 @@ def run(loop, joins):
     while waiting or len(loop.free_slots) < loop.num_slots:
         while waiting and waiting[0][0] <= step_number:
             _, slot, request = waiting.pop(0)
-            loop.join(slot, request)
+            loop.admit(slot, request)
             frames[slot] = []
         step = loop.step()
         for slot in step.spoke:
@@ -115,9 +115,9 @@ def test_empty_slots_cost_nothing_and_change_no_bit(golden_model, requests, monk
 
 def test_a_freed_slot_shows_nothing_of_its_former_take(golden_model, requests, alone):
     loop = new_loop(golden_model)
-    loop.join(0, requests[1])
+    loop.admit(0, requests[1])
     loop.step()
-    loop.leave(0)
+    loop.release(0)
     assert torch.equal(run(loop, [(0, 0, requests[0])])[0][0], alone[0])
 
 
@@ -144,8 +144,8 @@ def test_generation_sees_the_logits_of_training(golden_model, requests, alone, m
         run(loop, [(0, 0, request)])
         example = build_example(config, request.prompt, codes, request.speaker)
         with torch.inference_mode():
-            hidden = talker(talker.embed_rows(example.rows.batched(), request.speaker.unsqueeze(0)))[0]
-            logits = talker.codec_head(hidden[len(request.prompt.rows) - 1 :])
+            hidden = talker(talker.embed_input(example.inputs.batched(), request.speaker.unsqueeze(0)))[0]
+            logits = talker.codec_head(hidden[len(request.prompt.inputs) - 1 :])
         generated = torch.cat(seen)
         assert torch.allclose(generated, logits[: len(generated)], atol=1e-4)
 
@@ -167,7 +167,7 @@ def test_the_code_predictor_sees_the_logits_of_training(golden_model, requests, 
         residual = torch.cat([logits for settings, logits in seen if settings is loop._state.rest_draw])
         example = build_example(config, request.prompt, codes, request.speaker)
         with torch.inference_mode():
-            hidden = talker(talker.embed_rows(example.rows.batched(), request.speaker.unsqueeze(0)))[0]
+            hidden = talker(talker.embed_input(example.inputs.batched(), request.speaker.unsqueeze(0)))[0]
             before = hidden[:-1][example.is_answer_T[1:]]
             expected = SpeechLoss(talker).code_predictor_logits(codes, before)
         assert torch.allclose(residual.view_as(expected), expected, atol=1e-4)
@@ -189,7 +189,7 @@ def test_speech_cannot_end_before_the_minimum(golden_model, requests):
 def test_too_long_for_the_cache_is_refused_before_anything_runs(golden_model, requests):
     loop = new_loop(golden_model)
     with pytest.raises(PromptError, match="shorter"):
-        loop.join(0, replace(requests[0], max_frames=1000))
+        loop.admit(0, replace(requests[0], max_frames=1000))
     assert loop.free_slots == (0,)
 
 
@@ -212,6 +212,6 @@ def test_int8_logits_stay_close_to_fp32(golden_model, requests, monkeypatch, sma
                 draw(found, state),
             )[1],
         )
-        loop.join(0, requests[1])
+        loop.admit(0, requests[1])
     error = (logits["int8"] - logits["fp32"]).square().mean().sqrt()
     assert error < 0.05 * logits["fp32"].std()

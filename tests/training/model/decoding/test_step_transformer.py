@@ -43,7 +43,7 @@ def test_prefill_and_steps_equal_the_whole_sequence(golden_model, backbone, leng
         while any(len(states) < len(seq) for states, seq in zip(found, sequences, strict=True)):
             x = torch.stack([seq[min(int(p), len(seq) - 1)] for seq, p in zip(sequences, positions, strict=True)])
             hidden = step.step(
-                x, positions.clamp(max=CACHE_LENGTH - 1), span=min(int(positions.max()) + 1, CACHE_LENGTH)
+                x, positions.clamp(max=CACHE_LENGTH - 1), kv_length=min(int(positions.max()) + 1, CACHE_LENGTH)
             )
             for slot, seq in enumerate(sequences):
                 if len(found[slot]) < len(seq):

@@ -139,10 +139,10 @@ def test_what_cannot_be_spoken_is_refused_before_the_first_chunk(synthesizer, re
 def test_streaming_text_and_an_instruction_reach_the_prompt(golden_model, request_of):
     plain = build_prompt(golden_model, request_of)
     streamed = build_prompt(golden_model, replace(request_of, streaming_text=True))
-    assert len(streamed.rows) + len(streamed.trailing_text_ids) < len(plain.rows) + 2
+    assert len(streamed.inputs) + len(streamed.trailing_text_ids) < len(plain.inputs) + 2
     assert streamed.trailing_text_ids
     instructed = build_prompt(golden_model, replace(request_of, instruction="softly"))
-    assert len(instructed.rows) > len(plain.rows)
+    assert len(instructed.inputs) > len(plain.inputs)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])

@@ -51,13 +51,13 @@ def test_rows_of_one_decoder_are_streams_of_their_own(batch):
 
 def test_a_reference_is_gone_through_in_pieces_and_remembered(batch, in_context):
     laid_out = batch.lay_out(in_context)
-    batch.join(0, laid_out, in_context.voice)
+    batch.admit(0, laid_out, in_context.voice)
     assert batch.is_preparing(0)
     num_pieces = 1
     while not batch.prepare(0):
         num_pieces += 1
     assert num_pieces == 3
-    batch.join(1, laid_out, in_context.voice)
+    batch.admit(1, laid_out, in_context.voice)
     assert not batch.is_preparing(1)
     codes = torch.randint(0, 64, (1, 4, 16)).expand(2, -1, -1)
     both = batch.decode([0, 1], codes)
@@ -72,9 +72,9 @@ def test_a_take_that_fails_to_begin_leaves_its_slot_free(batch, request_of, monk
     with monkeypatch.context() as patch:
         patch.setattr(batch.loop._main, "prefill", fail)
         with pytest.raises(RuntimeError, match="memory"):
-            batch.join(1, laid_out, request_of.voice)
+            batch.admit(1, laid_out, request_of.voice)
     assert batch.free_slots == (0, 1, 2)
-    batch.join(1, laid_out, request_of.voice)
+    batch.admit(1, laid_out, request_of.voice)
     assert batch.step().spoke == (1,)
 
 
@@ -86,9 +86,9 @@ def test_logits_do_not_depend_on_the_company_to_the_last_bit(golden_model, batch
         loop = FrameLoop(golden_model.talker, golden_model.config, num_slots=4, cache_length=600)
         seen, draw_next = [], loop._draw_next
         for slot, request in company:
-            loop.join(slot, batch.lay_out(request))
+            loop.admit(slot, batch.lay_out(request))
         loop._draw_next = lambda logits, state: (seen.append(logits[1].clone()), draw_next(logits, state))[1]
-        loop.join(1, batch.lay_out(request_of))
+        loop.admit(1, batch.lay_out(request_of))
         while 1 not in loop.free_slots:
             loop.step()
         return torch.stack(seen)

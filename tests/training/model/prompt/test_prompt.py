@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from training.model.errors import PromptError
-from training.model.network.rows import NOTHING, concatenate, frame_rows, id_rows, pad_and_stack
+from training.model.network.talker_input import NOTHING, concatenate, frame_positions, id_positions, pad_and_stack
 from training.model.prompt.prompt import (
     PromptHead,
     in_context_prompt,
@@ -32,7 +32,7 @@ def head(golden_model):
 
 def channels(prompt):
     """The two channels as lists, speaker rows shown as 'S' and frames as 'F'."""
-    rows = prompt.rows
+    rows = prompt.inputs
     codec = [
         "S" if speaker else "F" if frame else code
         for code, speaker, frame in zip(
@@ -60,7 +60,7 @@ def test_streaming_text_starts_with_one_token_and_trails_the_rest(config, head):
 def test_a_named_language_moves_the_speaker_one_row_on(config, head):
     auto = x_vector_prompt(config, head, TEXT)
     english = x_vector_prompt(config, replace(head, language="ENGLISH"), TEXT)
-    assert english.rows.is_speaker.tolist().index(True) == auto.rows.is_speaker.tolist().index(True) + 1
+    assert english.inputs.is_speaker.tolist().index(True) == auto.inputs.is_speaker.tolist().index(True) + 1
 
 
 def test_in_context_layout(config, head):
@@ -69,7 +69,7 @@ def test_in_context_layout(config, head):
     text, codec = channels(prompt)
     assert text[-12:] == [*REFERENCE_TEXT, *TEXT, config.tts_eos_token_id, *[config.tts_pad_token_id] * 6]
     assert codec[-6:] == [config.talker.codec_bos_id, *"FFFFF"]
-    assert torch.equal(prompt.rows.with_first_codebook()[-5:], codes)
+    assert torch.equal(prompt.inputs.with_first_codebook()[-5:], codes)
 
 
 @pytest.mark.parametrize("num_frames", [2, 5, 9])
@@ -94,8 +94,8 @@ def with_speaker(config, **changes):
 def test_a_named_speaker_is_a_codec_row(config, head):
     named = with_speaker(config, spk_id={"ada": 300})
     prompt = named_speaker_prompt(named, replace(head, speaker="Ada"), TEXT)
-    assert 300 in prompt.rows.codec_ids.tolist()
-    assert not prompt.rows.is_speaker.any()
+    assert 300 in prompt.inputs.codec_ids.tolist()
+    assert not prompt.inputs.is_speaker.any()
 
 
 @pytest.mark.parametrize(("language", "expected"), [("auto", 81), ("Chinese", 81), ("english", 66)])
@@ -140,10 +140,13 @@ def test_in_context_needs_words_and_frames(config, head):
 
 def test_padding_rows_embed_to_nothing(golden_model):
     talker = golden_model.talker
-    short, long = id_rows([5], [6], 16), concatenate([id_rows([5], [6], 16), frame_rows(torch.ones(2, 16), [7, 8])])
-    embedded = talker.embed_rows(pad_and_stack([short, long]), None)
+    short, long = (
+        id_positions([5], [6], 16),
+        concatenate([id_positions([5], [6], 16), frame_positions(torch.ones(2, 16), [7, 8])]),
+    )
+    embedded = talker.embed_input(pad_and_stack([short, long]), None)
     assert torch.equal(embedded[0, 1:], torch.zeros_like(embedded[0, 1:]))
-    assert torch.allclose(embedded[1], talker.embed_rows(long.batched(), None)[0], atol=1e-6)
+    assert torch.allclose(embedded[1], talker.embed_input(long.batched(), None)[0], atol=1e-6)
 
 
 def test_a_persons_text_is_never_read_as_control_tokens(golden_model):

@@ -18,9 +18,9 @@ HEAD = PromptHead(role_ids=(257, 262, 10), language="english")
 @given(text=st.lists(st.integers(32, 120), min_size=1, max_size=20), num_frames=st.integers(1, 30))
 def test_the_text_of_a_span_is_the_text_to_be_spoken(text: list[int], num_frames: int):
     prompt = x_vector_prompt(CONFIG, HEAD, text)
-    (span,) = spans_of(len(prompt.rows), num_frames, len(text))
-    assert prompt.rows.text_ids[span.first_text : span.first_text + span.num_letters].tolist() == text
-    assert prompt.rows.codec_ids[span.first_query] == CONFIG.talker.codec_bos_id
+    (span,) = spans_of(len(prompt.inputs), num_frames, len(text))
+    assert prompt.inputs.text_ids[span.first_text : span.first_text + span.num_letters].tolist() == text
+    assert prompt.inputs.codec_ids[span.first_query] == CONFIG.talker.codec_bos_id
 
 
 @given(
@@ -31,12 +31,12 @@ def test_the_text_of_a_span_is_the_text_to_be_spoken(text: list[int], num_frames
 def test_in_context_both_texts_have_their_frames(text: list[int], reference: list[int], num_frames: int):
     codes = torch.zeros(num_frames, 16, dtype=torch.long)
     prompt = in_context_prompt(CONFIG, HEAD, text, reference_text_ids=reference, reference_codes_FQ=codes)
-    before, answer = spans_of(len(prompt.rows), 7, len(text), (num_frames, len(reference)))
-    ids = prompt.rows.text_ids
+    before, answer = spans_of(len(prompt.inputs), 7, len(text), (num_frames, len(reference)))
+    ids = prompt.inputs.text_ids
     assert ids[before.first_text : before.first_text + before.num_letters].tolist() == reference
     assert ids[answer.first_text : answer.first_text + answer.num_letters].tolist() == text
-    assert prompt.rows.codec_ids[before.first_query] == CONFIG.talker.codec_bos_id
-    assert answer.first_query == len(prompt.rows) - 1
+    assert prompt.inputs.codec_ids[before.first_query] == CONFIG.talker.codec_bos_id
+    assert answer.first_query == len(prompt.inputs) - 1
 
 
 def test_frames_look_around_their_place_in_the_text_and_nowhere_else():
