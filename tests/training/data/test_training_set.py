@@ -63,7 +63,7 @@ def test_clips_beyond_the_context_are_left_out_and_counted(tmp_path, golden_mode
 
 
 def test_only_clips_beyond_the_context_are_refused(tmp_path, golden_model):
-    with pytest.raises(DatasetError, match=r"None of the 2 clips .* fits into 50 rows"):
+    with pytest.raises(DatasetError, match=r"None of the 2 clips .* fits into 50 tokens"):
         read(write_dataset(tmp_path / "d", make_rows((100, 200))), golden_model, max_tokens=50)
 
 

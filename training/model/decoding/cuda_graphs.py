@@ -15,7 +15,7 @@ KV_LENGTH_STEP = 256
 """Attention lengths are rounded up to this, so that a take needs a handful of graphs instead of one per frame.
 
 Rounding also keeps results independent of the other takes: measured on CPU, float32 results change with the number of
-masked positions behind a take at multiples of 64 and 128, and do not at multiples of 256; bfloat16 ones do at neither."""
+masked positions behind a take at multiples of 64 and 128, and do not at multiples of 256; bfloat16 ones never do."""
 
 
 class GraphedCalls:

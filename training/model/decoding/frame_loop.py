@@ -151,7 +151,7 @@ class FrameLoop:
         self._codes_unread = False
 
     def _computed_slots(self) -> SlotState:
-        """The slots to compute a frame for: all of them, or those up to the last take if kernels are batch-invariant."""
+        """The slots to compute a frame for: all, or those up to the last take if kernels are batch-invariant."""
         if not self._skips_empty_slots:
             return self._state
         return self._state.view(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))

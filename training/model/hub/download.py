@@ -1,9 +1,11 @@
-"""The child process of `hub.py`: fetches one model into the hub's cache, and resumes where an earlier one was stopped.
+"""The child process of `hub.py`: downloads one model into the hub's cache, continuing an interrupted download.
 
 huggingface_hub finds names, sizes and hashes, does the transfers, and lays out its cache. Two things it does not do
-(as of 2.4) are done here: a file that was cut off is continued instead of begun again, and what arrived is compared
-with the hash the hub published. Called with a name and a revision (empty for the default); each line of standard
-output is one event as JSON. It ends when its standard input closes, so it never outlives the program that started it.
+(as of 2.4) are done here: a partial file is continued instead of started again, and its content is compared with the
+hash that the hub published. Arguments are a name and a revision (empty for the default). Each line of standard output
+is a JSON object: the fields of `DownloadProgress` a few times a second (`{}` before the sizes are known), at the end
+`{"folder": ...}` or `{"failed": ...}` with a sentence for the user. The process exits when its standard input closes,
+so it never outlives the program that started it.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 from huggingface_hub import HfApi, constants, hf_hub_url, snapshot_download
@@ -34,31 +36,26 @@ from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public, but not in __all__
 
+from training.model.errors import DownloadError
+from training.model.hub.hub import list_choices
+
 # Everything a checkpoint consists of; never pickles (.bin, .pt) or code (.py).
 ALLOWED_PATTERNS = ["*.safetensors", "*.json", "*.txt"]
 REQUIRED_FILES = ("config.json", "speech_tokenizer/config.json", "speech_tokenizer/model.safetensors")
 
-# So that a download does not leave a machine without any room to work.
+# Kept free, so that a download does not fill the disk.
 DISK_RESERVE_BYTES = 512 * 2**20
-# Without a limit, an endpoint that accepts connections and never answers would hold a download for ever.
+# Without a limit, an endpoint that accepts connections and never answers would block a download for ever.
 _ANSWER_WITHIN_SECONDS = 30.0
+_REPORT_SECONDS = 0.2
 _HASH_BLOCK_BYTES = 2**20
 # The HTTP library's own base error; which library that is depends on the version of huggingface_hub.
 _HTTP_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
 
 
-class FetchError(Exception):
-    """A download that failed for a reason `hub.py` has a sentence for."""
-
-    def __init__(self, reason: str, **facts: Any) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.facts = facts
-
-
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """A file to fetch. The cache names content by its hash: SHA-256 of large files, git's SHA-1 of small ones."""
+    """A file to download. The cache names content by its hash: SHA-256 of large files, git's SHA-1 of small ones."""
 
     name: str
     num_bytes: int
@@ -72,49 +69,80 @@ class RemoteFile:
 
     @property
     def num_bytes_here(self) -> int:
-        """How much of it an earlier attempt has left, or all."""
-        return self.num_bytes if self.blob.exists() else min(_size(self.partial), self.num_bytes)
+        """How much of it is on the disk."""
+        return min(max(_size(self.blob), _size(self.partial)), self.num_bytes)
+
+
+class Output:
+    """Standard output, and what it reports: how much of the files is on the disk.
+
+    Measured there, because progress bars of the hub's transfers are unreliable.
+    """
+
+    def __init__(self) -> None:
+        self.files: Sequence[RemoteFile] = ()
+        self.current = ""
+        self._lock = threading.Lock()
+
+    def write(self, result: Mapping[str, str] | None = None) -> None:
+        """Write the progress, and the result if there is one; any thread may call it."""
+        with self._lock:
+            done, total = sum(f.num_bytes_here for f in self.files), sum(f.num_bytes for f in self.files)
+            print(json.dumps({"bytes_done": done, "bytes_total": total, "file": self.current} if total else {}))
+            if result is not None:
+                print(json.dumps(result))
+            sys.stdout.flush()
+
+    def keep_reporting(self) -> None:
+        """Write until the process ends, at least so often that the parent notices at once that it is to cancel."""
+        while True:
+            self.write()
+            time.sleep(_REPORT_SECONDS)
 
 
 def main() -> None:
-    """Fetch the model named on the command line."""
+    """Download the model named on the command line."""
     repo, revision = sys.argv[1:]
+    output = Output()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
+    threading.Thread(target=output.keep_reporting, daemon=True).start()
     try:
-        _tell("done", folder=str(fetch(repo, revision or None)))
-    except FetchError as error:
-        _tell("failed", reason=error.reason, **error.facts)
-    except Exception as error:  # noqa: BLE001 - the process' edge: whatever it is must reach the parent as an event
-        _tell("failed", **classify(error))
+        result = {"folder": str(download(repo, revision or None, output))}
+    except Exception as error:  # noqa: BLE001 - the process' edge: every failure must reach the parent
+        result = {"failed": str(error) if isinstance(error, DownloadError) else explain(repo, error)}
+    output.write(result)
 
 
-def fetch(repo: str, revision: str | None) -> Path:
+def download(repo: str, revision: str | None, output: Output) -> Path:
     """Return the folder of a complete snapshot, downloading what is missing.
 
     Raises:
-        FetchError: for reasons found here; what huggingface_hub raises is left to `classify`.
+        DownloadError: for reasons found here; what huggingface_hub raises is left to `explain`.
     """
     cached = find_cached(repo, revision)
     if cached is not None:
         return cached
     if constants.is_offline_mode():
-        raise FetchError("offline")
+        raise DownloadError(
+            f"{repo} is not on this machine, and HF_HUB_OFFLINE forbids downloading it. {_by_hand(repo)}"
+        )
     info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=_ANSWER_WITHIN_SECONDS)
     siblings = info.siblings or []
-    _require_checkpoint([sibling.rfilename for sibling in siblings])
+    _require_checkpoint(repo, [sibling.rfilename for sibling in siblings])
     blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repo, repo_type="model"), "blobs")
     files = list_files(siblings, blobs)
-    _tell("plan", files=[{"bytes": f.num_bytes, "blob": str(f.blob), "partial": str(f.partial)} for f in files])
-    _require_room(files, blobs)
+    _require_room(repo, files, blobs)
+    output.files = files
     for file in files:
-        _tell("file", name=file.name)
-        _fetch_file(file, repo, str(info.sha))
-    # Finds the blobs in place and links them up; whatever could not be planned for above is fetched by it as usual.
+        output.current = file.name
+        output.write()
+        _download_file(file, repo, str(info.sha))
+    # Links the blobs into a snapshot, and downloads any file that `list_files` left out.
     return Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_PATTERNS))
 
 
 def find_cached(repo: str, revision: str | None) -> Path | None:
-    """Find a complete snapshot without asking the hub; one that is here is used as it is."""
+    """Find a complete snapshot without asking the hub; a cached one is used as it is."""
     try:
         found = snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_PATTERNS, local_files_only=True)
     except LocalEntryNotFoundError:
@@ -129,7 +157,7 @@ def find_cached(repo: str, revision: str | None) -> Path | None:
 
 
 def list_files(siblings: Sequence[RepoSibling], blobs: Path) -> list[RemoteFile]:
-    """Choose the files a checkpoint consists of, small ones first: a wrong model then shows before its weights come."""
+    """Choose a checkpoint's files, small ones first: a wrong model then shows before its weights are downloaded."""
     files = []
     for sibling in siblings:
         digest = (sibling.lfs.sha256 if sibling.lfs else sibling.blob_id) or ""
@@ -142,43 +170,55 @@ def list_files(siblings: Sequence[RepoSibling], blobs: Path) -> list[RemoteFile]
     return sorted(files, key=lambda file: file.num_bytes)
 
 
-def classify(error: Exception) -> dict[str, Any]:
-    """Turn what went wrong into a reason, and the facts a sentence about it needs."""
+def explain(repo: str, error: Exception) -> str:
+    """A sentence for the user: what failed, and what to do about it."""
     if isinstance(error, GatedRepoError):
-        return {"reason": "gated"}
+        return f"{repo} is gated: accept its terms on its hub page, then set HF_TOKEN to a token of that account."
     if isinstance(error, RepositoryNotFoundError):
-        return {"reason": "unknown_repo"}
+        return f"The hub has no model {repo}, or it is private. {list_choices()}"
     if isinstance(error, RevisionNotFoundError):
-        return {"reason": "unknown_revision"}
+        return f"{repo} has no such revision on the hub."
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
-        return {"reason": "rejected" if status in (401, 403) else "server_error", "status": status}
+        if status in (401, 403):
+            return f"The hub refused the request for {repo}. Check that the token in HF_TOKEN is valid, or unset it."
+        return f"The hub failed while {repo} was downloaded (status {status}). Try again later."
     if isinstance(error, _HTTP_ERROR | LocalEntryNotFoundError):
-        return {"reason": "unreachable", "detail": _first_line(error)}
+        return f"{repo} is not on this machine, and the hub cannot be reached ({_first_line(error)}). {_by_hand(repo)}"
     if isinstance(error, OSError) and error.errno is not None:
-        return {"reason": "disk", "detail": f"{error.strerror} ({error.filename or constants.HF_HUB_CACHE})"}
-    return {"reason": "other", "detail": f"{type(error).__name__}: {_first_line(error)}"}
+        return f"{repo} cannot be stored: {error.strerror} ({error.filename or constants.HF_HUB_CACHE})."
+    return f"{repo} could not be downloaded: {type(error).__name__}: {_first_line(error)}."
 
 
-def _require_checkpoint(names: Sequence[str]) -> None:
-    """Refuse a repository that is no checkpoint before gigabytes of it have been fetched."""
+def _by_hand(repo: str) -> str:
+    return (
+        f"To copy it by hand, run `hf download {repo} --local-dir FOLDER` on a machine with a network, copy FOLDER "
+        "here (config.json, model.safetensors, the tokenizer files, speech_tokenizer/) and give its path as the model."
+    )
+
+
+def _require_checkpoint(repo: str, names: Sequence[str]) -> None:
+    """Refuse a repository without a checkpoint before gigabytes of it have been downloaded."""
     missing = [name for name in REQUIRED_FILES if name not in names]
     if not any(re.fullmatch(r"model[^/]*\.safetensors", name) for name in names):
         missing.insert(0, "model.safetensors")
     if missing:
-        raise FetchError("no_checkpoint", missing=missing)
+        raise DownloadError(f"{repo} is not a Qwen3-TTS model: it has no {' and no '.join(missing)}.")
 
 
-def _require_room(files: Sequence[RemoteFile], blobs: Path) -> None:
+def _require_room(repo: str, files: Sequence[RemoteFile], blobs: Path) -> None:
     blobs.mkdir(parents=True, exist_ok=True)
-    needed = sum(file.num_bytes - file.num_bytes_here for file in files)
-    free = shutil.disk_usage(blobs).free
-    if needed and needed + DISK_RESERVE_BYTES > free:
-        raise FetchError("no_room", needed_bytes=needed + DISK_RESERVE_BYTES, free_bytes=free, folder=str(blobs))
+    missing = sum(file.num_bytes - file.num_bytes_here for file in files)
+    needed, free = missing + DISK_RESERVE_BYTES, shutil.disk_usage(blobs).free
+    if missing and needed > free:
+        raise DownloadError(
+            f"{repo} needs {needed / 1e9:.1f} GB more on the disk of {blobs}, where {free / 1e9:.1f} GB are free. "
+            "Free some space, or set HF_HOME to a folder on a larger disk."
+        )
 
 
-def _fetch_file(file: RemoteFile, repo: str, commit: str) -> None:
-    """Complete one blob. One that was continued and turns out wrong is fetched once more from its beginning."""
+def _download_file(file: RemoteFile, repo: str, commit: str) -> None:
+    """Complete one blob. One that was continued and turns out wrong is downloaded once more from the start."""
     # The lock huggingface_hub takes for this blob, so that two programs do not write into one partial file.
     lock = Path(constants.HF_HUB_CACHE, ".locks", file.blob.parent.parent.name, f"{file.digest}.lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -193,23 +233,16 @@ def _fetch_file(file: RemoteFile, repo: str, commit: str) -> None:
                 return
             file.partial.unlink(missing_ok=True)
             if not resumed_from:
-                raise FetchError("damaged", file=file.name)
+                raise DownloadError(f"{file.name} of {repo} arrived damaged and was discarded. Try again.")
 
 
 def _transfer(file: RemoteFile, url: str, resumed_from: int) -> None:
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}  # ranges count bytes of the file, not of a gzip
     with file.partial.open("ab") as out:
         try:
-            http_get(
-                url,
-                out,
-                resume_size=resumed_from,
-                headers=headers,
-                expected_size=file.num_bytes,
-                displayed_filename=file.name,
-            )
+            http_get(url, out, resume_size=resumed_from, headers=headers, expected_size=file.num_bytes)
         except OSError as error:
-            # http_get's word for an answer of another length is an OSError without a number.
+            # For an answer of another length, http_get raises an OSError without a number.
             if isinstance(error, HfHubHTTPError) or error.errno is not None:
                 raise
         out.flush()
@@ -237,10 +270,6 @@ def _size(path: Path) -> int:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _tell(event: str, **facts: Any) -> None:
-    print(json.dumps({"event": event, **facts}), flush=True)
 
 
 def _exit_with_parent() -> None:
