@@ -1,1 +1,1 @@
-"""The network and how it learns; a GPU worker needs nothing but this package."""
+"""The network and its training; a GPU worker needs only this package."""

@@ -1,12 +1,12 @@
 """The checkpoints of a run: each a folder of its own, whole or absent.
 
 OUTPUT/checkpoints/step-00000120/progress.json   how far the run had come, and which files belong to it
-                                 job.json        the job it was doing
+                                 job.json        its job
                                  state/          weights and optimizer, in the strategy's own format
-OUTPUT/checkpoints/best.json                     which one sounds best, as whoever listened has found
+OUTPUT/checkpoints/best.json                     which one sounds best, as evaluation has found
 
 Order of the data, learning rate and every random choice are functions of the job and of the number of steps done
-(see `training/data/batching.py`), so that number is all there is to save of them, for any number of workers.
+(see `training/data/batching.py`), so that number is all that is saved of them, for any number of workers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from training.errors import ResumeError, TrainingError
 from training.job import JOB_FILE, FineTuneJob
+from training.model.checkpoint.atomic_folder import sync, sync_tree
 from training.strategies.learner import Learner
 from training.workers import Workers
 
@@ -43,11 +44,11 @@ class Progress(BaseModel):
     dataset_digest: str
     family: str
     num_workers: PositiveInt
-    """That wrote it; ZeRO's files must be converted for another number."""
+    """Workers that wrote it; ZeRO's files must be converted for another number."""
     talker_loss: float
     code_predictor_loss: float
     file_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    """Size of every file of the checkpoint: one that lost some of its bytes is not gone on from."""
+    """Size of every file of the checkpoint, to recognise truncated files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +60,21 @@ class Checkpoint:
 
     @property
     def state(self) -> Path:
-        """The strategy's part of it."""
+        """The folder of weights and optimizer."""
         return self.folder / STATE_FOLDER
 
     def job(self) -> FineTuneJob:
-        """The job that was being done."""
+        """The run's job."""
         return FineTuneJob.read(self.folder / JOB_FILE)
 
 
 def list_checkpoints(output: Path) -> list[Checkpoint]:
-    """The complete checkpoints of a run, oldest first; a damaged one is as good as none."""
+    """The complete checkpoints of a run, oldest first, without damaged ones."""
     return _sort_out(output)[0]
 
 
 def damaged_checkpoints(output: Path) -> list[str]:
-    """Names of those that a fault of the disk or of the machine has spoilt; the run writes them anew."""
+    """Names of the checkpoints that a fault of the disk or machine has damaged; the run writes them again."""
     return _sort_out(output)[1]
 
 
@@ -90,10 +91,10 @@ def _sort_out(output: Path) -> tuple[list[Checkpoint], list[str]]:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """One checkpoint.
+    """Read one checkpoint.
 
     Raises:
-        ResumeError: there is none, or it is damaged.
+        ResumeError: it is missing or damaged.
     """
     try:
         raw = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
@@ -102,12 +103,12 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     except (OSError, ValueError) as error:
         raise ResumeError(f"The checkpoint {folder} is damaged. Go back to an earlier one.") from error
     if spoilt:
-        raise ResumeError(f"The checkpoint {folder} is damaged: {spoilt[0]} is cut off. Go back to an earlier one.")
+        raise ResumeError(f"The checkpoint {folder} is damaged: {spoilt[0]} is truncated. Go back to an earlier one.")
     return Checkpoint(folder=folder, progress=progress)
 
 
 def mark_best(output: Path, step: int) -> None:
-    """Keep the checkpoint of a step however many newer ones there will be."""
+    """Mark a step's checkpoint as the best, which keeps it from being pruned."""
     folder = output / CHECKPOINTS_FOLDER
     temporary = folder / f".{BEST_FILE}.{os.getpid()}"
     temporary.write_text(json.dumps({"step": step}) + "\n", encoding="utf-8")
@@ -123,20 +124,20 @@ def best_step(output: Path) -> int | None:
 
 
 def hold(checkpoint: Path) -> None:
-    """Keep a checkpoint while something else reads it, until `release`."""
+    """Protect a checkpoint from pruning while it is read, until `release`."""
     (checkpoint / IN_USE_FILE).touch()
 
 
 def release(checkpoint: Path) -> None:
-    """End `hold`: the next checkpoint may push this one out."""
+    """End `hold`: the checkpoint may be pruned again."""
     (checkpoint / IN_USE_FILE).unlink(missing_ok=True)
 
 
 class CheckpointKeeper:
-    """Writes a run's checkpoints beside its training, and throws old ones away. Every call is collective."""
+    """Writes a run's checkpoints in parallel with training, and prunes old ones. Every call is collective."""
 
     def __init__(self, job: FineTuneJob, learner: Learner, workers: Workers) -> None:
-        """Sweep away what a killed run left half written."""
+        """Remove incomplete checkpoints that a killed run left behind."""
         self._job, self._learner, self._workers = job, learner, workers
         self._folder = job.output / CHECKPOINTS_FOLDER
         self._pending: tuple[Path, Progress, Any] | None = None
@@ -148,7 +149,7 @@ class CheckpointKeeper:
 
     @property
     def is_saving(self) -> bool:
-        """Whether one is being written, and waits for `finish`."""
+        """Whether a checkpoint is being written and must be finished."""
         return self._pending is not None
 
     def start(self, progress: Progress) -> None:
@@ -166,10 +167,10 @@ class CheckpointKeeper:
         self._pending = folder, progress, self._learner.start_save(folder / STATE_FOLDER)
 
     def finish(self) -> Path:
-        """Wait for the checkpoint that was begun and give it its name.
+        """Wait for the checkpoint that was started, and rename it to its final name.
 
         Raises:
-            TrainingError: it could not be written; earlier ones are as they were.
+            TrainingError: it could not be written; earlier ones are unaffected.
         """
         assert self._pending is not None
         folder, progress, pending = self._pending
@@ -180,14 +181,14 @@ class CheckpointKeeper:
             self._learner.finish_save(pending)
             if self._workers.is_first:
                 self._complete(folder, final, progress)
-        # DCP wraps the disk's errors in one of its own that is no Exception; and all workers must agree.
+        # All workers must agree on the outcome; and DCP wraps errors of the disk in a class that is not an Exception.
         except (Exception, CheckpointException) as error:  # noqa: BLE001 - see above
             failure = error
         self._agree(progress, folder, failure)
         return final
 
     def _agree(self, progress: Progress, folder: Path, failure: BaseException | None) -> None:
-        """Give a checkpoint up together when any worker met a failure."""
+        """Abandon a checkpoint on all workers if any of them failed."""
         if not self._workers.total([float(failure is not None)])[0]:
             return
         shutil.rmtree(folder, ignore_errors=True)
@@ -203,11 +204,11 @@ class CheckpointKeeper:
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         progress = progress.model_copy(update={"file_bytes": sizes})
         (folder / PROGRESS_FILE).write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        _sync_tree(folder)
-        # Only a run that went back to an earlier checkpoint comes to the same step again.
+        sync_tree(folder)
+        # Exists only if the run was resumed from an earlier checkpoint.
         shutil.rmtree(final, ignore_errors=True)
         folder.rename(final)
-        _sync_folder(self._folder)
+        sync(self._folder)
         self._prune()
 
     def _prune(self) -> None:
@@ -218,10 +219,10 @@ class CheckpointKeeper:
 
 
 def find_resumable(job: FineTuneJob) -> Checkpoint | None:
-    """The newest checkpoint the job can go on from; None for a run that has none yet.
+    """The newest checkpoint that the job can resume from; None for a run that has none yet.
 
     Raises:
-        ResumeError: there is one, of a job that learns something else or of another family of strategies.
+        ResumeError: the newest one is from an incompatible job or another family of strategies.
     """
     found = list_checkpoints(job.output)
     if not found:
@@ -229,8 +230,8 @@ def find_resumable(job: FineTuneJob) -> Checkpoint | None:
     newest = found[-1]
     if changed := job.differences(newest.job()):
         raise ResumeError(
-            f"The run in {job.output} was begun with another {', '.join(changed)}. "
-            "Resume it with what it was begun with, or start a new run."
+            f"The run in {job.output} was started with another {', '.join(changed)}. "
+            "Resume it with its original settings, or start a new run."
         )
     if newest.progress.family != job.checkpoint_family:
         raise ResumeError(
@@ -241,27 +242,9 @@ def find_resumable(job: FineTuneJob) -> Checkpoint | None:
 
 
 def _reason(failure: BaseException) -> str:
-    """What went wrong, on one line: DCP's own error is a page of every worker's stack."""
+    """The cause of a failure on one line; DCP's own error is a page of every worker's stack."""
     if isinstance(failure, CheckpointException):
         failure = next((error for error, _ in failure.failures.values()), failure)
     if isinstance(failure, OSError) and failure.strerror:
         return failure.strerror
     return (str(failure).strip().splitlines() or [type(failure).__name__])[-1].rstrip(".")
-
-
-def _sync_tree(folder: Path) -> None:
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with Path(parent, name).open("rb") as file:
-                os.fsync(file.fileno())
-        _sync_folder(Path(parent))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass  # some network file systems sync no folders; their files have been synced by then
-    finally:
-        os.close(descriptor)

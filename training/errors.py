@@ -1,4 +1,4 @@
-"""What a fine-tune can fail with; every message says what happened and what to do."""
+"""Errors of a fine-tune; every message says what happened and what to do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from training.model.errors import EncoreError
 
 
 class TrainingError(EncoreError):
-    """A fine-tune cannot go on."""
+    """A fine-tune cannot continue."""
 
 
 class JobError(TrainingError):
-    """A job does not describe a run: a misspelt option, a value out of range, options that exclude each other."""
+    """A job is invalid: a misspelt option, a value out of range, options that exclude each other."""
 
 
 class PreflightError(TrainingError):

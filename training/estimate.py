@@ -1,4 +1,4 @@
-"""What a run will take, before it starts: steps, minutes, memory per worker and disk."""
+"""Estimates a run before it starts: steps, minutes, memory per worker and disk."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _MEASURED_STEPS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """How fast one worker is.
+    """The speed of one worker.
 
     Attributes:
-        operations_per_second: floating-point operations that training gets out of the device.
-        seconds_per_micro_batch: on top, for starting the operations.
+        operations_per_second: floating-point operations that training achieves on the device.
+        seconds_per_micro_batch: overhead of launching the operations.
     """
 
     operations_per_second: float
     seconds_per_micro_batch: float
 
 
-# Assumptions for a machine nothing is known of; a measured pace takes their place after the first report.
+# Assumptions for an unknown machine; the measured rate replaces them after the first report.
 CPU_SPEED = Speed(operations_per_second=2.5e10, seconds_per_micro_batch=0.15)
 GPU_SPEED = Speed(operations_per_second=1.2e14, seconds_per_micro_batch=0.15)
 
@@ -45,12 +45,12 @@ class RunEstimate:
     Attributes:
         num_steps: of the run.
         steps_per_epoch: of its first epoch.
-        num_clips: trained on.
+        num_clips: to train on.
         num_too_long: clips left out.
-        data_minutes: of speech in an epoch.
+        data_minutes: minutes of speech in an epoch.
         minutes: of training, without starting the workers.
-        memory: on the fullest worker.
-        disk_bytes: at most, for checkpoints and exports.
+        memory: on the worker that holds most.
+        disk_bytes: upper bound, for checkpoints and exports.
     """
 
     num_steps: int

@@ -1,4 +1,4 @@
-"""A run's weights as checkpoints in the public format, which this program and the reference package load.
+"""Exports a run's weights as checkpoints in the public format, which this program and the reference package load.
 
 As `custom_voice` the voice is a named speaker: its embedding becomes a row of the codec vocabulary. As `base` the
 speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context.
@@ -42,11 +42,11 @@ _SPEAKER_ROWS = "talker.model.codec_embedding.weight"
 
 @dataclass(frozen=True, kw_only=True)
 class FineTunedWeights:
-    """What is exported.
+    """The weights to export.
 
     Attributes:
-        job: that made them.
-        step: steps done.
+        job: that trained them.
+        step: number of steps done.
         talker: all its weights by the network's names, float32.
         speaker: the voice's embedding (D,).
     """
@@ -58,10 +58,10 @@ class FineTunedWeights:
 
 
 def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, replace_existing: bool = False) -> None:
-    """Write a checkpoint folder, whole or not at all, with `encore.json` about where it comes from.
+    """Write a checkpoint folder atomically, with its provenance in `encore.json`.
 
     Raises:
-        CheckpointError: it cannot be written, or a weight is not a number.
+        CheckpointError: it cannot be written, or a weight is NaN or infinite.
         TrainingError: the base model has no room for a speaker.
     """
     base = weights.job.base_model
@@ -87,7 +87,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
 
 
 def kept_weights(weights: FineTunedWeights) -> Mapping[str, Tensor]:
-    """What was learnt, as far as the job keeps it: a mean of the base model's weights and the fine-tuned ones."""
+    """Interpolate between the base model's weights and the fine-tuned ones, by the job's `interpolation_alpha`."""
     share = weights.job.interpolation_alpha
     if share == 1:
         return weights.talker
@@ -98,14 +98,14 @@ def kept_weights(weights: FineTunedWeights) -> Mapping[str, Tensor]:
 def export_checkpoint(
     checkpoint: Checkpoint, speaker: Tensor, folder: Path, kind: Kind, *, replace_existing: bool = False
 ) -> None:
-    """Export what a checkpoint of a run holds, in any process: beside training, to judge it, or long after.
+    """Export a checkpoint of a run, from any process, during training or later.
 
     Args:
         checkpoint: see `training.checkpoint.list_checkpoints`.
         speaker: the run's embedding, `TrainingSet.speaker_D`.
-        folder: where.
-        kind: what as.
-        replace_existing: put it in the place of an older export.
+        folder: destination.
+        kind: type of the exported checkpoint.
+        replace_existing: replace an older export.
 
     Raises:
         CheckpointError, TrainingError: as `export_weights`.
@@ -115,7 +115,7 @@ def export_checkpoint(
 
 
 def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
-    """Put a checkpoint's trained weights over the base model's frozen ones, on the CPU."""
+    """A checkpoint's trained weights together with the base model's frozen ones, on the CPU."""
     job = checkpoint.job()
     state = _read_base_talker(job.base_model).state_dict()
     if job.uses_deepspeed:
@@ -127,10 +127,10 @@ def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
 
 
 def speaker_row(config: ModelConfig) -> int:
-    """A row of the codec vocabulary that nothing uses yet, above the codes themselves.
+    """An unused row of the codec vocabulary, above the codes themselves.
 
     Raises:
-        TrainingError: there is none.
+        TrainingError: all rows are in use.
     """
     talker = config.talker
     ids = {value for name, value in vars(talker).items() if name.startswith("codec_") and isinstance(value, int)}
@@ -144,7 +144,7 @@ def speaker_row(config: ModelConfig) -> int:
 
 
 def with_speaker(config: ModelConfig, name: str, row: int) -> ModelConfig:
-    """The configuration of a checkpoint that knows one speaker more."""
+    """The configuration with one more named speaker."""
     talker = replace(
         config.talker,
         spk_id={**config.talker.spk_id, name: row},
@@ -154,7 +154,7 @@ def with_speaker(config: ModelConfig, name: str, row: int) -> ModelConfig:
 
 
 def provenance(weights: FineTunedWeights, kind: Kind) -> dict[str, Any]:
-    """What `encore.json` says."""
+    """The content of `encore.json`."""
     job = weights.job
     return {
         "format": 1,
@@ -192,7 +192,7 @@ def _read_dcp(folder: Path, state: dict[str, Tensor], job: FineTuneJob) -> None:
     frozen = () if job.train_text_embedding else ("model.text_embedding.",)
     wanted = {f"talker.{name}": tensor for name, tensor in state.items() if not name.startswith(frozen)}
     with warnings.catch_warnings():
-        # It warns that it reads in a single process, which is what it is asked to do.
+        # It warns that it reads in a single process, which is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is")
         load({"model": wanted}, checkpoint_id=folder, no_dist=True)
 

@@ -1,4 +1,4 @@
-"""Everything a fine-tune depends on, as one frozen object that is saved beside its checkpoints."""
+"""Everything a fine-tune depends on, as one frozen object that is saved with its checkpoints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCHINGS: tuple[str, ...] = get_args(Batching)
 
 JOB_FILE = "job.json"
 MAX_STEPS, MAX_EPOCHS = 1_000_000, 10_000
-"""Beyond what anybody waits for; a slip of the finger, and planning it would fill the memory."""
+"""Larger values are typing errors, and planning such a run would exhaust the memory."""
 
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {
@@ -56,10 +56,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class FineTuneJob(BaseModel):
-    """One fine-tune: data, base model, recipe, machines, and where the results go.
+    """One fine-tune: data, base model, recipe, machines, and where the results are written.
 
-    A step trains on `micro_batches` micro-batches of at most `micro_batch_tokens` rows each, whatever the number of
-    workers: they only share the work out. That is why one, two and four workers make the same updates.
+    A step trains on `micro_batches` micro-batches of at most `micro_batch_tokens` tokens each. Workers only divide them
+    among themselves, so the updates do not depend on the number of workers.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -69,7 +69,7 @@ class FineTuneJob(BaseModel):
     dataset: Path
     """Folder with `dataset.json` and `rows.parquet`."""
     dataset_digest: str = Field(min_length=1)
-    """Of the data the run was planned for; other data is refused."""
+    """Of the data the run was planned with; other data is refused."""
     base_model: Path
     """Folder of a `base` checkpoint."""
     output: Path
@@ -81,22 +81,22 @@ class FineTuneJob(BaseModel):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the arithmetic; weights and their updates are float32."""
     activation_checkpointing: bool = False
-    """Compute activations twice and keep few of them: a third slower, a fraction of the memory."""
+    """Keep few activations and recompute the others: a third slower, with a fraction of the memory."""
     offload: Offload = "none"
-    """Where optimizer state (and with fsdp2 and zero3 the shards of the weights) waits between uses."""
+    """Where optimizer state (and with fsdp2 and zero3 the shards of the weights) is kept between uses."""
     nvme_folder: Path | None = None
-    """Where it waits with offload nvme; a run that does is resumed by as many workers as it had."""
+    """Where it is kept with offload nvme; such a run must be resumed with the same number of workers."""
     deepspeed: dict[str, JsonValue] = Field(default_factory=dict)
-    """Laid over the DeepSpeed configuration that the strategy makes, section by section."""
+    """Merged into the strategy's DeepSpeed configuration, section by section."""
 
     seed: Seed = 1
     num_epochs: Annotated[PositiveInt, Field(le=MAX_EPOCHS)] = 3
     num_steps: Annotated[PositiveInt, Field(le=MAX_STEPS)] | None = None
-    """Exactly so many steps, over as many epochs as that takes; None for whole epochs."""
+    """Exactly this many steps, over as many epochs as needed; None for whole epochs."""
     learning_rate: PositiveFloat = 1e-5
     min_lr_ratio: Share = 0.1
     warmup_ratio: Share = 0.1
-    """Of all steps."""
+    """Share of all steps."""
     weight_decay: NonNegativeFloat = 0.01
     adam_betas: tuple[Share, Share] = (0.9, 0.95)
     max_gradient_norm: PositiveFloat = 1.0
@@ -104,16 +104,16 @@ class FineTuneJob(BaseModel):
     micro_batches: PositiveInt = 4
     """Per step, over all workers together; a worker accumulates its share of them."""
     micro_batch_tokens: PositiveInt = 1024
-    """Prompt rows and frames in a micro-batch, padding included; bounds a worker's memory."""
+    """Prompt tokens and frames in a micro-batch, padding included; bounds a worker's memory."""
     max_clip_tokens: PositiveInt = 1024
-    """Clips that take more rows with their prompt are left out, and counted."""
+    """Clips that are longer, with their prompt, are left out and counted."""
 
     batching: Batching = "packed"
-    """How clips share a micro-batch. packed: one behind another in a single row, without padding. bucketed: each in a
-    row, beside clips of similar length. shuffled: beside any; to measure what the others gain."""
+    """How clips share a micro-batch. packed: concatenated in a single batch row, without padding. bucketed: a row each,
+    with clips of similar length. shuffled: a row each, with any clips; a baseline for the other two."""
 
     code_predictor_fraction: Annotated[float, Field(ge=1 / 16, le=1)] = 1.0
-    """Share of the frames the code predictor is trained on in each micro-batch."""
+    """Share of the frames that the code predictor is trained on in each micro-batch."""
     code_predictor_weight: NonNegativeFloat = 0.3
     train_text_embedding: bool = False
     in_context_ratio: Share = 0.0
@@ -124,15 +124,15 @@ class FineTuneJob(BaseModel):
     checkpoint_every: PositiveInt | None = None
     """Steps between checkpoints; None for one per epoch. The last step always has one."""
     keep_checkpoints: PositiveInt = 2
-    """The newest so many; the best one is kept beside them."""
+    """Number of newest checkpoints to keep; the best one is kept as well."""
     report_every: PositiveInt = 1
     """Steps between reports."""
     interpolation_alpha: Share = 1.0
-    """How far exports go from the base weights to those that were learnt (Wortsman et al. 2022, arXiv 2109.01903). A
-    voice that became harder to understand is easier again at half the way, and still more like the person than before.
+    """Weight of the fine-tuned weights in exports, interpolated with the base weights (Wortsman et al. 2022, arXiv
+    2109.01903). 0.5 restores intelligibility that fine-tuning cost, and keeps most of the gain in similarity.
     """
     export_at_end: bool = True
-    """Write the last weights as checkpoints in the public format, to `exports` in the run's folder."""
+    """Export the last weights as checkpoints in the public format, to `exports` in the run's folder."""
 
     @model_validator(mode="before")
     @classmethod
@@ -152,7 +152,7 @@ class FineTuneJob(BaseModel):
     @field_validator("dataset", "base_model", "output", "nvme_folder")
     @classmethod
     def _make_absolute(cls, path: Path | None) -> Path | None:
-        # Ray starts workers in folders of their own, where a relative path leads elsewhere.
+        # Ray starts workers in other folders, where a relative path would mean something else.
         return path.expanduser().absolute() if path is not None else None
 
     @model_validator(mode="after")
@@ -171,12 +171,12 @@ class FineTuneJob(BaseModel):
 
     @property
     def uses_deepspeed(self) -> bool:
-        """Whether a ZeRO strategy was chosen."""
+        """Whether the strategy is one of DeepSpeed's (ZeRO)."""
         return self.strategy.startswith("zero")
 
     @property
     def speaker_name(self) -> str:
-        """What the exported checkpoint calls the voice: the reference package looks speakers up in lower case."""
+        """The voice's name in the exported checkpoint: the reference package looks speakers up in lower case."""
         return self.voice.lower()
 
     @property
@@ -186,7 +186,7 @@ class FineTuneJob(BaseModel):
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        """Check a job that came from a file, a form or another process.
+        """Validate a job from a file, a form or another process.
 
         Raises:
             JobError: what is wrong with it, on one line, with the nearest name for a misspelt one.
@@ -194,14 +194,14 @@ class FineTuneJob(BaseModel):
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
-            raise JobError(f"This is no fine-tune job: {'; '.join(_explain(error, cls.model_fields))}.") from error
+            raise JobError(f"The fine-tune job is invalid: {'; '.join(_explain(error, cls.model_fields))}.") from error
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a job file.
 
         Raises:
-            JobError: there is none, or it holds no job.
+            JobError: it is missing, or does not hold a valid job.
         """
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
@@ -218,7 +218,7 @@ class FineTuneJob(BaseModel):
         path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
     def differences(self, earlier: FineTuneJob) -> list[str]:
-        """Names of what differs from an earlier job and would change what a resumed run learns."""
+        """Names of the fields that differ from an earlier job and would change what a resumed run learns."""
         return [
             name
             for name in type(self).model_fields
@@ -238,5 +238,5 @@ def _explain(error: ValidationError, known: Iterable[str]) -> list[str]:
         else:
             message = one["msg"].removeprefix("Value error, ")
             reasons.append(f"{name}: {message}" if name else message)
-    # A question ends in its own mark; the sentence's full stop comes after the last reason.
+    # The caller ends the sentence.
     return [reason.rstrip(".?") for reason in reasons]

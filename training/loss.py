@@ -3,8 +3,8 @@
 
 The state at the position *before* a frame predicts it: codebook 0 through the codec head, the other
 codebooks through the code predictor, which is given the same state. Published fine-tuning scripts shift
-their labels twice and hand the code predictor the state *at* the frame, which has already read the answer;
-their losses fall while the voice is lost.
+their labels twice and give the code predictor the state *at* the frame, which has already seen the answer:
+their losses fall while the voice degrades.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.model.network.talker import Talker
 
 
 class SpeechLosses(NamedTuple):
-    """Mean losses of one batch with what they are means over, so that ranks can weigh theirs.
+    """Mean losses of one batch with the number of labels, so that ranks can weight theirs.
 
     The global mean over ranks is sum(mean * count) / sum(count). A tuple, because FSDP2 and DeepSpeed look for
     the tensors to hook their backward pass to in tuples, lists and dicts only.
@@ -30,8 +30,8 @@ class SpeechLosses(NamedTuple):
         talker: mean cross-entropy of codebook 0 and the end of speech, in nats.
         code_predictor: mean cross-entropy of codebooks 1..Q-1; over the chosen frames, which makes it an
             unbiased estimate of the mean over all.
-        num_talker_labels: labels the first is a mean over.
-        num_code_labels: labels the second stands for: (Q-1) per answer frame, chosen or not.
+        num_talker_labels: number of labels in the first mean.
+        num_code_labels: number of labels that the second mean estimates: (Q-1) per answer frame, chosen or not.
     """
 
     talker: Tensor
@@ -40,29 +40,29 @@ class SpeechLosses(NamedTuple):
     num_code_labels: Tensor
 
     def combined(self, code_predictor_weight: float = 0.3) -> Tensor:
-        """The scalar that is minimised; the default weight is upstream's."""
+        """The training objective; the default weight is upstream's."""
         return self.talker + code_predictor_weight * self.code_predictor
 
 
 class SpeechLoss(nn.Module):
-    """Embeds a batch, runs talker and code predictor, and scores both: all in one `forward`.
+    """Embeds a batch, runs talker and code predictor, and computes both losses, in a single `forward`.
 
-    One forward, because DDP, FSDP2 and DeepSpeed hook the forward of the module they wrap: calling the
-    talker's parts from outside would run without gradient reduction or with parameters still sharded.
+    DDP, FSDP2 and DeepSpeed hook the forward of the module they wrap: calling the talker's parts from outside
+    would run without gradient reduction or with parameters still sharded.
     """
 
     def __init__(
         self, talker: Talker, *, code_predictor_fraction: float = 1.0, train_text_embedding: bool = False
     ) -> None:
-        """Take over a talker for training.
+        """Wrap a talker for training.
 
         Args:
             talker: the network to train.
             code_predictor_fraction: share of answer frames, from 1/16 to 1, the code predictor is trained on in
                 each batch. It costs half of a training step at 1.7B and three quarters at 0.6B, and a random
                 subset of frames gives the same gradient on average (as Sesame's CSM does).
-            train_text_embedding: one voice's transcripts touch few of the 151,936 rows, and frozen they need
-                no gradient and no optimizer state, so the default leaves them alone.
+            train_text_embedding: one voice's transcripts use few of the 151,936 embeddings, and frozen ones need
+                no gradient and no optimizer state, so the default freezes them.
         """
         super().__init__()
         if not 1 / 16 <= code_predictor_fraction <= 1:
@@ -83,7 +83,7 @@ class SpeechLoss(nn.Module):
         logits = self.talker.codec_head(hidden_BTD[is_label]).float()
         talker_loss = F.cross_entropy(logits, batch.labels_BT[is_label])
         codes_NQ = batch.inputs.with_first_codebook()[batch.is_answer_BT]
-        # Position p-1 beside frame p. The first position of an example is never a frame, so nothing wraps around.
+        # Position p-1 for frame p. The first position of an example is never a frame, so nothing wraps around.
         before_ND = hidden_BTD[:, :-1][batch.is_answer_BT[:, 1:]]
         num_frames = codes_NQ.shape[0]
         chosen = self._choose(num_frames, generator)
@@ -117,7 +117,7 @@ class SpeechLoss(nn.Module):
         return out
 
     def _choose(self, num_frames: int, generator: torch.Generator | None) -> Tensor | None:
-        """Indices of the frames the code predictor sees: never none, since every rank must take part."""
+        """Indices of the frames to train the code predictor on: at least one, since every rank must take part."""
         if self.code_predictor_fraction == 1:
             return None
         assert generator is not None

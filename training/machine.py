@@ -1,4 +1,4 @@
-"""What there is to train on."""
+"""The machine or cluster to train on."""
 
 from __future__ import annotations
 

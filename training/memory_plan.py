@@ -1,7 +1,7 @@
-"""What each worker of a run will hold in memory, from the shapes of the network alone; nothing is allocated.
+"""Computes each worker's memory from the shapes of the network; nothing is allocated.
 
-What stays between steps (weights, gradients, optimizer) is exact. Activations are an estimate: the tensors that the
-backward pass of `training/model/network/layers.py` keeps, counted by hand, for the fullest micro-batch.
+State that stays between steps (weights, gradients, optimizer) is exact. Activations are an estimate: the tensors that
+the backward pass of `training/model/network/layers.py` keeps, counted by hand, for the largest micro-batch.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Tensors:
     """Sizes of the network's parameters.
 
     Attributes:
-        trained: rows along the first axis and elements per row, of what is trained.
-        frozen: the same of what is not.
-        max_layer: elements of the largest unit that is gathered at once, besides the root's.
+        trained: rows along the first axis and elements per row, of each trained tensor.
+        frozen: the same of each frozen tensor.
+        max_layer: elements of the largest unit that is gathered at once, apart from the root's.
         root: elements of the root's unit.
     """
 
@@ -41,29 +41,29 @@ class Tensors:
 
     @property
     def num_trained(self) -> int:
-        """Elements."""
+        """Number of trained elements."""
         return sum(rows * width for rows, width in self.trained)
 
     @property
     def num_frozen(self) -> int:
-        """Elements."""
+        """Number of frozen elements."""
         return sum(rows * width for rows, width in self.frozen)
 
     @property
     def by_decay(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Elements of each trained tensor: those of matrices, and those of gains and biases, which do not decay."""
+        """Elements of each trained tensor: of matrices, and of gains and biases, which have no weight decay."""
         matrices = tuple(rows * width for rows, width in self.trained if width > 1)
         return matrices, tuple(rows for rows, width in self.trained if width == 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerMemory:
-    """Bytes on the fullest worker.
+    """Bytes on the worker that holds most.
 
     Attributes:
-        state: what stays from step to step.
-        gathered: copies of weights in the arithmetic's dtype while they are used.
-        activations: of the fullest micro-batch; an estimate.
+        state: kept from step to step.
+        gathered: copies of weights in the dtype of the arithmetic while they are used.
+        activations: of the largest micro-batch; an estimate.
     """
 
     state: StateBytes
@@ -107,9 +107,9 @@ def worker_memory(
     workers_per_machine: int | None = None,
     tensors: Tensors | None = None,
 ) -> WorkerMemory:
-    """What the fullest of `num_workers` workers holds; `compute_bytes` is 2 for bf16 and 4 for fp32.
+    """Memory of the worker that holds most; `compute_bytes` is 2 for bf16 and 4 for fp32.
 
-    Pass the `tensors` of the network where several plans are made for it.
+    Pass the network's `tensors` to reuse them for several plans.
     """
     tensors = tensors or network_tensors(config, train_text_embedding=train_text_embedding)
     layout = _Layout(tensors, num_workers, compute_bytes, workers_per_machine or num_workers)
@@ -135,14 +135,14 @@ def activation_bytes(
     code_predictor_fraction: float = 1.0,
     activation_checkpointing: bool = False,
 ) -> int:
-    """What a micro-batch's backward pass needs of its forward pass, if three in four rows are frames."""
+    """What a micro-batch's backward pass keeps of its forward pass, if three in four tokens are frames."""
     num_frames = micro_batch_tokens * 3 // 4
     num_predicted = max(1, round(num_frames * code_predictor_fraction))
     depth = config.talker.num_code_groups
     talker = micro_batch_tokens * _stack_bytes(config.talker, compute_bytes, recompute=activation_checkpointing)
-    predictor_rows = num_predicted * (depth + 1)
-    predictor = predictor_rows * _stack_bytes(config.code_predictor, compute_bytes, recompute=activation_checkpointing)
-    # Logits in the arithmetic's dtype, in float32, and the softmax of them.
+    num_inputs = num_predicted * (depth + 1)
+    predictor = num_inputs * _stack_bytes(config.code_predictor, compute_bytes, recompute=activation_checkpointing)
+    # Logits in the dtype of the arithmetic, in float32, and their softmax.
     per_logit = compute_bytes + 2 * _FLOAT
     logits = num_frames * config.talker.vocab_size + num_predicted * (depth - 1) * config.code_predictor.vocab_size
     return talker + predictor + logits * per_logit
@@ -171,7 +171,7 @@ def _fsdp2(layout: _Layout, *, reshard: bool = True, hybrid: bool = False) -> tu
     parts = hybrid_group_size(layout.num_workers, layout.workers_per_machine) if hybrid else layout.num_workers
     trained, frozen = _shard(tensors.trained, parts), _shard(tensors.frozen, parts)
     state = StateBytes(parameters=_FLOAT * (trained + frozen), gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
-    # The next layer is gathered while one is at work; without resharding all of them stay.
+    # The next layer is gathered while one is running; without resharding all of them stay.
     in_use = tensors.root + 2 * tensors.max_layer if reshard else tensors.num_trained + tensors.num_frozen
     # A layer's gradients are whole until they have been summed over the workers.
     return state, layout.compute_bytes * in_use + _FLOAT * (tensors.max_layer + tensors.root)
@@ -183,25 +183,25 @@ def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
     part = sum(_zero_part(sizes, parts) for sizes in tensors.by_decay)
     gradients = tensors.num_trained if stage == 1 else _zero_gradients(tensors, parts)
     if stage == 3:
-        # It cuts each tensor by itself.
+        # Stage 3 divides each tensor separately.
         part = gradients = sum(-(-rows * width // parts) for rows, width in tensors.trained)
         weights = part + sum(-(-rows * width // parts) for rows, width in tensors.frozen)
     state = StateBytes(
         parameters=layout.compute_bytes * weights,
         gradients=layout.compute_bytes * gradients,
-        # The masters lie beside the weights, even where both are float32.
+        # Master weights are kept in addition, even if both are float32.
         optimizer=(_FLOAT + _MOMENTS) * part,
     )
     return state, layout.compute_bytes * (tensors.root + 2 * tensors.max_layer) if stage == 3 else 0
 
 
 def _zero_part(sizes: Sequence[int], parts: int) -> int:
-    """Elements of one worker's part of tensors that DeepSpeed lays end to end; it aligns parts to two elements."""
+    """Elements of one worker's part of tensors that DeepSpeed concatenates; it aligns parts to two elements."""
     return 2 * -(-sum(sizes) // (2 * parts))
 
 
 def _zero_gradients(tensors: Tensors, parts: int) -> int:
-    """Elements on the fullest worker at stage 2: a tensor that lies in several parts is kept whole for each of them."""
+    """Elements on the worker that holds most at stage 2: a tensor that spans several parts is kept whole by each."""
     held = [0] * parts
     for sizes in tensors.by_decay:
         part, begin = _zero_part(sizes, parts), 0
@@ -226,18 +226,18 @@ _LAYOUT_BY_STRATEGY: Mapping[Strategy, Callable[[_Layout], tuple[StateBytes, int
 
 
 def _shard(sizes: Iterable[tuple[int, int]], parts: int) -> int:
-    """Elements on the first worker: FSDP2 cuts each tensor along its first axis, and the first gets the longest cut."""
+    """Elements on the first worker: FSDP2 divides each tensor along its first axis, and the first part is largest."""
     return sum(-(-rows // parts) * width for rows, width in sizes)
 
 
 def _stack_bytes(config: TransformerConfig, compute_bytes: int, *, recompute: bool) -> int:
-    """Per row, of all layers."""
+    """Bytes per token, over all layers."""
     width, c = config.hidden_size, compute_bytes
     query, key = config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
-    # A norm keeps its input in float32 and its rounded output, which the next matrices keep as well.
+    # A norm keeps its input in float32 and its rounded output, which the next linear layers keep as well.
     norms = 2 * (_FLOAT + 2 * c) * width + (_FLOAT + c) * (query + key)
     attention = c * (query + key) + c * (query + 2 * key) + 2 * c * query
     feed_forward = 4 * c * config.intermediate_size
     one = norms + attention + feed_forward
-    # Checkpointed layers keep their input each, and one of them at a time everything.
+    # Each checkpointed layer keeps its input, and one layer at a time keeps everything.
     return config.num_hidden_layers * c * width + one if recompute else config.num_hidden_layers * one

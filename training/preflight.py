@@ -1,4 +1,4 @@
-"""What is missing to run a job, found before any worker starts, each in one sentence."""
+"""Checks before any worker starts whether a job can run; each problem is one sentence for the user."""
 
 from __future__ import annotations
 

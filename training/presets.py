@@ -1,4 +1,4 @@
-"""Quick, Standard and Thorough: recipes from how much there is to learn from, and how large the model is."""
+"""Quick, Standard and Thorough: recipes that depend on the amount of data and the size of the model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Preset = Literal["quick", "standard", "thorough"]
 # are larger and must move further.
 LARGE_MODEL_PARAMETERS = 200_000_000
 _LARGE_LEARNING_RATE, _SMALL_LEARNING_RATE = 1e-5, 1e-4
-# What is measured on the embedded model with a voice it has never heard, on twenty-eight seconds and on five minutes of
-# speech: at half of the change more of the new voice is kept than of the letters that were lost to it.
+# Measured on the embedded model with an unseen voice, on twenty-eight seconds and on five minutes of speech: half-way
+# interpolation keeps a larger part of the gain in similarity than of the loss in intelligibility.
 _LARGE_KEPT_CHANGE, _SMALL_KEPT_CHANGE = 1.0, 0.5
 _MICRO_BATCHES = 4
 _MIN_ROWS, _MAX_ROWS = 256, 2048
@@ -26,17 +26,17 @@ _MIN_ROWS, _MAX_ROWS = 256, 2048
 
 @dataclass(frozen=True, kw_only=True)
 class _Recipe:
-    """What a preset wants, before the data has its say.
+    """A preset, before it is adapted to the data.
 
     Attributes:
-        num_epochs: over plenty of data.
-        min_steps: over little data. A handful of clips is known by heart after some thirty steps, from when on
-            sentences that were not among them are predicted ever worse; see `preset_fields`.
-        max_steps: whatever the data.
-        steps_per_epoch: to aim at, by the size of the batches.
-        code_predictor_fraction: of frames.
-        in_context_ratio: of examples.
-        num_checkpoints: to choose among; the first one comes early enough for little data.
+        num_epochs: for plenty of data.
+        min_steps: for little data. A handful of clips is memorised after some thirty steps, after which the loss on
+            other sentences rises; see `preset_fields`.
+        max_steps: for any amount of data.
+        steps_per_epoch: target that the size of the batches is chosen for.
+        code_predictor_fraction: share of frames.
+        in_context_ratio: share of examples.
+        num_checkpoints: to choose among; the first one is early enough for little data.
     """
 
     num_epochs: int
@@ -83,11 +83,11 @@ PRESETS: tuple[Preset, ...] = tuple(_RECIPE_BY_PRESET)
 
 
 def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob | None = None) -> dict[str, Any]:
-    """The fields of a `FineTuneJob` that a preset decides; any of them may be overridden.
+    """The fields of a `FineTuneJob` that a preset sets; any of them may be overridden.
 
     Args:
         preset: the recipe.
-        training_set: what there is to learn from.
+        training_set: the data.
         draft: a job whose fields that were set explicitly win; the rest is made to fit them.
     """
     recipe = _RECIPE_BY_PRESET[preset]

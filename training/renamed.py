@@ -1,4 +1,4 @@
-"""Fields that had other names in earlier versions: what was saved with those still opens."""
+"""Fields that had other names in earlier versions, whose files can still be opened."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def with_current_names(raw: Any, former: Mapping[str, str]) -> Any:  # Any: whatever pydantic is given to validate
-    """`raw` with its former field names replaced, for a validator that runs before all others.
+def with_current_names(raw: Any, former: Mapping[str, str]) -> Any:  # Any: pydantic's input, of any type
+    """Replace former field names in `raw`; for a pydantic validator in mode "before".
 
     Args:
-        raw: what is about to be validated; anything but a mapping is returned as it is.
-        former: former name -> current name. Where both are given, the former one is left, to be refused.
+        raw: the input to validate; anything but a mapping is returned unchanged.
+        former: former name -> current name. If both are present, the former one is kept, and validation refuses it.
     """
     if not isinstance(raw, Mapping):
         return raw

@@ -1,19 +1,21 @@
-"""What happens between the steps of a run: reports, and checkpoints that are written beside the next steps."""
+"""What happens between the steps of a run: reports, and checkpoints that are written during the next steps."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from typing_extensions import override
+
 from training.checkpoint import CheckpointKeeper, Progress
 from training.data.batching import BatchPlan
 from training.job import FineTuneJob
-from training.loop import StepReport
+from training.loop import LoopEvents, StepReport
 from training.worker_context import WorkerContext
 from training.workers import Workers
 
 
-class Reporting:
-    """Implements `LoopEvents` for one worker."""
+class Reporting(LoopEvents):
+    """Reports to one worker's context, and keeps its checkpoints."""
 
     def __init__(
         self,
@@ -26,17 +28,17 @@ class Reporting:
         self.checkpoint: Path | None = None
         self._job, self._context, self._keeper, self._batches, self._workers = job, context, keeper, batches, workers
 
+    @override
     def stop_requested(self) -> bool:
-        """See `LoopEvents.stop_requested`."""
         return self._context.should_stop()
 
+    @override
     def after_step(self, report: StepReport, *, is_stopping: bool) -> None:
-        """See `LoopEvents.after_step`."""
         is_end = is_stopping or report.step == report.num_steps
         must_report = is_end or report.step % self._job.report_every == 0
         finished = self.finish_checkpoint() if must_report else None
         if is_end or self._is_checkpoint_due(report.step):
-            # At the latest now: only one is written at a time.
+            # Only one is written at a time.
             finished = self.finish_checkpoint() or finished
             self._start(report)
         if is_end:
@@ -63,7 +65,7 @@ class Reporting:
         )
 
     def finish_checkpoint(self) -> Path | None:
-        """Wait for the checkpoint that is being written, if one is."""
+        """Wait for the checkpoint that is being written, if any."""
         if not self._keeper.is_saving:
             return None
         self.checkpoint = self._keeper.finish()

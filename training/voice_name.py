@@ -1,4 +1,4 @@
-"""What a voice may be called: a name that can be written in any script, and in a file of any system."""
+"""Rules for names of voices: any script, and valid as a file name on any system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _JOINERS = frozenset(" -_.'\u2019&()")
 
 
 def is_part_of_name(character: str) -> bool:
-    """Whether a name may hold it: letters, marks (accents, vowel signs of many scripts), numbers, joiners of words."""
+    """Whether a name may contain it: letters, marks (accents, vowel signs of many scripts), numbers, word joiners."""
     return unicodedata.category(character)[0] in "LMN" or character in _JOINERS
 
 

@@ -1,4 +1,4 @@
-"""One worker of a fine-tune, whoever started it: Ray Train, or `torchrun -m training.worker JOB.json`."""
+"""One worker of a fine-tune, started by Ray Train or by `torchrun -m training.worker JOB.json`."""
 
 from __future__ import annotations
 
@@ -22,27 +22,23 @@ from training.errors import PreflightError, TrainingError
 from training.export import EXPORTS_FOLDER, KINDS, FineTunedWeights, export_weights
 from training.job import FineTuneJob
 from training.loop import train
-from training.loss import SpeechLoss
-from training.model.checkpoint.reading import find_weights, load_weights, read_config
+from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
 from training.model.errors import EncoreError
-from training.model.network.talker import Talker
 from training.model.prompt.text_tokenizer import TextTokenizer
-from training.model.voice_model import choose_precision
 from training.reporting import Reporting
+from training.strategies.build import build_learner
 from training.strategies.learner import Learner
-from training.strategies.recompute import recompute_layers
-from training.strategies.table import WRAP_BY_STRATEGY
 from training.worker_context import TorchrunContext, WorkerContext
 from training.workers import Workers, device_of_worker, distributed_backend
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerResult:
-    """How a worker's part of a run ended.
+    """The result of a worker's part of a run.
 
     Attributes:
-        steps_done: since the beginning of the run.
+        steps_done: since the start of the run.
         num_steps: of the whole run.
         checkpoint: the last one.
     """
@@ -53,20 +49,20 @@ class WorkerResult:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no step is left; a run that was stopped has some."""
+        """Whether all steps are done, which a stopped run's are not."""
         return self.steps_done >= self.num_steps
 
 
 def run_worker(job: FineTuneJob, context: WorkerContext, rows: Iterable[CodeRow] | None = None) -> WorkerResult:
-    """Do a worker's part of a job, from its newest checkpoint on if there is one.
+    """Do a worker's part of a job, resuming from the newest checkpoint if there is one.
 
     Args:
         job: what to do.
-        context: who this worker is and whom it tells.
-        rows: all rows of the dataset, held-out ones included, for every worker alike; read from disk when None.
+        context: the worker's place in the run, and where it reports to.
+        rows: all rows of the dataset, held-out ones included, the same on every worker; read from disk when None.
 
     Raises:
-        EncoreError: it cannot be done, in words for a person.
+        EncoreError: it cannot be done; the message is for the user.
     """
     workers = Workers(
         rank=context.rank, size=context.world_size, device=device_of_worker(job.device, context.local_rank)
@@ -78,7 +74,7 @@ def run_worker(job: FineTuneJob, context: WorkerContext, rows: Iterable[CodeRow]
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """A group of one for a worker that nobody started with others: saving and sharding are the same code for all."""
+    """Make a group of one unless the launcher has made one, so that saving and sharding need no special case."""
     is_ours = not dist.is_initialized()
     if is_ours:
         store = dist.HashStore()  # type: ignore[attr-defined]  # public, but not in __all__
@@ -112,7 +108,7 @@ def _train(
     try:
         done = train(learner, batches, job, workers, events, first_step=first_step)
     except TrainingError:
-        # All workers come here together, and what was being saved is from before whatever went wrong.
+        # Raised on all workers together; the checkpoint that is being saved is from before the failure.
         events.finish_checkpoint()
         raise
     if job.export_at_end and done >= batches.num_steps:
@@ -121,7 +117,7 @@ def _train(
 
 
 def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, workers: Workers, *, step: int) -> None:
-    """Write both kinds of export of the weights as they are; all workers hand theirs over, and the first writes."""
+    """Write both kinds of export; all workers contribute their weights, and the first one writes."""
     talker = learner.weights()
     failure: EncoreError | None = None
     if workers.is_first:
@@ -131,7 +127,7 @@ def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, worke
                 export_weights(weights, job.output / EXPORTS_FOLDER / kind, kind, replace_existing=True)
         except EncoreError as error:
             failure = error
-    # The others wait, so that nobody ends the run while it is written, and hear of a failure.
+    # The others wait until it is written, and learn of a failure.
     if workers.total([float(failure is not None)])[0]:
         raise failure or TrainingError(f"The weights could not be exported to {job.output}; see the first worker.")
 
@@ -177,29 +173,11 @@ def plan_batches(job: FineTuneJob, training_set: TrainingSet) -> BatchPlan:
     return BatchPlan(training_set, shape, seed=job.seed, num_epochs=job.num_epochs, num_steps=job.num_steps)
 
 
-def build_learner(job: FineTuneJob, config: ModelConfig, workers: Workers) -> Learner:
-    """Load the base model in float32 and spread it over the workers as the job's strategy says."""
-    with torch.device("meta"):
-        talker = Talker(config.talker, config.code_predictor)
-    load_weights(talker, find_weights(job.base_model), "talker.", dtype=torch.float32, device="cpu")
-    num_parameters = sum(parameter.numel() for parameter in talker.model.layers.parameters())
-    precision = choose_precision(job.precision, workers.device, num_parameters)
-    if job.activation_checkpointing:
-        recompute_layers(talker)
-    speech_loss = SpeechLoss(
-        talker.train(),
-        code_predictor_fraction=job.code_predictor_fraction,
-        train_text_embedding=job.train_text_embedding,
-    )
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    return WRAP_BY_STRATEGY[job.strategy](speech_loss, job, workers, dtype)
-
-
 def require_shared_output(job: FineTuneJob, workers: Workers) -> None:
-    """Make sure that all workers mean the same folder by the job's output.
+    """Make sure that the job's output is one folder shared by all workers.
 
     Raises:
-        PreflightError: the folder cannot be written, or another machine does not see it.
+        PreflightError: the folder cannot be written, or a worker cannot see it.
     """
     number = workers.total([float(secrets.randbits(32)) if workers.is_first else 0.0])[0]
     token = job.output / f".shared-{number:.0f}"
@@ -212,20 +190,20 @@ def require_shared_output(job: FineTuneJob, workers: Workers) -> None:
             failure = 1.0
     if workers.total([failure])[0]:
         raise PreflightError(f"The folder {job.output} cannot be written. Choose another folder for the run.")
-    num_blind = workers.total([float(not token.is_file())])[0]
+    num_without = workers.total([float(not token.is_file())])[0]
     if workers.is_first:
         token.unlink(missing_ok=True)
-    if num_blind:
+    if num_without:
         raise PreflightError(
-            f"{num_blind:.0f} of {workers.size} workers do not see {job.output}. "
+            f"{num_without:.0f} of {workers.size} workers cannot see {job.output}. "
             "Put the run on storage that all machines share."
         )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one worker of the job in a file; exit status 0 when the run is complete or was stopped on request."""
+    """Run one worker of the job in a file; exit status 0 if the run is complete or was stopped on request."""
     parser = argparse.ArgumentParser(prog="torchrun -m training.worker", description=__doc__)
-    parser.add_argument("job", type=Path, help="a job file, as FineTuneJob.write makes it")
+    parser.add_argument("job", type=Path, help="a job file, as written by FineTuneJob.write")
     keep_freed_memory()
     try:
         job = FineTuneJob.read(parser.parse_args(arguments).job)

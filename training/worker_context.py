@@ -1,4 +1,4 @@
-"""Who started a worker, and whom it reports to."""
+"""A worker's place in the run, and where it reports to."""
 
 from __future__ import annotations
 
@@ -11,44 +11,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from typing_extensions import override
+
 
 class WorkerContext(Protocol):
-    """What a worker needs of whoever started it."""
+    """What a worker needs from its launcher (Ray Train or torchrun)."""
 
-    @property
-    def rank(self) -> int:
-        """Of this worker among all."""
-        ...
-
-    @property
-    def local_rank(self) -> int:
-        """Among those on this machine; picks the GPU."""
-        ...
-
-    @property
-    def world_size(self) -> int:
-        """Number of workers. Above one, their process group exists already."""
-        ...
+    rank: int
+    """Of this worker among all."""
+    local_rank: int
+    """Among those on this machine; selects the GPU."""
+    world_size: int
+    """Number of workers. Above one, their process group exists already."""
 
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        """Take a report: all workers make it, at the same steps, with the same checkpoint.
+        """Record a report. All workers call it, at the same steps, with the same checkpoint.
 
         Args:
             metrics: see `training.loop.StepReport`.
-            checkpoint_folder: a checkpoint that has been completed since the last report; already in its place.
+            checkpoint_folder: a checkpoint that was completed since the last report, under its final name.
         """
         ...
 
     def should_stop(self) -> bool:
-        """Whether to stop after this step, with a checkpoint; asked at every step, and any worker may say so."""
+        """Whether to stop after this step, with a checkpoint; polled at every step, and any worker may request it."""
         ...
 
 
-class TorchrunContext:
-    """A worker that torchrun started, or nobody: reports go to standard output and to the run's folder."""
+class TorchrunContext(WorkerContext):
+    """A worker started by torchrun or on its own: reports go to standard output and to the run's folder."""
 
     def __init__(self, output: Path) -> None:
-        """Read torchrun's variables."""
+        """Read torchrun's environment variables."""
         self.rank = int(os.environ.get("RANK", 0))
         self.local_rank = int(os.environ.get("LOCAL_RANK", 0))
         self.world_size = int(os.environ.get("WORLD_SIZE", 1))
@@ -57,7 +51,7 @@ class TorchrunContext:
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
-        """Take SIGTERM and Ctrl-C as requests to stop with a checkpoint, while the block lasts."""
+        """Within the block, treat SIGTERM and Ctrl-C as requests to stop with a checkpoint."""
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
@@ -65,8 +59,8 @@ class TorchrunContext:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @override
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        """See `WorkerContext.report`."""
         if self.rank:
             return
         line = {**metrics, "at": time.time(), **({"checkpoint": checkpoint_folder.name} if checkpoint_folder else {})}
@@ -79,8 +73,8 @@ class TorchrunContext:
             flush=True,
         )
 
+    @override
     def should_stop(self) -> bool:
-        """See `WorkerContext.should_stop`."""
         return self._stopping
 
     def _stop(self, number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""This process among the workers of a run: who it is, what it runs on, and sums over all of them."""
+"""The group of workers of a run as one process sees it: rank, device, and sums over all workers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import torch.distributed as dist
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """The workers as one of them sees them.
+    """The group of workers as one of them sees it.
 
     Attributes:
-        rank: of this one, from 0.
-        size: how many there are.
-        device: what this one computes on.
+        rank: of this worker, from 0.
+        size: number of workers.
+        device: of this worker.
     """
 
     rank: int
@@ -27,7 +27,7 @@ class Workers:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes what is written once."""
+        """Whether this is the worker that writes files shared by all."""
         return self.rank == 0
 
     def total(self, values: Sequence[float]) -> list[float]:
@@ -40,25 +40,25 @@ class Workers:
         return summed
 
     def wait(self) -> None:
-        """Go on when all have come here."""
+        """Wait until all workers have reached this call."""
         self.total([0.0])
 
     def peak_bytes(self) -> int:
-        """Most memory held so far: the device's where it has its own, else this process's."""
+        """Peak memory so far: of the GPU, or of this process without one."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def distributed_backend(device: str, offload: str) -> str:
-    """Name of the process group's backend: gradients go over NCCL where there are GPUs, what is offloaded over gloo."""
+    """Name of the process group's backend: NCCL between GPUs, gloo for CPUs and for offloaded tensors."""
     if device == "cpu":
         return "gloo"
     return "cpu:gloo,cuda:nccl" if offload != "none" else "nccl"
 
 
 def device_of_worker(choice: str, local_rank: int) -> torch.device:
-    """The device a worker computes on; `auto` takes GPUs where there are any."""
+    """The device a worker computes on; `auto` uses GPUs if available."""
     if choice == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", local_rank)
@@ -67,5 +67,5 @@ def device_of_worker(choice: str, local_rank: int) -> torch.device:
 
 
 def local_world_size(size: int) -> int:
-    """Workers on this machine, as torchrun and Ray tell them; all of them where nobody says."""
+    """Number of workers on this machine, from the variable that torchrun and Ray set; all of them without it."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", size))

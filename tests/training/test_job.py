@@ -9,7 +9,7 @@ from backend.voices.names import clean_name
 from tests.training.finetuning import make_job
 from training.errors import JobError
 from training.job import STRATEGIES, FineTuneJob
-from training.strategies.table import WRAP_BY_STRATEGY
+from training.strategies.build import WRAP_BY_STRATEGY
 
 
 def test_every_strategy_is_in_the_table():

@@ -235,7 +235,10 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"learning_rate": 0.5}, "begun with another learning_rate"), ({"strategy": "zero2"}, "cannot be read by zero2")],
+    [
+        ({"learning_rate": 0.5}, "started with another learning_rate"),
+        ({"strategy": "zero2"}, "cannot be read by zero2"),
+    ],
     ids=["recipe", "family"],
 )
 def test_another_run_is_not_gone_on_with(finished, changes, message):
@@ -285,6 +288,6 @@ def test_the_command_says_what_is_wrong_on_one_line(folder, capsys):
     (folder / "job.json").write_text(json.dumps({"voize": "Ann"}))
     assert main([str(folder / "job.json")]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("error: This is no fine-tune job")
+    assert message.startswith("error: The fine-tune job is invalid")
     assert "did you mean 'voice'" in message
     assert len(message.splitlines()) == 1

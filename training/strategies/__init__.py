@@ -1,1 +1,1 @@
-"""How a model's weights, gradients and optimizer state lie over the workers; one module each, one table."""
+"""How weights, gradients and optimizer state are distributed over the workers; `build.py` lists the strategies."""

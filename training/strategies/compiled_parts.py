@@ -1,8 +1,8 @@
-"""What DeepSpeed compiles of itself where it is first used, safe from processes that were killed while they did.
+"""Compiles parts of DeepSpeed on first use, also after an earlier build was killed.
 
-PyTorch's builder marks a build by a file that whoever is killed leaves behind, and everybody later waits for its
-removal for ever. Here processes of a machine take turns by a lock that the system lets go of when its holder ends: who
-has it knows that a mark is a dead process's, and removes it.
+PyTorch marks a running build with a file. A killed build leaves that file behind, and later processes wait for its
+removal for ever. Here the processes of a machine take turns with a lock that the system releases when its holder ends,
+so the holder knows that a mark it finds is a dead process's, and removes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ASYNC_IO_PARTS = ("pin_memory", "async_io")
 
 
 def compile_disk_access() -> None:
-    """Compile and load what reads and writes disks, one process of the machine at a time, where it is not there yet."""
+    """Compile the asynchronous disk access if needed, one process of the machine at a time, and load it."""
     from deepspeed.ops.op_builder import AsyncIOBuilder  # noqa: PLC0415 - takes seconds, and few need it
 
     with building(*_ASYNC_IO_PARTS):
@@ -27,7 +27,7 @@ def compile_disk_access() -> None:
 
 @contextmanager
 def building(*parts: str) -> Iterator[None]:
-    """Hold the machine's right to build these parts, and clear away the marks of builds that were killed."""
+    """Hold the machine's lock on building these parts, and remove the marks of killed builds."""
     folders = [_folder_of(part) for part in parts]
     descriptor = os.open(folders[0] / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -40,7 +40,7 @@ def building(*parts: str) -> Iterator[None]:
 
 
 def _folder_of(part: str) -> Path:
-    """Where PyTorch builds an extension, as its environment variable or the person's cache says."""
+    """Where PyTorch builds an extension: set by its environment variable, or in the user's cache."""
     from torch.utils import cpp_extension  # noqa: PLC0415 - takes a second, and only builds need it
 
     return Path(cpp_extension._get_build_directory(part, verbose=False))

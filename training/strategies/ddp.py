@@ -1,4 +1,4 @@
-"""Everything whole on every worker; gradients are averaged. With one worker, plain PyTorch."""
+"""DDP: every worker holds the whole model, and gradients are averaged. With one worker, plain PyTorch."""
 
 from __future__ import annotations
 

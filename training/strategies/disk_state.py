@@ -1,7 +1,7 @@
-"""What a worker's optimizer keeps on a disk, in checkpoints: DeepSpeed's own leave it out or cannot read it again.
+"""Checkpoints of optimizer state that is offloaded to disk, which DeepSpeed's own omit or cannot read again.
 
-A worker's share of the float32 masters and of their moments lies there in groups of parameters, which DeepSpeed takes
-into memory one at a time, at every step. Here each is taken in as a step does, written or replaced, and put back.
+A worker's share of the float32 master weights and their moments is on disk in groups of parameters, which DeepSpeed
+swaps in one at a time at every step. Here each group is swapped in the same way, saved or replaced, and swapped out.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MASTER = "master"
 
 
 def save_disk_state(optimizer: Any, folder: Path, rank: int) -> None:
-    """Write a worker's share of masters, moments and step counts, a file for each group.
+    """Write a worker's share of master weights, moments and step counts, one file per group.
 
     Args:
-        optimizer: DeepSpeed's of stage 3.
+        optimizer: DeepSpeed's optimizer of stage 3, which is untyped.
         folder: of the checkpoint.
         rank: of the worker.
     """
@@ -38,29 +38,29 @@ def save_disk_state(optimizer: Any, folder: Path, rank: int) -> None:
 
 
 def load_disk_state(optimizer: Any, folder: Path, rank: int, num_workers: int) -> None:
-    """Put what `save_disk_state` wrote back to where it was, and into the weights.
+    """Restore what `save_disk_state` wrote, on disk and in the weights.
 
     Raises:
-        ResumeError: another number of workers wrote it.
+        ResumeError: it was written by another number of workers.
     """
     num_writers = len(list((folder / FOLDER).glob("*-0.safetensors")))
     if num_writers != num_workers:
         raise ResumeError(
-            f"The checkpoint in {folder} holds what {num_writers} of {num_workers} workers had on their disks. "
+            f"The checkpoint in {folder} holds the disk state of {num_writers} workers, not of {num_workers}. "
             f"Resume with num_workers={num_writers}."
         )
     for index, master in enumerate(optimizer.fp32_partitioned_groups_flat):
         with _in_memory(optimizer, index):
             tensors = load_file(_file(folder, rank, index))
             master.data.copy_(tensors.pop(_MASTER))
-            # Whatever is new among them DeepSpeed writes to the disk when it lets go of the group.
+            # DeepSpeed writes new tensors to disk when it swaps the group out.
             optimizer.optimizer.state[master] = tensors
             optimizer._reassign_or_swap_out_partitioned_parameters(index)
 
 
 @contextmanager
 def _in_memory(optimizer: Any, index: int) -> Iterator[None]:
-    """A group of parameters in memory; small ones are always there."""
+    """Swap a group of parameters in for the block; small groups always are in memory."""
     if not optimizer._swappable_optimizer_subgroup(index):
         yield
         return

@@ -1,7 +1,7 @@
-"""Weights, gradients and optimizer state in shards; a layer's weights are gathered when it is their turn.
+"""FSDP2: weights, gradients and optimizer state are sharded; a layer's weights are gathered when it runs.
 
-Shards are float32 and gathered copies have the dtype of the arithmetic. Layers of talker and code predictor are one
-unit each; embeddings, projections and heads are in the root's, which stays gathered from forward to backward.
+Shards are float32, and gathered copies have the dtype of the arithmetic. Each layer of talker and code predictor is one
+unit; embeddings, projections and heads belong to the root's unit, which stays gathered from forward to backward.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def wrap_fsdp2(
     Args:
         speech_loss: on the CPU, float32.
         job: the recipe.
-        workers: who shares it.
+        workers: the group of workers.
         dtype: of the arithmetic; gradients are summed in float32.
-        make_mesh: lays the workers out.
+        make_mesh: arranges the workers.
         reshard: drop a layer's gathered weights after its forward pass and gather them again for the backward pass.
     """
     if workers.size == 1:
@@ -62,17 +62,17 @@ def wrap_fsdp2(
 
 
 def flat_mesh(workers: Workers) -> DeviceMesh:
-    """Everybody holds a different shard."""
+    """Every worker holds a different shard."""
     return init_device_mesh(workers.device.type, (workers.size,), mesh_dim_names=("shard",))
 
 
 def hybrid_mesh(workers: Workers) -> DeviceMesh:
-    """Groups that shard among themselves, and hold copies of each other: gathering stays within a machine."""
+    """Groups that shard the model among themselves and replicate each other: gathering stays within a machine."""
     group = hybrid_group_size(workers.size, local_world_size(workers.size))
     shape = (workers.size // group, group)
     return init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
 
 
 def hybrid_group_size(num_workers: int, num_local: int) -> int:
-    """Workers per sharding group: a machine's, or half of them all on a single machine."""
+    """Workers per sharding group: those of a machine, or half of all workers on a single machine."""
     return num_local if 1 < num_local < num_workers and num_workers % num_local == 0 else num_workers // 2

@@ -1,4 +1,4 @@
-"""What the training loop knows of a model that is spread over workers."""
+"""The training loop's interface to a model that is distributed over workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StateBytes:
 
     @property
     def total(self) -> int:
-        """All three."""
+        """Sum of all three."""
         return self.parameters + self.gradients + self.optimizer
 
 
@@ -33,7 +33,7 @@ class Learner(Protocol):
     device: torch.device
 
     def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
-        """Both losses of a micro-batch; `is_last` of the step, after which gradients are summed over workers."""
+        """Both losses of a micro-batch; after the `is_last` one of a step, gradients are summed over workers."""
         ...
 
     def backward(self, objective: Tensor) -> None:
@@ -41,25 +41,25 @@ class Learner(Protocol):
         ...
 
     def step(self, learning_rate: float, max_gradient_norm: float) -> float:
-        """Clip, update, forget the gradients; the norm before clipping."""
+        """Clip, update and reset the gradients; returns their norm before clipping."""
         ...
 
     def state_bytes(self) -> StateBytes:
-        """What this worker holds; meaningful between `backward` and `step`."""
+        """Bytes that this worker holds; meaningful between `backward` and `step`."""
         ...
 
     def weights(self) -> dict[str, Tensor]:
-        """The talker's whole weights in float32 on the CPU of worker 0; empty on the others."""
+        """The talker's full weights, float32 on the CPU, on worker 0; empty on the others."""
         ...
 
-    def start_save(self, folder: Path) -> Any:
+    def start_save(self, folder: Path) -> Any:  # Any: the strategy's own handle, opaque to the caller
         """Begin to write weights and optimizer into an empty folder; pass the result to `finish_save`."""
         ...
 
     def finish_save(self, pending: Any) -> None:
-        """Wait until everything that `start_save` began is written."""
+        """Wait until `start_save`'s files are written."""
         ...
 
     def load(self, folder: Path) -> None:
-        """Take weights and optimizer from what `start_save` wrote, of whatever number of workers."""
+        """Load the weights and optimizer that `start_save` wrote, with any number of workers."""
         ...

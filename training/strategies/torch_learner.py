@@ -21,19 +21,20 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from typing_extensions import override
 
 from training.data.example import TrainingBatch
 from training.job import FineTuneJob
 from training.loss import SpeechLosses
-from training.strategies.learner import StateBytes
+from training.strategies.learner import Learner, StateBytes
 
-# Frozen weights are those of the base model, which the run refers to anyway.
+# Frozen weights are those of the base model, which the run refers to.
 _TRAINED_ONLY = StateDictOptions(ignore_frozen_params=True, strict=False)
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-class TorchLearner:
-    """A module that PyTorch itself spreads over the workers, or keeps whole."""
+class TorchLearner(Learner):
+    """A module that PyTorch replicates or shards."""
 
     def __init__(
         self,
@@ -44,23 +45,23 @@ class TorchLearner:
         num_workers: int,
         autocast: torch.dtype | None = None,
     ) -> None:
-        """Take over a wrapped `SpeechLoss`.
+        """Make the optimizer of a wrapped `SpeechLoss`.
 
         Args:
-            module: what is called; weights in float32.
+            module: the wrapped module; weights in float32.
             job: the recipe.
             device: of the batches.
-            num_workers: how many average their gradients.
-            autocast: dtype of the arithmetic where the wrapping does not see to it itself.
+            num_workers: number of workers that average their gradients.
+            autocast: dtype of the arithmetic, unless the wrapper sets it.
         """
         self.device = device
         self._module, self._num_workers, self._autocast = module, num_workers, autocast
         self._optimizer = make_optimizer(module, job)
-        # Saving goes on beside training, and must not get between its messages.
+        # Saving runs in parallel with training, and needs a process group of its own.
         self._saving_group = dist.new_group(backend="gloo")
 
+    @override
     def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
-        """See `Learner.losses`."""
         if isinstance(self._module, DistributedDataParallel):
             self._module.require_backward_grad_sync = is_last
         computing = torch.autocast(self.device.type, self._autocast) if self._autocast else nullcontext()
@@ -68,13 +69,13 @@ class TorchLearner:
             out: SpeechLosses = self._module(batch, generator)
         return out
 
+    @override
     def backward(self, objective: Tensor) -> None:
-        """See `Learner.backward`."""
-        # Workers' gradients are averaged, and the parts of the objective are to be summed.
+        # Workers' gradients are averaged, but the parts of the objective must be summed.
         (objective * self._num_workers).backward()
 
+    @override
     def step(self, learning_rate: float, max_gradient_norm: float) -> float:
-        """See `Learner.step`."""
         norm = torch.nn.utils.clip_grad_norm_(self._trained(), max_gradient_norm)
         norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
         for group in self._optimizer.param_groups:
@@ -83,8 +84,8 @@ class TorchLearner:
         self._optimizer.zero_grad(set_to_none=True)
         return float(norm)
 
+    @override
     def state_bytes(self) -> StateBytes:
-        """See `Learner.state_bytes`."""
         gradients = (p.grad for p in self._module.parameters() if p.grad is not None)
         state = self._optimizer.state.values()
         moments = (value for of_one in state for value in of_one.values() if isinstance(value, Tensor) and value.dim())
@@ -94,25 +95,25 @@ class TorchLearner:
             optimizer=_local_bytes(moments),
         )
 
+    @override
     def weights(self) -> dict[str, Tensor]:
-        """See `Learner.weights`."""
         state = get_model_state_dict(self._module, options=_WHOLE)
         tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
         return {name.removeprefix("talker."): tensor.float() for name, tensor in tensors.items()}
 
+    @override
     def start_save(self, folder: Path) -> Future[Any]:
-        """See `Learner.start_save`."""
-        # Staged in memory before this returns, so that the next step may change the weights.
+        # Copied in memory before this returns, so that the next step may change the weights.
         pending = async_save(self._state(), checkpoint_id=folder, process_group=self._saving_group)
         assert isinstance(pending, Future)
         return pending
 
+    @override
     def finish_save(self, pending: Future[Any]) -> None:
-        """See `Learner.finish_save`."""
         pending.result()
 
+    @override
     def load(self, folder: Path) -> None:
-        """See `Learner.load`."""
         state = self._state()
         load(state, checkpoint_id=folder, process_group=self._saving_group)
         set_state_dict(
@@ -132,12 +133,12 @@ class TorchLearner:
 
 
 def make_optimizer(module: nn.Module, job: FineTuneJob) -> torch.optim.AdamW:
-    """AdamW over what is trained; gains and biases do not decay."""
+    """AdamW over the trained parameters, without weight decay on gains and biases."""
     return torch.optim.AdamW(parameter_groups(module, job), lr=job.learning_rate, betas=job.adam_betas)
 
 
 def parameter_groups(module: nn.Module, job: FineTuneJob) -> list[dict[str, Any]]:
-    """What decays and what does not."""
+    """Parameters with weight decay, and parameters without."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return [
         {"params": [p for p in trained if p.dim() > 1], "weight_decay": job.weight_decay},

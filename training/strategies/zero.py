@@ -1,7 +1,7 @@
 """ZeRO through DeepSpeed: stage 1 shards the optimizer, 2 also gradients, 3 also weights (Rajbhandari et al. 2020).
 
-DeepSpeed's checkpoints are in its own format, one file per worker. Read by another number of workers they are taken
-through its universal format first. What it keeps on a disk it cannot read again, so those checkpoints are ours.
+DeepSpeed's checkpoints are in its own format, one file per worker. For another number of workers they are converted to
+its universal format first. State offloaded to disk is saved by `disk_state.py`, as DeepSpeed cannot read it again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch.distributed as dist
 from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from typing_extensions import override
 
 from training.data.example import TrainingBatch
 from training.errors import ResumeError
@@ -27,26 +28,26 @@ from training.job import FineTuneJob
 from training.loss import SpeechLoss, SpeechLosses
 from training.strategies.compiled_parts import compile_disk_access
 from training.strategies.disk_state import load_disk_state, save_disk_state
-from training.strategies.learner import StateBytes
+from training.strategies.learner import Learner, StateBytes
 from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
 
 TAG = "zero"
 UNIVERSAL = "universal"
 WHOLE_WEIGHTS_FILE = "weights.safetensors"
-"""In checkpoints of runs that offload to a disk, for the export; their other files hold each worker's share."""
+"""In checkpoints of runs that offload to disk, for the export; their other files hold each worker's share."""
 
-# DeepSpeed holds a whole bucket of gradients beside them; its own default of half a billion is 2 GB.
+# DeepSpeed holds a bucket of gradients in addition to them; its own default of half a billion is 2 GB.
 MAX_BUCKET = 50_000_000
 
 
 def wrap_zero(
     speech_loss: SpeechLoss, job: FineTuneJob, workers: Workers, dtype: torch.dtype, *, stage: int
 ) -> ZeroLearner:
-    """Hand a model to DeepSpeed; its masters of the weights are float32, the arithmetic is in `dtype`."""
+    """Wrap a model with DeepSpeed; master weights are float32, the arithmetic is in `dtype`."""
     import deepspeed  # noqa: PLC0415 - takes seconds, and only runs that chose it need it
 
-    # DeepSpeed insists on the variable, which not every launcher sets; nothing else is read from it here.
+    # DeepSpeed requires the variable, which not every launcher sets.
     os.environ.setdefault("LOCAL_RANK", str(workers.device.index or 0))
     on_gpu = workers.device.type == "cuda"
     if job.offload == "nvme":
@@ -56,10 +57,10 @@ def wrap_zero(
     num_trained = sum(p.numel() for p in speech_loss.parameters() if p.requires_grad)
     config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, largest=largest, on_gpu=on_gpu)
     optimizer = torch.optim.AdamW(parameter_groups(speech_loss, job), lr=job.learning_rate, betas=job.adam_betas)
-    # On CPUs it would compile kernels for sums between the workers of inference, for half a minute at the first start.
-    # Training calls none of them. Told that there are none, it does without, and asks no compiler what could be there.
+    # On CPUs it would compile all-reduce kernels for inference, for half a minute at the first start. Training uses
+    # none of them, and with an empty table it neither compiles them nor looks for a compiler.
     deepspeed.ops.__compatible_ops__ = {}
-    # It reports its progress through a logger of its own, at a level that is meant for its authors.
+    # Its own logger reports details meant for its developers.
     deepspeed.utils.logger.setLevel("WARNING")
     engine, *_ = deepspeed.initialize(
         model=speech_loss, optimizer=optimizer, config=config, dist_init_required=not dist.is_initialized()
@@ -70,7 +71,7 @@ def wrap_zero(
 def deepspeed_config(
     job: FineTuneJob, dtype: torch.dtype, *, stage: int, num_trained: int, largest: int, on_gpu: bool
 ) -> dict[str, Any]:
-    """DeepSpeed's JSON for a job, with the job's own entries laid over it.
+    """DeepSpeed's configuration for a job, merged with the job's own entries.
 
     Args:
         job: the recipe.
@@ -90,78 +91,80 @@ def deepspeed_config(
     if job.offload != "none":
         place: dict[str, Any] = {"device": job.offload, "pin_memory": on_gpu}
         if job.nvme_folder is not None:
-            # Of its own: another run's weights may wait on the same disk, under the same names.
+            # A folder per run, because another run may offload to the same disk under the same names.
             place["nvme_path"] = str(job.nvme_folder / f"encore-{job.output.name}")
         zero["offload_optimizer"] = place
         if stage == 3:
             zero["offload_param"] = dict(place)
             if job.offload == "nvme":
-                # A worker's share of a tensor is read into one buffer: DeepSpeed's own size is too small for a public
-                # checkpoint's text embedding, and takes 2 GB of a small one's worker.
+                # A worker's share of a tensor is read into one buffer. DeepSpeed's default size is too small for a
+                # public checkpoint's text embedding, and takes 2 GB with a small checkpoint.
                 zero["offload_param"]["buffer_size"] = -(-largest // job.num_workers)
     base: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
-        # Steps have as many micro-batches as their clips make; a fixed number of them per step is not ours.
+        # The number of micro-batches varies from step to step.
         "managed_gradient_accumulation": False,
         "gradient_clipping": job.max_gradient_norm,
         "bf16": {"enabled": dtype == torch.bfloat16},
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
-        # Ours is torch's AdamW, wherever its state lies: the same updates as with the other strategies.
+        # torch's AdamW, wherever its state is kept: the same updates as with the other strategies.
         "zero_force_ds_cpu_optimizer": False,
     }
     return _overlay(base, job.deepspeed)
 
 
 def zero_options_problem(job: FineTuneJob) -> str | None:
-    """What DeepSpeed would not take of the job's own entries for ZeRO, misspelt ones above all; None if it would."""
+    """The first of the job's own ZeRO entries that DeepSpeed rejects, such as a misspelt one; None if there is none."""
     from deepspeed.runtime.zero.config import DeepSpeedZeroConfig  # noqa: PLC0415 - takes seconds, and few need it
 
     stage = int(job.strategy.removeprefix("zero"))
     config = deepspeed_config(job, torch.float32, stage=stage, num_trained=1, largest=1, on_gpu=False)
     section = config["zero_optimization"]
     if not isinstance(section, Mapping):
-        return f"deepspeed.zero_optimization is {section!r}, and has to hold options by their names. Correct it."
+        return f"deepspeed.zero_optimization is {section!r}, but must map option names to values. Correct it."
     try:
         DeepSpeedZeroConfig(**section)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, ("deepspeed", "zero_optimization", *first["loc"])))
-        return f"DeepSpeed does not take {name}: {first['msg']}. Correct it, or leave it out."
+        return f"DeepSpeed rejects {name}: {first['msg']}. Correct it, or leave it out."
     return None
 
 
-class ZeroLearner:
-    """A model that DeepSpeed spreads over the workers."""
+class ZeroLearner(Learner):
+    """A model that DeepSpeed distributes over the workers."""
 
     def __init__(
         self, engine: Any, workers: Workers, *, stage: int, on_disk: bool = False
-    ) -> None:  # DeepSpeed publishes no types
-        """Take over an initialized engine; `on_disk` where its optimizer's state lies there."""
+    ) -> None:  # Any: DeepSpeed publishes no types
+        """Wrap an initialized engine; `on_disk` if its optimizer state is offloaded to disk."""
         self.device = workers.device
         self._engine, self._workers, self._stage, self._on_disk = engine, workers, stage, on_disk
 
+    @override
     def losses(self, batch: TrainingBatch, generator: torch.Generator, *, is_last: bool) -> SpeechLosses:
-        """See `Learner.losses`; DeepSpeed learns from `step` that a micro-batch was the last."""
+        # `is_last` is not needed: DeepSpeed sums the gradients in `step`.
         out: SpeechLosses = self._engine(batch, generator)
         return out
 
+    @override
     def backward(self, objective: Tensor) -> None:
-        """See `Learner.backward`."""
-        # Workers' gradients are averaged, and the parts of the objective are to be summed.
+        # Workers' gradients are averaged, but the parts of the objective must be summed.
         self._engine.backward(objective * self._workers.size, scale_wrt_gas=False)
 
+    @override
     def step(self, learning_rate: float, max_gradient_norm: float) -> float:
-        """See `Learner.step`; the norm to clip to is the one in the configuration."""
+        # DeepSpeed clips to the norm in its configuration.
         for group in self._engine.optimizer.param_groups:
             group["lr"] = learning_rate
         self._engine.step()
-        norm = self._engine.get_global_grad_norm()
-        return float(norm)
+        return float(self._engine.get_global_grad_norm())
 
+    @override
     def state_bytes(self) -> StateBytes:
-        """See `Learner.state_bytes`; masters of the weights count as the optimizer's."""
+        # Master weights count as optimizer state.
         optimizer = self._engine.optimizer
         parameters = list(self._engine.module.parameters())
         if self._stage == 3:
@@ -178,8 +181,8 @@ class ZeroLearner:
             optimizer=_num_bytes(masters) + _num_bytes(value for value in moments if value.dim()),
         )
 
+    @override
     def weights(self) -> dict[str, Tensor]:
-        """See `Learner.weights`."""
         whole = {}
         for name, parameter in self._engine.module.named_parameters():
             value = self._gather(parameter)
@@ -187,8 +190,9 @@ class ZeroLearner:
                 whole[name.removeprefix("talker.")] = value.float().cpu().clone()
         return whole
 
+    @override
     def start_save(self, folder: Path) -> None:
-        """See `Learner.start_save`; DeepSpeed returns when it has written."""
+        # Synchronous: returns when everything is written.
         if not self._on_disk:
             self._engine.save_checkpoint(str(folder), tag=TAG, exclude_frozen_parameters=True)
         else:
@@ -197,11 +201,12 @@ class ZeroLearner:
             if self._workers.is_first:
                 save_file({name: tensor.contiguous() for name, tensor in whole.items()}, folder / WHOLE_WEIGHTS_FILE)
 
+    @override
     def finish_save(self, pending: None) -> None:
-        """See `Learner.finish_save`."""
+        pass
 
+    @override
     def load(self, folder: Path) -> None:
-        """See `Learner.load`."""
         if self._on_disk:
             load_disk_state(self._engine.optimizer, folder, self._workers.rank, self._workers.size)
             return
@@ -219,14 +224,14 @@ class ZeroLearner:
             shutil.rmtree(folder / UNIVERSAL, ignore_errors=True)
 
     def _load(self, folder: Path, tag: str) -> None:
-        # Frozen weights are not in it; they have come from the base model.
+        # Not strict: frozen weights come from the base model.
         path, _ = self._engine.load_checkpoint(str(folder), tag=tag, load_module_strict=False)
         if path is None:
             raise ResumeError(f"DeepSpeed cannot read the checkpoint in {folder}. Go back to an earlier one.")
 
     @contextmanager
     def _reading_universal(self) -> Iterator[None]:
-        # Otherwise a matter of the configuration, which is made before anybody knows who wrote the checkpoint.
+        # Normally set in the configuration, which is made before the checkpoint's number of workers is known.
         self._engine._config.load_universal_checkpoint = True
         try:
             yield
@@ -234,7 +239,7 @@ class ZeroLearner:
             self._engine._config.load_universal_checkpoint = False
 
     def _gather(self, parameter: nn.Parameter) -> Tensor:
-        """One parameter whole: its float32 master if it is trained."""
+        """One full parameter: its float32 master if it is trained."""
         import deepspeed  # noqa: PLC0415 - see wrap_zero
 
         if parameter.requires_grad and (master := deepspeed.utils.safe_get_full_fp32_param(parameter)) is not None:
@@ -247,7 +252,7 @@ class ZeroLearner:
 
 
 def convert_to_universal(folder: Path) -> None:
-    """Turn a checkpoint of any number of workers into files of one parameter each, beside it.
+    """Convert a checkpoint of any number of workers to one file per parameter, in the same folder.
 
     Raises:
         ResumeError: DeepSpeed's converter fails.
@@ -266,7 +271,7 @@ def convert_to_universal(folder: Path) -> None:
 
 
 def _num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes of tensors, counting once what is listed twice."""
+    """Bytes of tensors, counting shared memory once."""
     return sum({tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}.values())
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.pretrain.tiny_corpus import tone
-from training.pretrain.codec.content_target import ContentTarget
+from training.pretrain.codec.frame_features import ContentTarget
 from training.pretrain.codec.spectral_loss import SpectralLoss
 
 SAMPLE_RATE_HZ = 16_000

@@ -42,13 +42,13 @@ def create_folder(destination: Path, *, replace: bool = False) -> Iterator[Path]
     temporary.mkdir()
     try:
         yield temporary
-        _sync_tree(temporary)
+        sync_tree(temporary)
         _refuse_existing(destination, replace=replace)
         if not destination.exists():
             temporary.rename(destination)
         elif not exchange_folders(temporary, destination):
             replace_in_two_steps(temporary, destination)
-        _sync(destination.parent)
+        sync(destination.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -118,15 +118,16 @@ def _is_abandoned(leftover: Path, process_id: int, *, on_this_host: bool) -> boo
         return False
 
 
-def _sync_tree(folder: Path) -> None:
+def sync_tree(folder: Path) -> None:
     """Force every file and folder to the disk, so that a power cut cannot leave empty files under the final name."""
     for parent, _, files in os.walk(folder):
         for name in files:
-            _sync(Path(parent, name))
-        _sync(Path(parent))
+            sync(Path(parent, name))
+        sync(Path(parent))
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Force a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -77,7 +77,7 @@ def save_checkpoint(
                 _write_json(new / GENERATION_CONFIG_FILE, generation_config)
             for name, content in (notes or {}).items():
                 _write_json(new / name, content)
-            _write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
+            write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
             write_weights(new, state, dtype=dtype, max_shard_bytes=max_shard_bytes)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(_explain(error, folder)) from error
@@ -136,10 +136,18 @@ def _find_text_tokenizer(folder: Path, *, with_generation_config: bool) -> list[
     return [folder / name for name in (*required, *_OPTIONAL_FILES) if (folder / name).is_file()]
 
 
-def _write_speech_tokenizer(
-    folder: Path, source: Path | tuple[SpeechTokenizerConfig, Mapping[str, Tensor]], max_shard_bytes: int
+def write_speech_tokenizer(
+    folder: Path,
+    source: Path | tuple[SpeechTokenizerConfig, Mapping[str, Tensor]],
+    max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> None:
-    folder.mkdir()
+    """Write a `speech_tokenizer` folder: a copy of `source`, or its configuration and float32 weights; not atomic.
+
+    Raises:
+        CheckpointError: a source file is missing, or a weight is NaN or infinite.
+        OSError, SafetensorError: the disk is full or fails.
+    """
+    folder.mkdir(exist_ok=True)
     if isinstance(source, Path):
         _copy_speech_tokenizer(source, folder)
         return

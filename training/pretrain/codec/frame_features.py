@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from training.model.network.mel import mel_filterbank
-from training.pretrain.codec.content_target import ContentTarget
 from training.pretrain.codec.job import SAMPLES_PER_FRAME
 
 _FFT_SIZE, _HOP_SAMPLES, _NUM_BANDS = 512, 320, 40
@@ -32,6 +31,10 @@ _VOICED_LEVEL = 3e-3
 # bands, and the ear follows it more closely than any of them.
 _PITCH_WEIGHT, _VOICING_WEIGHT = 15.0, 4.0
 
+# A window too short to resolve harmonics: their distance, the pitch, depends on the speaker and not on the text.
+_CONTENT_FFT_SIZE, _CONTENT_HOP_SAMPLES, _CONTENT_BANDS = 256, 160, 24
+_FRAMES_PER_CODE = SAMPLES_PER_FRAME // _CONTENT_HOP_SAMPLES
+
 CONTENT_WIDTH = 192
 SOUND_WIDTH = _NUM_BANDS * (SAMPLES_PER_FRAME // _HOP_SAMPLES) + 2 * (SAMPLES_PER_FRAME // _PITCH_HOP)
 
@@ -41,6 +44,38 @@ class Features(NamedTuple):
 
     content: Tensor
     sound: Tensor
+
+
+class ContentTarget(nn.Module):
+    """Log-mel spectrum without the crop's own mean and scale: loudness, channel and average timbre are gone."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        super().__init__()
+        bank = mel_filterbank(sample_rate_hz, _CONTENT_FFT_SIZE, _CONTENT_BANDS) * (sample_rate_hz / _CONTENT_FFT_SIZE)
+        self.register_buffer("bank", bank, persistent=False)
+        self.register_buffer("window", torch.hann_window(_CONTENT_FFT_SIZE), persistent=False)
+
+    @torch.no_grad()
+    def forward(self, waveform: Tensor) -> Tensor:
+        """Targets (rows, values, codec frames) of waveforms (rows, samples) of whole codec frames."""
+        padding = (_CONTENT_FFT_SIZE - _CONTENT_HOP_SAMPLES) // 2
+        padded = functional.pad(waveform.unsqueeze(1), (padding, padding), mode="reflect").squeeze(1)
+        window = self.get_buffer("window")
+        spectrum = torch.stft(
+            padded,
+            _CONTENT_FFT_SIZE,
+            _CONTENT_HOP_SAMPLES,
+            window=window,
+            center=False,
+            normalized=True,
+            return_complex=True,
+        )
+        log_mel = (self.get_buffer("bank") @ spectrum.abs()).clamp(min=_FLOOR).log()
+        centred = log_mel - log_mel.mean(dim=-1, keepdim=True)
+        # A crop of silence has no scale of its own.
+        normalised = centred / centred.square().mean(dim=(1, 2), keepdim=True).sqrt().clamp(min=0.1)
+        target: Tensor = normalised.unflatten(-1, (-1, _FRAMES_PER_CODE)).transpose(2, 3).flatten(1, 2)
+        return target
 
 
 class FrameFeatures(nn.Module):
