@@ -1,1 +1,1 @@
-"""Qwen3-TTS written from its parts: talker, code predictor, speaker encoder, speech tokenizer."""
+"""An implementation of Qwen3-TTS: talker, code predictor, speaker encoder, speech tokenizer."""

@@ -52,7 +52,7 @@ class TransformerConfig(FromJson):
 
 @dataclass(frozen=True, kw_only=True)
 class CodePredictorConfig(TransformerConfig):
-    """The small decoder that fills in codebooks 1..Q-1 of a frame, one after another."""
+    """The small decoder that predicts codebooks 1..Q-1 of a frame, one after another."""
 
     vocab_size: int
     num_code_groups: int = 16
@@ -170,7 +170,7 @@ class SpeechTokenizerConfig:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the parsed file. Raises ConfigError when it describes another codec."""
+        """Read the parsed file. Raises ConfigError if it describes another codec."""
         if raw.get("model_type") != "qwen3_tts_tokenizer_12hz":
             raise ConfigError(
                 f"speech_tokenizer/config.json: model_type is {raw.get('model_type')!r}; "
@@ -205,8 +205,8 @@ _TOKENIZER_SCALARS = (
 class ModelConfig:
     """A checkpoint's top-level `config.json`.
 
-    `raw` is the file as parsed: saving writes it back with what changed, so that fields this network
-    does not read survive for programs that do.
+    `raw` is the file as parsed: saving updates it with the changes, so that fields that only other programs read are
+    kept.
     """
 
     talker: TalkerConfig
@@ -261,12 +261,12 @@ class ModelConfig:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that can be asked for by name; dialects belong to named speakers and are left out."""
+        """Languages that can be requested by name, without dialects, which belong to named speakers."""
         return tuple(name for name in self.talker.codec_language_id if "dialect" not in name)
 
     @property
     def has_speaker_encoder(self) -> bool:
-        """Only `base` checkpoints carry the speaker encoder, and so can clone."""
+        """Whether the checkpoint can clone; only `base` checkpoints include the speaker encoder."""
         return self.tts_model_type == "base"
 
 

@@ -1,4 +1,4 @@
-"""Where networks compute; apart from the networks, so that asking does not load them."""
+"""Chooses the device to compute on; a module of its own, so that it can be used without loading the networks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from training.model.errors import ModelError
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU.
+    """The device of this name; `auto` is CUDA if available, else the CPU.
 
     Raises:
-        ModelError: an unknown device, or CUDA asked for where there is none.
+        ModelError: an unknown device, or CUDA is not available.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

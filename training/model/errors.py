@@ -6,11 +6,11 @@ The root lives in the lowest layer so that every package can raise from the same
 
 
 class EncoreError(Exception):
-    """Base of everything a person may be shown: says what happened and what to do about it."""
+    """Base of all errors shown to the user; the message says what happened and what to do about it."""
 
 
 class ModelError(EncoreError):
-    """The network cannot do what was asked of it."""
+    """The model cannot be loaded, or cannot do what was requested."""
 
 
 class ConfigError(ModelError):
@@ -26,8 +26,8 @@ class DownloadError(ModelError):
 
 
 class DownloadCancelled(DownloadError):
-    """The person stopped the download; what has arrived is kept for the next attempt."""
+    """The user stopped the download; what has arrived is kept for the next attempt."""
 
 
 class PromptError(ModelError):
-    """What was asked to be spoken cannot be laid out: empty text, unknown language or speaker."""
+    """A request cannot be turned into a prompt: empty text, unknown language or speaker."""

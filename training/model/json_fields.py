@@ -1,4 +1,4 @@
-"""Reading dataclasses from JSON so that a bad file fails by the name of the field."""
+"""Reads dataclasses from JSON, with errors that name the field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def require_mapping(raw: object, where: str) -> None:
 
 
 class FromJson:
-    """Reads a dataclass from a JSON object, ignoring the fields this network has no use for."""
+    """Reads a dataclass from a JSON object, ignoring unknown fields."""
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any], *, where: str) -> Self:
@@ -36,7 +36,7 @@ class FromJson:
 
 
 def as_declared(value: Any, declared: str, name: str) -> Any:
-    """Turn JSON lists into tuples and check types and signs, so that a bad file fails by name.
+    """Turn JSON lists into tuples, and check types and signs.
 
     Every number in these files is a size, a rate, a count or an id: none is negative, and no size is zero.
     """
@@ -58,12 +58,12 @@ def as_declared(value: Any, declared: str, name: str) -> Any:
 
 
 def is_count(value: Any) -> bool:
-    """Whether a JSON value is a whole number, not negative."""
+    """Whether a JSON value is a non-negative whole number."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def require_object(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The JSON object called `name`. Raises ConfigError when it is missing or something else."""
+    """The JSON object called `name`. Raises ConfigError if it is missing or of another type."""
     if not isinstance(raw.get(name), Mapping):
         raise ConfigError(f"config.json: {name} is missing.")
     found: Mapping[str, Any] = raw[name]
@@ -71,14 +71,14 @@ def require_object(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def require_token_id(raw: Mapping[str, Any], name: str) -> int:
-    """The token id called `name`. Raises ConfigError when it is missing or something else."""
+    """The token id called `name`. Raises ConfigError if it is missing or of another type."""
     if not is_count(raw.get(name)):
         raise ConfigError(f"config.json: {name} is missing or not a token id.")
     return int(raw[name])
 
 
 def with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fill in the head size as width / heads where the file leaves it out, as the reference does."""
+    """Add the head size as width / heads if the file omits it, as the reference does."""
     if not isinstance(raw, Mapping) or raw.get("head_dim") is not None:
         return raw
     if not all(is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):

@@ -1,4 +1,4 @@
-"""Where this copy of the project lies: its assets, and the code that other processes are started from."""
+"""The folder of this copy of the project: its assets, and the code that child processes run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings by which codes are drawn: temperature, top-k, top-p and repetition penalty."""
+"""Sampling settings: temperature, top-k, top-p and repetition penalty."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from training.model.errors import PromptError
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How codes are drawn; defaults are those of the public checkpoints.
+    """How codes are drawn; the defaults are those of the public checkpoints.
 
     Attributes:
         temperature: divides the logits of codebook 0; 0 takes the likeliest code.
-        top_k: keep this many likeliest codes; 0 keeps all.
-        top_p: keep the likeliest codes up to this much probability; 1 keeps all.
+        top_k: keep this many of the likeliest codes; 0 keeps all.
+        top_p: keep the likeliest codes up to this total probability; 1 keeps all.
         repetition_penalty: divides positive (multiplies negative) logits of codebook-0 codes already used
             in this take (Keskar et al. 2019).
         residual_temperature, residual_top_k, residual_top_p: the same for codebooks 1..Q-1.
@@ -54,10 +54,10 @@ class Sampling:
 
     @classmethod
     def from_generation_config(cls, raw: Mapping[str, Any]) -> Sampling:
-        """Defaults of a checkpoint, from its parsed `generation_config.json`; null is as good as absent.
+        """Defaults of a checkpoint, from its parsed `generation_config.json`; null means absent.
 
         Raises:
-            PromptError: a value is no number, or out of range.
+            PromptError: a value is not a number, or out of range.
         """
         names = {name: name for name in ("temperature", "top_k", "top_p", "repetition_penalty")}
         names |= {f"residual_{name}": f"subtalker_{name}" for name in ("temperature", "top_k", "top_p")}
@@ -69,7 +69,7 @@ class Sampling:
         return cls(**own)
 
     def greedy(self) -> Sampling:
-        """The same, but always the likeliest code: for parity checks, not for listening."""
+        """The same, but always the likeliest code; for parity checks rather than for listening."""
         return replace(self, temperature=0.0, residual_temperature=0.0)
 
 

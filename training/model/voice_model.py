@@ -1,5 +1,5 @@
 # Shape letters: S sample, F codec frame, Q codebook, D talker width.
-"""A loaded checkpoint: everything needed to listen to a reference and to speak."""
+"""A loaded checkpoint: everything needed to analyse a reference and to speak."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 PrecisionChoice = Literal["auto", "fp32", "bf16", "int8"]
 
 SMALL_TALKER_PARAMETERS = 50_000_000
-"""Below this the weights stay in the processor's cache, and halving them gains nothing."""
+"""Below this the weights stay in the CPU's cache, and halving their size gains nothing."""
 
 MAX_TAKE_FRAMES = 2048
-"""163.84 s; the public checkpoints' own limit, used where a checkpoint names none."""
+"""163.84 s; the public checkpoints' own limit, and the default for checkpoints without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceModel:
     """Networks and text tokenizer of one checkpoint folder.
 
-    Reference audio is analysed in float32 whatever the precision: it is done once per voice, and codes
-    should not depend on a speed setting. The precision is that of talker, code predictor and decoder.
+    The precision is that of talker, code predictor and decoder. Reference audio is always analysed in float32: that is
+    done once per voice, and codes should not depend on a speed setting.
     """
 
     folder: Path
@@ -58,8 +58,8 @@ class VoiceModel:
         """Load a checkpoint folder, strictly.
 
         Raises:
-            ConfigError, CheckpointError: the folder is no Qwen3-TTS checkpoint, or a broken one.
-            ModelError: the precision cannot run on the device.
+            ConfigError, CheckpointError: the folder is not a Qwen3-TTS checkpoint, or is damaged.
+            ModelError: the device does not support the precision.
         """
         chosen_device = choose_device(device)
         config = read_config(folder)
@@ -83,7 +83,7 @@ class VoiceModel:
         if len(text_tokenizer) > config.talker.text_vocab_size:
             raise CheckpointError(
                 f"The text tokenizer in {folder} has {len(text_tokenizer)} tokens and the model only "
-                f"{config.talker.text_vocab_size}: they do not belong together."
+                f"{config.talker.text_vocab_size}: they are from different models. Get the model again."
             )
         default_sampling, max_take_frames = _read_generation_defaults(folder)
         return cls(
@@ -101,31 +101,31 @@ class VoiceModel:
 
     @property
     def is_small(self) -> bool:
-        """Whether the talker is so small that starting an operation costs more than doing it."""
+        """Whether the talker is so small that launching an operation costs more than computing it."""
         return sum(p.numel() for p in self.talker.model.layers.parameters()) < SMALL_TALKER_PARAMETERS
 
     @property
     def sample_rate(self) -> int:
-        """Of what it speaks, in Hz."""
+        """Sample rate of generated speech, in Hz."""
         return self.speech_tokenizer.config.output_sample_rate
 
     @property
     def tokenizer_sample_rate(self) -> int:
-        """Of the waveforms `encode` takes, in Hz."""
+        """Sample rate of `encode`'s input, in Hz."""
         return self.speech_tokenizer.config.input_sample_rate
 
     @property
     def speaker_sample_rate(self) -> int:
-        """Of the waveforms `embed_speaker` takes, in Hz."""
+        """Sample rate of `embed_speaker`'s input, in Hz."""
         return self.config.speaker_encoder.sample_rate
 
     def save(self, folder: Path, *, dtype: torch.dtype = torch.bfloat16, replace: bool = False) -> None:
-        """Write a checkpoint folder in the public format, whole or not at all.
+        """Write a checkpoint folder in the public format, atomically.
 
         Args:
-            folder: where; must not exist unless `replace` is true.
-            dtype: of talker and speaker encoder; the speech tokenizer is copied from where this was loaded.
-            replace: put it in the place of an older checkpoint.
+            folder: destination; must not exist unless `replace` is true.
+            dtype: of talker and speaker encoder; the speech tokenizer is copied from the folder this was loaded from.
+            replace: replace an older checkpoint.
 
         Raises:
             CheckpointError: it exists, or cannot be written.
@@ -169,10 +169,10 @@ class VoiceModel:
 
 
 def choose_precision(choice: PrecisionChoice, device: torch.device, num_parameters: int) -> Precision:
-    """What `auto` means on a device, and whether anything else can run there.
+    """Resolve `auto` for a device, or check that the device supports the choice.
 
     Raises:
-        ModelError: int8 away from an x86 CPU, or bf16 on a CPU that would emulate it.
+        ModelError: int8 on anything but an x86 CPU, or bf16 on a CPU that would emulate it.
     """
     if choice == "auto":
         small = num_parameters < SMALL_TALKER_PARAMETERS and device.type == "cpu"
@@ -185,7 +185,7 @@ def choose_precision(choice: PrecisionChoice, device: torch.device, num_paramete
 
 
 def supports_bf16(device: torch.device) -> bool:
-    """Whether bfloat16 runs on the device at a profit."""
+    """Whether bfloat16 is faster than float32 on the device."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     if device.type == "cpu":
@@ -195,7 +195,7 @@ def supports_bf16(device: torch.device) -> bool:
 
 
 def _read_generation_defaults(folder: Path) -> tuple[Sampling, int]:
-    """Sampling and longest take in frames, from `generation_config.json` where there is one."""
+    """Sampling and maximum frames of a take, from `generation_config.json` if there is one."""
     path = folder / "generation_config.json"
     if not path.is_file():
         return Sampling(), MAX_TAKE_FRAMES

@@ -1,1 +1,1 @@
-"""How the embedded checkpoint is made, from corpus to weights; nothing here is needed to run the app."""
+"""Pretraining of the embedded checkpoint, from corpus to weights; not needed to run the app."""

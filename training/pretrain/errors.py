@@ -1,11 +1,11 @@
-"""What can go wrong while the embedded checkpoint is made."""
+"""Errors of pretraining."""
 
 from training.model.errors import EncoreError
 
 
 class PretrainError(EncoreError):
-    """A stage of making the embedded checkpoint cannot run."""
+    """A stage of pretraining cannot run."""
 
 
 class CorpusError(PretrainError):
-    """The corpus cannot be made or read: an engine or a text source is missing, or the folder holds another one."""
+    """The corpus cannot be made or read: an engine or a text source is missing, or the folder holds another corpus."""

@@ -94,12 +94,12 @@ def _padded(coded: CodedCorpus, number: int) -> torch.Tensor:
 @given(num_steps=st.integers(2, 40_000))
 def test_the_learning_rate_rises_once_and_falls_to_its_end(num_steps: int):
     job = TokenizerJob.of_length(num_steps)
-    rates = [job.learning_rate_share(step) for step in range(0, num_steps + 1, max(1, num_steps // 200))]
+    rates = [job.learning_rate_ratio(step) for step in range(0, num_steps + 1, max(1, num_steps // 200))]
     top = rates.index(max(rates))
     assert rates[:top] == sorted(rates[:top])
     assert rates[top:] == sorted(rates[top:], reverse=True)
-    assert job.learning_rate_share(job.num_warmup_steps) == pytest.approx(1)
-    assert job.learning_rate_share(num_steps) == pytest.approx(job.final_share)
+    assert job.learning_rate_ratio(job.num_warmup_steps) == pytest.approx(1)
+    assert job.learning_rate_ratio(num_steps) == pytest.approx(job.min_lr_ratio)
 
 
 def test_too_few_steps_are_refused():

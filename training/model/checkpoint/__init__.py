@@ -1,1 +1,1 @@
-"""A checkpoint folder in the public Qwen3-TTS format: finding its parts, loading them strictly, writing one whole."""
+"""Checkpoint folders in the public Qwen3-TTS format: finding their parts, loading them strictly, writing them."""

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all."""
+"""Creates and replaces folders atomically."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from pathlib import Path
 
 from training.model.errors import CheckpointError
 
-# A writer on another machine cannot be asked whether it lives; no checkpoint takes a day to write.
+# Whether a writer on another machine is alive cannot be checked; no checkpoint takes a day to write.
 _ABANDONED_AFTER_SECONDS = 24 * 3600
-# From Linux' fcntl.h and fs.h; Python has no name for them.
+# From Linux's fcntl.h and fs.h; Python does not define them.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
 @contextmanager
 def create_folder(destination: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Give an empty folder to fill, which becomes `destination` when the block ends without an error.
+    """Yield an empty folder to fill, which becomes `destination` when the block ends without an error.
 
-    It lies beside `destination`, reaches the disk before it takes its name, and is removed on errors. What a killed
-    process leaves behind starts with a dot and the destination's name, and is swept by the next call.
+    It is created next to `destination`, synced to disk before it is renamed, and removed on errors. A killed process
+    leaves a folder whose name starts with a dot and the destination's name; the next call removes it.
 
     Raises:
-        CheckpointError: `destination` exists and is not to be replaced, or is a file.
-        OSError: as the disk says; `destination` is untouched.
+        CheckpointError: `destination` exists and must not be replaced, or is a file.
+        OSError: the disk is full or fails; `destination` is untouched.
     """
     destination = destination.resolve()
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def create_folder(destination: Path, *, replace: bool = False) -> Iterator[Path]
 
 
 def exchange_folders(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; False where the system or the file system cannot (only Linux can)."""
+    """Swap two folders atomically; False if the system or file system does not support it (only Linux does)."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
     if rename is None:
         return False
@@ -67,7 +67,7 @@ def exchange_folders(one: Path, other: Path) -> bool:
 
 
 def replace_in_two_steps(new: Path, destination: Path) -> None:
-    """Put `new` in the place of `destination`, which is missing for a moment; `_sweep` heals a kill just then."""
+    """Replace `destination`, which is missing for a moment; `_sweep` repairs a kill at that moment."""
     aside = _name_beside(destination, "replaced")
     destination.rename(aside)
     try:
@@ -90,7 +90,7 @@ def _name_beside(destination: Path, purpose: str) -> Path:
 
 
 def _sweep(destination: Path) -> None:
-    """Remove what killed writers left beside `destination`, and put back what one had just moved aside."""
+    """Remove the leftovers of killed writers, and restore a `destination` that one had just moved aside."""
     pattern = re.compile(rf"\.{re.escape(destination.name)}\.(saving|replaced)\.([\w-]+)\.(\d+)\.[0-9a-f]{{8}}")
     here = _name_beside(destination, "saving").name.split(".")[-3]
     for leftover in sorted(destination.parent.iterdir()):

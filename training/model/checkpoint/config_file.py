@@ -1,15 +1,17 @@
-"""Configurations back to the JSON of a checkpoint folder."""
+"""Writes configurations as the JSON of a checkpoint folder."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from training.model.config import CodecEncoderConfig, ModelConfig, SpeechTokenizerConfig, TalkerConfig
 from training.model.errors import ConfigError
+
+_Config = TypeVar("_Config", ModelConfig, SpeechTokenizerConfig)
 
 _DTYPE_KEYS = ("dtype", "torch_dtype")
 _MODEL_SECTIONS = ("talker", "code_predictor", "speaker_encoder")
@@ -19,13 +21,13 @@ _CODEC_SECTIONS = ("encoder", "decoder")
 def model_config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, Any]:
     """Make the `config.json` of a model whose weights are stored in `dtype`.
 
-    What the file said that `config` was read from is kept, and only what changed since is written over it, so that
-    fields that only other programs read survive. A config that was made here, without a file, is written in full.
+    The file that `config` was read from is updated with the changes, so that fields that only other programs read are
+    kept. A config that was not read from a file is written in full.
     """
     before = _read_back(ModelConfig, config.raw)
     written = _write_model(config, before)
     if ModelConfig.from_json(written) != config:
-        # A field the file left out, to be worked out from others, may have to be said now that those changed.
+        # A field that the file omitted, because it follows from others, may be needed now that those changed.
         written = _write_model(config, None)
     for section in (written, written["talker_config"], written["talker_config"]["code_predictor_config"]):
         _set_dtype(section, dtype, required=section is written)
@@ -33,7 +35,7 @@ def model_config_to_json(config: ModelConfig, dtype: torch.dtype) -> dict[str, A
 
 
 def speech_tokenizer_config_to_json(config: SpeechTokenizerConfig) -> dict[str, Any]:
-    """Make `speech_tokenizer/config.json`, keeping what the file said that `config` was read from."""
+    """Make `speech_tokenizer/config.json`, updating the file that `config` was read from."""
     before = _read_back(SpeechTokenizerConfig, config.raw)
     written = _write_codec(config, before)
     if SpeechTokenizerConfig.from_json(written) != config:
@@ -41,8 +43,8 @@ def speech_tokenizer_config_to_json(config: SpeechTokenizerConfig) -> dict[str, 
     return written
 
 
-def _read_back(kind: type[ModelConfig] | type[SpeechTokenizerConfig], raw: Mapping[str, Any]) -> Any:
-    """Read the original file again, to see what changed; None where there was no file, or another model's."""
+def _read_back(kind: type[_Config], raw: Mapping[str, Any]) -> _Config | None:
+    """Read the original file again, to see what changed; None without a file, or if it is of another model."""
     try:
         return kind.from_json(raw) if raw else None
     except ConfigError:
@@ -99,7 +101,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _set_dtype(section: dict[str, Any], dtype: torch.dtype, *, required: bool) -> None:
-    """Say in which dtype the weights are, under whichever of transformers' two keys the section already has."""
+    """Set the dtype of the weights, under whichever of transformers' two keys the section already has."""
     name = str(dtype).removeprefix("torch.")
     present = [key for key in _DTYPE_KEYS if section.get(key) is not None]
     for key in present or (_DTYPE_KEYS[:1] if required else ()):
@@ -107,7 +109,7 @@ def _set_dtype(section: dict[str, Any], dtype: torch.dtype, *, required: bool) -
 
 
 def _new_talker_section(talker: TalkerConfig) -> dict[str, Any]:
-    """Add what the reference package demands of a talker: sections of the rotary axes, in the published proportions.
+    """Add fields that the reference package requires: sections of the rotary axes, in the published proportions.
 
     They have no effect on speech, whose positions are equal along all three axes.
     """
@@ -121,5 +123,5 @@ def _new_talker_section(talker: TalkerConfig) -> dict[str, Any]:
 
 
 def _new_encoder_section(encoder: CodecEncoderConfig, sample_rate: int) -> dict[str, Any]:
-    """Add what transformers' Mimi needs to know and has the published codec's size for by default."""
+    """Add fields of transformers' Mimi whose defaults are the published codec's sizes."""
     return {"model_type": "mimi", "sampling_rate": sample_rate, "upsample_groups": encoder.hidden_size}

@@ -1,6 +1,6 @@
-"""Which tensors of a checkpoint folder belong to which of our networks, and under which names.
+"""Maps the tensors of a checkpoint folder to networks, by prefix.
 
-Our networks use the names of the public files, so today the table holds two prefixes and no renames.
+The networks use the names of the public files, so no tensor is renamed so far.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
 class Component:
     """Where one network's weights are in a checkpoint folder.
 
-    `folder` is relative to the checkpoint, and empty for the checkpoint itself. A tensor of the network is called
-    `prefix` + its name there, unless `renames` maps the file's whole name to another name of ours. A file's tensor
-    that is in no network is an error, unless its whole name is in `ignored`.
+    `folder` is relative to the checkpoint, and empty for the checkpoint itself. In the file a tensor is called `prefix`
+    + its name in the network, unless `renames` maps the file's full name to the network's. A tensor that belongs to no
+    network is an error, unless its full name is in `ignored`.
     """
 
     folder: str
@@ -27,7 +27,7 @@ class Component:
     ignored: frozenset[str] = frozenset()
 
     def name_in_network(self, name_in_file: str) -> str | None:
-        """What the network calls the file's tensor; None when it belongs to another network or is ignored."""
+        """The network's name for a tensor of the file; None if it belongs to another network or is ignored."""
         if name_in_file in self.ignored:
             return None
         if name_in_file in self.renames:
@@ -50,5 +50,5 @@ _CODEBOOK_STATISTICS = ("cluster_usage", "embedding_sum", "embed_sum", "initiali
 
 
 def is_codebook_statistic(name: str) -> bool:
-    """Tell the codebooks' sums and counts, which stay float32 whatever the network's dtype, from weights."""
+    """Whether a tensor is a codebook's sum or count, which stay float32 with any dtype of the network."""
     return name.rpartition(".")[2] in _CODEBOOK_STATISTICS

@@ -1,4 +1,4 @@
-"""Finds and reads the parts of a checkpoint folder, strictly, and says in one line what is wrong with a bad one."""
+"""Finds and reads the parts of a checkpoint folder, strictly, with one-line errors for damaged ones."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ EXPECTED_FILES = (
 )
 
 _PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl"})
-# The published indexes are far below a megabyte; a file from a stranger must not fill the memory.
+# The published indexes are far below a megabyte; an untrusted file must not exhaust the memory.
 _MAX_JSON_BYTES = 64 * 2**20
 
 
 def read_config(folder: Path) -> ModelConfig:
-    """Read what `config.json` says about the talker, the code predictor and the speaker encoder.
+    """Read the configuration of talker, code predictor and speaker encoder from `config.json`.
 
     Raises:
-        CheckpointError: `folder` is no checkpoint folder, or the file cannot be read.
+        CheckpointError: `folder` is not a checkpoint, or the file cannot be read.
         ConfigError: the file is not JSON, or describes another network.
     """
     names = _list_folder(folder)
     if CONFIG_FILE not in names:
-        raise CheckpointError(f"{folder} is no checkpoint: it has no config.json. Expected are {EXPECTED_FILES}.")
+        raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json. Expected are {EXPECTED_FILES}.")
     raw = _read_config_object(folder / CONFIG_FILE)
     try:
         return ModelConfig.from_json(raw)
@@ -63,12 +63,12 @@ def read_speech_tokenizer_config(folder: Path) -> SpeechTokenizerConfig:
 def find_weights(folder: Path) -> list[Path]:
     """List the safetensors files that hold the weights of `folder`: one, or the shards its index names.
 
-    Pass `checkpoint / "speech_tokenizer"` for the speech tokenizer's. Of a folder with both a single file and an
-    index the single file is taken, as transformers does.
+    Pass `checkpoint / "speech_tokenizer"` for the speech tokenizer's. If a folder has both a single file and an index,
+    the single file is used, as in transformers.
 
     Raises:
-        CheckpointError: no folder, no weights, only pickled weights, or an index that is broken, names a missing
-            shard, or leads out of the folder.
+        CheckpointError: no folder, no weights, only pickled weights, or an index that is damaged, names a missing
+            shard, or points outside the folder.
     """
     names = _list_folder(folder)
     if WEIGHTS_FILE in names:
@@ -78,9 +78,9 @@ def find_weights(folder: Path) -> list[Path]:
     pickles = sorted(name for name in names if PurePosixPath(name).suffix in _PICKLE_SUFFIXES)
     if pickles:
         raise CheckpointError(
-            f"{folder} has its weights only as pickle ({pickles[0]}). Opening a pickle can run whatever code its "
-            "author put in it, so it is not opened here. Get the model as safetensors, or convert it with safetensors' "
-            "save_file on a machine where you trust the file."
+            f"{folder} has its weights only as pickle ({pickles[0]}). Opening a pickle can run arbitrary code, so it "
+            "is not opened here. Get the model as safetensors, or convert it with safetensors' save_file on a machine "
+            "where you trust the file."
         )
     raise CheckpointError(f"{folder} has no weights: {WEIGHTS_FILE} is missing. Expected are {EXPECTED_FILES}.")
 
@@ -97,9 +97,9 @@ def load_weights(
     """Load the tensors called `prefix` + a name of `network` from safetensors files, one tensor at a time.
 
     Parameters and persistent buffers are replaced, so `network` may have been built on the meta device, and they own
-    their memory: the files may be deleted afterwards. Floating-point ones become `dtype`, or float32 where
-    `keep_float32` says so of their name in `network`; others keep the dtype they have in `network`. Buffers that are
-    not saved (rotary tables) are left alone; a network built on the meta device must make its own afterwards.
+    their memory: the files may be deleted afterwards. Floating-point ones become `dtype`, or float32 if `keep_float32`
+    returns true for their name in `network`; others keep their dtype in `network`. Buffers that are not saved (rotary
+    tables) are left alone; a network built on the meta device must make its own afterwards.
 
     Tensors under other prefixes are not read, but have to belong to a component in `names.COMPONENTS`.
 
@@ -117,10 +117,10 @@ def load_weights(
 
 
 def check_weights(network: nn.Module, files: Sequence[Path], prefix: str) -> None:
-    """Make sure that `load_weights` would find what it needs, from the files' heads and lengths alone.
+    """Check that `load_weights` would find what it needs, from the files' headers and lengths alone.
 
     Raises:
-        CheckpointError: missing, unknown and misshapen tensors, or a file that is cut off.
+        CheckpointError: missing, unknown and misshapen tensors, or a truncated file.
     """
     with ExitStack() as stack:
         _open_stored(stack, network, files, prefix)
@@ -129,7 +129,7 @@ def check_weights(network: nn.Module, files: Sequence[Path], prefix: str) -> Non
 def _open_stored(
     stack: ExitStack, network: nn.Module, files: Sequence[Path], prefix: str
 ) -> Mapping[str, StoredTensor]:
-    """The tensors of a network in open files, all of them and in its shapes."""
+    """All tensors of a network in open files, with their shapes checked."""
     listed = [component for component in COMPONENTS.values() if component.prefix == prefix]
     component = listed[0] if listed else Component(folder="", prefix=prefix)
     neighbours = [other for other in COMPONENTS.values() if other.folder == component.folder]
@@ -149,7 +149,7 @@ def _replace(network: nn.Module, name: str, target: Tensor, values: Tensor) -> N
 
 
 def _list_folder(folder: Path) -> set[str]:
-    """Name what is in `folder`, or explain why it cannot be a checkpoint."""
+    """List the names in `folder`, or explain why it cannot be a checkpoint."""
     try:
         names = {entry.name for entry in folder.iterdir()}
     except FileNotFoundError as error:
@@ -178,9 +178,9 @@ def _require_speech_tokenizer(folder: Path) -> Path:
 
 
 def _require_file(path: Path) -> Path:
-    """Refuse folders, and links to what is gone (a pruned download cache leaves such)."""
+    """Refuse folders, and broken links (which a pruned download cache contains)."""
     if not path.is_file():
-        raise CheckpointError(f"{path} is not a file, or a link to a file that is gone. Get the model again.")
+        raise CheckpointError(f"{path} is not a file, or is a broken link. Get the model again.")
     return path
 
 
@@ -222,7 +222,7 @@ def _read_json_object(path: Path) -> dict[str, Any]:
     """Parse a file that must hold one JSON object.
 
     Raises:
-        ValueError: it does not; the message fits behind the file's name.
+        ValueError: it does not; the message is written to follow the file's name.
         CheckpointError: the file cannot be read.
     """
     try:

@@ -1,4 +1,4 @@
-"""Tensors as they lie in safetensors files, and whether they are the ones a network needs."""
+"""Tensors in safetensors files, and checks that they are the ones a network needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_LISTED_NAMES = 5
 
 
 class TensorHeader(Protocol):
-    """What a file says about one tensor; safetensors itself ships without these types."""
+    """A tensor's header; safetensors itself has no type annotations."""
 
     def get_shape(self) -> list[int]:
         """Sizes of the axes."""
@@ -52,14 +52,14 @@ class OpenFile(Protocol):
 
 @contextmanager
 def open_safetensors(path: Path) -> Iterator[OpenFile]:
-    """Open a file for reading tensor by tensor; a file that is damaged there or later is a CheckpointError."""
+    """Open a file for reading tensor by tensor. Raises CheckpointError if it is damaged, also within the block."""
     try:
         # Not memory-mapped: with a mapping, a file that shrinks while it is read kills the process with SIGBUS, and
         # weights that need no conversion would stay backed by the file for as long as the network lives.
         with safe_open(path, framework="pt", device="cpu", backend="pread") as file:
             yield cast(OpenFile, file)
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or no safetensors file: {error}. Get the model again.") from error
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}. Get the model again.") from error
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class StoredTensor:
         """
         values = self.file.get_tensor(self.name).to(dtype)
         if values.is_floating_point() and values.numel():
-            # The extremes give NaN and infinity away at a small part of what reading costs, so every tensor is checked.
+            # The extremes reveal NaN and infinity at a small part of the cost of reading, so every tensor is checked.
             extremes = torch.stack(torch.aminmax(values))
             if not bool(extremes.isfinite().all()):
                 raise CheckpointError(
@@ -91,7 +91,7 @@ class StoredTensor:
 def locate_tensors(
     files: Sequence[tuple[Path, OpenFile]], component: Component, neighbours: Sequence[Component]
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Find a component's tensors, by our names for them, and name those that are nobody's.
+    """Find a component's tensors, by their names in the network, and list those that belong to no component.
 
     Raises:
         CheckpointError: two files hold the same tensor.
@@ -99,7 +99,7 @@ def locate_tensors(
     stored: dict[str, StoredTensor] = {}
     strays: list[str] = []
     for path, file in files:
-        for name_in_file in file.keys():  # noqa: SIM118 - an open file is no mapping
+        for name_in_file in file.keys():  # noqa: SIM118 - an open file is not a mapping
             name = component.name_in_network(name_in_file)
             if name is None:
                 known = name_in_file in component.ignored or any(
@@ -116,7 +116,7 @@ def locate_tensors(
 
 @dataclass
 class Mismatch:
-    """What of a checkpoint does not fit a network."""
+    """Tensors of a checkpoint that do not match a network."""
 
     missing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Mismatch:
 
 
 def compare_tensors(stored: Mapping[str, StoredTensor], targets: Mapping[str, Tensor], prefix: str) -> Mismatch:
-    """Compare names, shapes and kinds with what the network has, from the files' headers alone."""
+    """Compare names, shapes and types with those of the network, from the files' headers alone."""
     mismatch = Mismatch(
         missing=[prefix + name for name in targets if name not in stored],
         unknown=[tensor.name for name, tensor in stored.items() if name not in targets],
@@ -151,7 +151,7 @@ def compare_tensors(stored: Mapping[str, StoredTensor], targets: Mapping[str, Te
 
 
 def _fits(code: str, target: Tensor) -> bool:
-    """Floats convert into one another; whole numbers have to be of the very type."""
+    """Floating-point types convert to each other; integers must have the exact type."""
     return code in _FLOAT_CODES if target.is_floating_point() else code == _OTHER_CODES.get(target.dtype)
 
 

@@ -22,7 +22,7 @@ from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_F
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError
 
-# A shard is converted and held in memory as a whole while it is written. The public 0.6B model still is one file.
+# A whole shard is converted and held in memory while it is written. The public 0.6B model is still one file.
 MAX_SHARD_BYTES = 2_000_000_000
 
 GENERATION_CONFIG_FILE = "generation_config.json"
@@ -45,27 +45,27 @@ def save_checkpoint(
     max_shard_bytes: int = MAX_SHARD_BYTES,
     replace: bool = False,
 ) -> None:
-    """Write a whole checkpoint folder, or nothing.
+    """Write a checkpoint folder atomically.
 
     Args:
-        folder: where; its parent is made if needed. An existing checkpoint there is kept unless `replace`.
-        config: written as it was read, with what changed since.
+        folder: destination; its parent is made if needed. An existing checkpoint is kept unless `replace`.
+        config: written as it was read, with the changes since.
         state: the weights by the file's names (`talker.…`, `speaker_encoder.…`), on any device.
         speech_tokenizer: a `speech_tokenizer` folder to copy, or a configuration and weights (stored as float32).
         text_tokenizer: the folder to copy the text tokenizer's files from, usually the base model's.
         generation_config: sampling defaults; those in the `text_tokenizer` folder when None.
-        notes: further JSON files by name, of what wrote the checkpoint.
+        notes: further JSON files by name, such as the provenance.
         dtype: of the floating-point weights in `state` when stored.
-        max_shard_bytes: weights beyond this are split over several files.
-        replace: put the new folder in place of an existing checkpoint, in one step.
+        max_shard_bytes: larger weights are split over several files.
+        replace: atomically replace an existing checkpoint.
 
     Raises:
-        CheckpointError: the folder exists, a source file is missing, a weight is NaN or infinite or nobody's, or the
-            disk is full or fails. The destination is then as it was.
-        ConfigError: no network could be built from `config`.
+        CheckpointError: the folder exists, a source file is missing, a weight is NaN or infinite or belongs to no
+            network, or the disk is full or fails. The destination is unchanged then.
+        ConfigError: `config` is invalid.
     """
     if replace and folder.is_dir() and any(folder.iterdir()) and not (folder / CONFIG_FILE).is_file():
-        raise CheckpointError(f"{folder} is not replaced: it is no checkpoint, and may hold something else.")
+        raise CheckpointError(f"{folder} is not replaced: it is not a checkpoint. Choose another folder.")
     _check_names(state)
     sources = _find_text_tokenizer(text_tokenizer, with_generation_config=generation_config is None)
     try:
@@ -128,7 +128,7 @@ def _check_names(state: Mapping[str, Tensor]) -> None:
 
 
 def _find_text_tokenizer(folder: Path, *, with_generation_config: bool) -> list[Path]:
-    """List the files to copy beside the weights."""
+    """List the files to copy in addition to the weights."""
     required = [*_VOCABULARY_FILES, *([GENERATION_CONFIG_FILE] if with_generation_config else [])]
     missing = [name for name in required if not (folder / name).is_file()]
     if missing:
@@ -161,7 +161,7 @@ def _copy_speech_tokenizer(source: Path, folder: Path) -> None:
     weights = find_weights(source)
     missing = [name for name in (CONFIG_FILE, PREPROCESSOR_CONFIG_FILE) if not (source / name).is_file()]
     if missing:
-        raise CheckpointError(f"{source} lacks {', '.join(missing)} and is no whole speech tokenizer.")
+        raise CheckpointError(f"{source} is not a complete speech tokenizer: {', '.join(missing)} missing.")
     is_sharded = weights != [source / WEIGHTS_FILE]
     for path in (source / CONFIG_FILE, source / PREPROCESSOR_CONFIG_FILE, *weights):
         target = folder / path.relative_to(source)
@@ -172,7 +172,7 @@ def _copy_speech_tokenizer(source: Path, folder: Path) -> None:
 
 
 def _preprocessor_config(config: SpeechTokenizerConfig) -> dict[str, Any]:
-    """What the reference package makes its feature extractor from; ours needs only the configuration."""
+    """Settings of the reference package's feature extractor; this program needs only the configuration."""
     return {
         "feature_extractor_type": "EncodecFeatureExtractor",
         "feature_size": 1,
@@ -204,7 +204,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _explain(error: OSError | SafetensorError, folder: Path) -> str:
     number = error.errno if isinstance(error, OSError) else None
-    # safetensors hands the system's number on in its text only.
+    # safetensors reports the system's error number only in its message.
     if number is None and (found := re.search(r"os error (\d+)", str(error))):
         number = int(found[1])
     if number in _NO_ROOM:

@@ -26,8 +26,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the last axis; the dtype of `x` is kept."""
-        # Written out rather than F.rms_norm: the gain multiplies after rounding to x.dtype, as in the
-        # reference, which makes bf16 results agree with it bit for bit.
+        # Not F.rms_norm: the gain multiplies after rounding to x.dtype, as in the reference, so that bf16 results are
+        # bit-equal to it.
         x_float = x.float()
         normed = x_float * torch.rsqrt(x_float.pow(2).mean(-1, keepdim=True) + self.eps)
         return self.weight * normed.to(x.dtype)
@@ -72,7 +72,7 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(head_dim, config.rms_norm_eps)
 
     def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor | Packing | None) -> Tensor:
-        """Attend over the sequence: causally, within clips where `mask` says so, else where the mask is true."""
+        """Attend causally, causally within each clip of a `Packing`, or where a boolean `mask` is true."""
         batch, steps, _ = x_BTD.shape
         cos, sin = rotary
         heads = (batch, steps, -1, self.head_dim)
@@ -140,8 +140,8 @@ class Transformer(nn.Module):
         Args:
             x_BTD: input embeddings.
             positions_BT: rotary positions; 0..T-1 when None. Packed sequences restart at 0.
-            mask: boolean, broadcastable to (B, 1, T, T), true where a row may look; or the clips of a packed row,
-                which look back within themselves; causal when None.
+            mask: boolean, broadcastable to (B, 1, T, T), true where a step may attend; or the clips of a packed row,
+                for causal attention within each clip; causal when None.
 
         Returns:
             Hidden states (B, T, D) after the final norm.

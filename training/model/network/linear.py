@@ -1,10 +1,10 @@
 # Shape letters: N row, I input width, O output width.
 """Linear layers for decoding: the same weights, repacked once for the kernel that reads them fastest.
 
-Decoding one frame multiplies single rows with all the weights, so it is bound by memory, or by the shared cache for
-small networks. What counts is how few bytes stand for a weight, and for small ones how little a call does besides.
-Published weights are bfloat16, and half precision holds those exactly: on x86 float32 products read them in 16 bits,
-with nothing lost. On other devices the weights are used as they are.
+Decoding one frame multiplies single rows with all the weights, so it is bound by memory bandwidth, or by the shared
+cache for small networks. Bytes per weight matter most, and for small weights the overhead of a call. Published weights
+are bfloat16, which half precision represents exactly: on x86, float32 products read them in 16 bits without loss. On
+other devices the weights are used as they are.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ COMPUTE_DTYPE: dict[Precision, torch.dtype] = {
 }
 
 SMALL_WEIGHT = 1_000_000
-"""Elements below which a weight counts as small. The public checkpoints have none below; at 1152 x 192 a plain
-call takes 23 us and a packed one 28, at 6144 x 1024 it is 1,200 and 950."""
+"""Weights with fewer elements count as small; the public checkpoints have none. At 1152 x 192 a plain call takes 23 us
+and a packed one 28; at 6144 x 1024 it is 1,200 and 950."""
 
 _HALF_ROUNDING = 2.0**-25
-"""Half the distance between the smallest numbers of half precision."""
+"""Half the spacing of the smallest half-precision numbers."""
 
 
 def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -> RowLinear:
@@ -67,20 +67,20 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
 
 
 def is_batch_invariant(layers: Iterable[RowLinear]) -> bool:
-    """Whether a row's products are the same to the last bit however many rows share the call.
+    """Whether all layers are batch-invariant: a row's result is bit-equal for any number of rows in the call.
 
-    True of the kernels written for weights of 16 and 8 bits, which add up every element in one order. Products of
-    float32 by a general library choose another order by the number of rows.
+    True of the kernels for weights of 16 and 8 bits, which always sum in the same order. General float32 libraries
+    choose the order by the number of rows.
     """
     return all(isinstance(layer, _HalfLinear | _SmallHalfLinear | _Int8Linear | _SmallInt8Linear) for layer in layers)
 
 
 def _fits_half(weight_OI: Tensor) -> bool:
-    """Whether half precision holds these weights exactly, and there is a kernel that multiplies float32 with it."""
+    """Whether half precision represents these weights exactly, and a kernel multiplies float32 with it here."""
     has_kernel = torch.backends.quantized.engine in ("x86", "fbgemm") and torch.cpu._is_avx2_supported()
     if weight_OI.device.type != "cpu" or not has_kernel:
         return False
-    # What is smaller than a half's smallest normal number moves by up to 3e-8: less than sums of products are off.
+    # Subnormal halves are rounded by up to 3e-8, which is less than the rounding of sums of products.
     return bool(((weight_OI.half().float() - weight_OI).abs() <= _HALF_ROUNDING).all())
 
 
@@ -105,16 +105,16 @@ class _HalfLinear:
 
 
 class _SmallHalfLinear:
-    """The same kernel for small weights, by an older call that starts in 2 us instead of 14, and uses one thread.
+    """The same kernel for small weights, by an older call with 2 us of overhead instead of 14, and one thread.
 
-    PyTorch calls it deprecated; requirements.txt holds torch to a release that has it. One row through the two layers
-    of the embedded code predictor: 158 us, with float32 weights laid out as the product reads them 295, through
-    `F.linear` 300; eight rows 262, 391 and 600.
+    PyTorch has deprecated it; requirements.txt pins a release that has it. One row through the two layers of the
+    embedded code predictor takes 158 us, 295 with transposed float32 weights, 300 with `F.linear`; eight rows take 262,
+    391 and 600.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
         with warnings.catch_warnings():
-            # Both calls say once per process that they are deprecated; the second is made here to have it said.
+            # Both calls warn once per process that they are deprecated; the second one is made here to hide that too.
             warnings.filterwarnings("ignore", message="fbgemm_", category=UserWarning)
             self.weight = torch.fbgemm_pack_gemm_matrix_fp16(weight_OI.contiguous())
             self.bias = bias_O
@@ -137,10 +137,10 @@ class _PackedLinear:
 
 
 class _TransposedLinear:
-    """Small float32 weights laid out as the product reads them.
+    """Small float32 weights, transposed to the layout that the product reads.
 
-    The call behind `F.linear` takes them across and pays for that where there are few rows: at 2048 x 256 one row
-    takes it 45 us and this 29, eight rows 127 and 73.
+    `F.linear` reads them across, which is slow for few rows: at 2048 x 256 one row takes 45 us and here 29, eight rows
+    127 and 73.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
@@ -154,17 +154,16 @@ class _TransposedLinear:
 class _Int8Linear:
     """Int8 weights per output channel, int8 activations per row.
 
-    Every row is scaled to [-1, 1] on its own before it is quantized on a fixed grid, and integer sums are
-    exact: a row's result does not depend on which other rows share the call. Quantizing the whole input at
-    once, as dynamic quantization does, would let one take change another in the same batch.
+    Every row is scaled to [-1, 1] before it is quantized on a fixed grid, and integer sums are exact, so a row's result
+    does not depend on the other rows. With dynamic quantization of the whole input, takes in a batch would affect each
+    other.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
         steps_OI, scale_O = _quantize(weight_OI)
         zeros_O = torch.zeros_like(scale_O, dtype=torch.long)
         with warnings.catch_warnings():
-            # The packed kernel takes its weights as a quantized tensor, whose type is deprecated; it is only
-            # a carrier here, gone after this line.
+            # The packed kernel takes its weights as a quantized tensor, a deprecated type, which is used only here.
             warnings.filterwarnings("ignore", message="torch.quantize_per_tensor", category=UserWarning)
             quantized = torch._make_per_channel_quantized_tensor(steps_OI, scale_O.double(), zeros_O, 0)
         self.weight = torch.ops.quantized.linear_prepack(quantized, None)
@@ -184,11 +183,11 @@ class _Int8Linear:
 class _SmallInt8Linear:
     """Int8 weights per output channel, bfloat16 activations: twice the speed where weights are small.
 
-    Quantizing the activations as well pays for itself only when there is much to multiply with them.
+    Quantizing the activations as well is faster only for large weights.
     """
 
     WIDTH_STEP = 16
-    """The kernel reads its input in steps of this many elements, and beyond the end where that does not divide it."""
+    """The kernel reads its input in steps of this many elements, past the end if the width is not a multiple."""
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
         self.weight, scale_O = _quantize(weight_OI)

@@ -37,7 +37,7 @@ def log_mel(waveform_BS: Tensor, sample_rate: int = 24000, num_bands: int = 128)
     spectrum_BKF = torch.stft(
         padded, FFT_SIZE, hop_length=HOP_SAMPLES, window=window, center=False, return_complex=True
     )
-    # The reference adds this inside the root; it is what a silent bin's magnitude becomes.
+    # The reference adds 1e-9 inside the root, which sets a silent bin's magnitude.
     magnitude_BKF = torch.sqrt(spectrum_BKF.abs().square() + 1e-9)
     bank_MK = mel_filterbank(sample_rate, FFT_SIZE, num_bands).to(waveform_BS.device)
     return torch.log((bank_MK @ magnitude_BKF).clamp(min=MIN_MAGNITUDE)).transpose(1, 2)

@@ -1,8 +1,8 @@
 # Shape letters: B batch (1 here), T step, N clip, H query head, K key/value head, E head width, D talker width.
-"""Several clips one behind another in a single row: no padding, and none of them sees another.
+"""Several clips concatenated in a single batch row: no padding, and no attention between clips.
 
-Attention is computed clip by clip: what one over the whole row gives with a block-diagonal causal mask, without
-computing what that mask would throw away.
+Attention is computed clip by clip, which equals attention over the whole row with a block-diagonal causal mask, without
+computing what that mask would discard.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Of the CUDA devices that flash attention is written for; older ones take the clips one by one.
+# Minimum of flash attention; on older devices the clips are computed one by one.
 _MIN_CAPABILITY = (8, 0)
 
 
@@ -23,8 +23,8 @@ class Packing:
     """Where the clips of a packed row begin and end.
 
     Attributes:
-        lengths: rows of each clip, in order; together the whole row.
-        device: where the tensors that say the same are made.
+        lengths: positions of each clip, in order; together the whole row.
+        device: of the tensors derived from them.
     """
 
     lengths: tuple[int, ...]
@@ -36,11 +36,11 @@ class Packing:
 
     @cached_property
     def positions(self) -> Tensor:
-        """Rotary positions (1, T): every clip begins at 0, as it does alone."""
+        """Rotary positions (1, T): every clip begins at 0."""
         return torch.cat([torch.arange(length) for length in self.lengths]).unsqueeze(0).to(self.device)
 
     def spread(self, values_ND: Tensor) -> Tensor:
-        """What belongs to each clip, (N, D), at every position of it, (1, T, D)."""
+        """Repeat each clip's values (N, D) at all of its positions, (1, T, D)."""
         repeats = torch.tensor(self.lengths, device=values_ND.device)
         return values_ND.repeat_interleave(repeats, dim=0, output_size=sum(self.lengths)).unsqueeze(0)
 
@@ -66,7 +66,7 @@ class Packing:
 
     @cached_property
     def _borders(self) -> Tensor:
-        """Where clips begin, and where the last one ends, (N + 1,)."""
+        """Offsets at which clips begin, and the end of the last one, (N + 1,)."""
         ends = torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
         return ends.to(self.device)
 

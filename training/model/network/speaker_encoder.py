@@ -1,8 +1,8 @@
 # Shape letters: B batch, C channel, F mel frame, M mel band, D embedding width.
-"""Who speaks: an ECAPA-TDNN that turns a log-mel spectrogram into one vector (Desplanques et al. 2020).
+"""The speaker encoder: an ECAPA-TDNN that turns a log-mel spectrogram into one vector (Desplanques et al. 2020).
 
-Parameter names are those of the public checkpoints. There is no batch norm in this variant, and the
-embedding is as wide as the talker, which takes it without a projection.
+Parameter names are those of the public checkpoints. This variant has no batch norm, and its embedding is as wide as the
+talker, which uses it without a projection.
 """
 
 from __future__ import annotations

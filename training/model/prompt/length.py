@@ -1,7 +1,7 @@
-"""How long a text can possibly take to say: the cap that stops a runaway take.
+"""The maximum duration of a text, which stops a runaway take.
 
-A model that misses its end of speech babbles or hums until it is stopped. Too tight a cap cuts slow
-speakers off, so the cap is about three times the pace of ordinary speech in each script.
+A model that misses its end of speech babbles or hums until it is stopped. A tight cap would cut slow speakers off, so
+the cap is about three times the duration of ordinary speech in each script.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import unicodedata
 
 FRAMES_PER_SECOND = 12.5
-"""Of the codes, by the public tokenizer, the only kind that `SpeechTokenizerConfig` reads."""
+"""Frame rate of the public tokenizer's codes; `SpeechTokenizerConfig` reads no other kind."""
 
 FIXED_FRAMES = 25
 """Two seconds for silence at both ends and for very short texts."""
@@ -31,14 +31,14 @@ FRAMES_PER_MARK = 6.0
 """Punctuation may be a pause, symbols ("%", "€") are words."""
 
 SLOW_LANGUAGES = {"german": 1.2, "russian": 1.2, "italian": 1.1, "portuguese": 1.1}
-"""Languages whose words are longer in the mouth than on paper, or that are spoken more slowly letter by letter."""
+"""Languages that take longer to say per letter."""
 
 
 def frame_cap(text: str, language: str = "auto", *, longest: int = 2048) -> int:
     """Largest number of 80 ms frames a text may take.
 
     Args:
-        text: what is to be spoken.
+        text: the text to speak.
         language: name of the language, or `auto`.
         longest: cap of the checkpoint, from its generation settings.
 

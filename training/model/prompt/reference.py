@@ -1,22 +1,23 @@
 # Shape letters: S sample, F energy frame of 10 ms.
-"""How a recording must begin and end before a voice is cloned from it in context.
+"""Trims a recording for in-context cloning, so that takes begin cleanly.
 
-In-context cloning continues the reference: text of reference and take in one sequence, codes of the reference,
-then the codes that the talker adds. What stands at the end of the reference therefore decides how the take begins.
-If it ends in the middle of a sound, the talker finishes that sound first, and the listener hears the last syllable
-of the reference once more. A stretch of digital silence closes the reference, and the take starts fresh.
+In-context cloning continues the reference: text of reference and take in one sequence, codes of the reference, then the
+codes that the talker adds. So the end of the reference decides how the take begins. If it ends in the middle of a
+sound, the talker finishes that sound first, and the last syllable of the reference is heard again. If it ends in
+digital silence, the take starts fresh.
 
-Nothing here knows the transcript, and sound that the transcript lists but the recording lacks is worse than a
-rough end: the talker then speaks the missing words into the take. So whatever may be a word stays:
+The transcript is not known here, and cutting off a word of the transcript is worse than a rough end: the talker then
+speaks the missing word in the take. So everything that may be a word is kept:
 
-- Trailing noise and breath go, but the last 150 ms after speech stay: final consonants fade out below any threshold.
-- Speech that runs to the end stays and only gets a fade of 10 ms, against the click of a cut.
-- One exception: a sound of up to 150 ms that runs to the very end, after a pause of 200 ms or more, is the start of
-  a word that the recorder cut off. No transcript has it, and it is just what would leak into the take. A word as
-  short as that is safe, because a recorder that was not stopped within it also recorded some silence after it.
+- Trailing noise and breath are cut, but not the first 150 ms after speech: final consonants fade out below any
+  threshold.
+- Speech that runs to the end is kept, with a fade of 10 ms to avoid a click.
+- One exception: a sound of up to 150 ms that runs to the very end, after a pause of 200 ms or more, is the start of a
+  word that the recorder cut off. It is not in the transcript, and would leak into the take. A complete word as short as
+  that is safe, because a recorder that was not stopped within it also recorded some silence after it.
 
-What is called speech is whatever is less than 35 dB below the loudest 10 ms: soft consonants are about 25 to 30 dB
-below loud vowels. Where the background is louder than that, nothing is recognised as pause and nothing is cut.
+Speech is everything less than 35 dB below the loudest 10 ms: soft consonants are about 25 to 30 dB below loud vowels.
+With a louder background no pauses are found, and nothing is cut.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _FADE_SECONDS = 0.01
 _PARTIAL_SYLLABLE_FRAMES = 15
 # 200 ms that do not begin with a frame hold 19 whole ones. The closure within "p" or "k" has 15 at most.
 _PAUSE_FRAMES = 19
-# A cut-off sound that leaves less than a second is perhaps not the end of the speech but most of it. Two frames
-# more than a second, because the first and the last may hold only a little speech each.
+# With less than a second left, the cut-off sound may be most of the speech. Two frames more than a second, because the
+# first and the last may hold only a little speech.
 _MIN_SPEECH_FRAMES = 102
 
 
 def prepare_reference(samples: NDArray[np.floating[Any]], sample_rate: int) -> NDArray[np.float32]:
-    """Trim a mono recording of shape (samples,) to its speech and close it with 0.5 s of digital silence.
+    """Trim a mono recording of shape (samples,) to its speech and append 0.5 s of digital silence.
 
-    At most 0.1 s remain before the first speech. The result is float32 at the same rate (Hz); preparing it once
-    more changes nothing. A recording without any sound becomes just the silence.
+    At most 0.1 s remain before the first speech. The result is float32 at the same rate (Hz); preparing it again
+    changes nothing. A recording without any sound becomes just the silence.
 
     Raises:
         PromptError: there are no samples.
@@ -61,7 +62,7 @@ def prepare_reference(samples: NDArray[np.floating[Any]], sample_rate: int) -> N
     num_zeros = samples.size - sound_S.size
     speech_frames = _find_speech(sound_S, hop)
     if speech_frames.size:
-        # What ends in that much digital silence was closed before; a second fade would eat into it.
+        # A recording that ends in that much digital silence was prepared before; another fade would shorten it.
         if num_zeros < silence_S.size:
             is_cut_off = num_zeros < hop and sound_S.size < (speech_frames[-1] + 2) * hop
             end = (_last_frame(speech_frames, is_cut_off=is_cut_off) + 1 + _TAIL_FRAMES) * hop
@@ -74,8 +75,8 @@ def prepare_reference(samples: NDArray[np.floating[Any]], sample_rate: int) -> N
 def _find_speech(sound_S: NDArray[np.float32], hop: int) -> NDArray[np.intp]:
     """Indices of the frames of `hop` samples that are less than the margin below the loudest one.
 
-    The loudest frame is the measure, and not the noise floor, because trimming does not change it: the prepared
-    recording is judged as the original was.
+    Relative to the loudest frame rather than the noise floor, because trimming does not change it: preparing a
+    recording again gives the same result.
     """
     num_frames = -(-sound_S.size // hop)
     padded_S = np.pad(sound_S.astype(np.float64), (0, num_frames * hop - sound_S.size))
@@ -84,7 +85,7 @@ def _find_speech(sound_S: NDArray[np.float32], hop: int) -> NDArray[np.intp]:
 
 
 def _last_frame(speech_frames: NDArray[np.intp], *, is_cut_off: bool) -> int:
-    """The last frame of speech that is to stay; `is_cut_off` if sound ran to the end of the recording."""
+    """The last frame of speech to keep; `is_cut_off` if sound runs to the end of the recording."""
     last = int(speech_frames[-1])
     pauses = np.flatnonzero(np.diff(speech_frames) > _PAUSE_FRAMES)
     if not is_cut_off or not pauses.size:
@@ -96,7 +97,7 @@ def _last_frame(speech_frames: NDArray[np.intp], *, is_cut_off: bool) -> int:
 
 
 def _fade_out(sound_S: NDArray[np.float32], num_samples: int) -> NDArray[np.float32]:
-    """Bring the end down to nearly zero in equal steps; never to zero, so that the end can still be found."""
+    """Fade the end linearly to nearly zero; not to zero, so that the end can still be found."""
     faded_S = sound_S.copy()
     num_faded = min(num_samples, faded_S.size)
     faded_S[faded_S.size - num_faded :] *= np.arange(num_faded, 0, -1, dtype=np.float32) / np.float32(num_faded + 1)

@@ -20,10 +20,10 @@ TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 class TextTokenizer:
     """Byte-level BPE of a checkpoint folder.
 
-    What a person writes is never read as control tokens: `<|im_end|>` in a text is spelled out, not obeyed.
+    Text of a user is never read as control tokens: `<|im_end|>` in a text is encoded letter by letter.
     """
 
-    def __init__(self, tokenizer: Any) -> None:  # transformers' tokenizer classes are untyped
+    def __init__(self, tokenizer: Any) -> None:  # Any: transformers' tokenizer classes are untyped
         self._tokenizer = tokenizer
         self.role_ids: list[int] = self._encode(ROLE_TURN)
         self.turn_end_ids: list[int] = self._encode(TURN_END)
@@ -40,13 +40,13 @@ class TextTokenizer:
             raise CheckpointError(f"{folder} has no text tokenizer: {', '.join(missing)} missing.")
         try:
             tokenizer = Qwen2Tokenizer.from_pretrained(str(folder), local_files_only=True)
-        except Exception as error:  # what the tokenizers library raises for bad files is no more than that
+        except Exception as error:  # the tokenizers library raises plain Exception for bad files
             raise CheckpointError(f"The text tokenizer in {folder} cannot be read: {error}") from error
         found = cls(tokenizer)
         if len(found.role_ids) != NUM_ROLE_TOKENS:
             raise CheckpointError(
                 f"The text tokenizer in {folder} splits {ROLE_TURN!r} into {len(found.role_ids)} tokens instead of "
-                f"{NUM_ROLE_TOKENS}: it does not belong to this model."
+                f"{NUM_ROLE_TOKENS}: it is from another model. Get the model again."
             )
         return found
 
@@ -55,7 +55,7 @@ class TextTokenizer:
         return len(self._tokenizer)
 
     def encode_text(self, text: str) -> list[int]:
-        """Ids of a text to be spoken or of a reference's transcript, without the turn around it.
+        """Ids of a text to speak or of a reference's transcript, without the surrounding turn.
 
         Raises:
             PromptError: the text holds broken characters, as from a file or terminal that is not UTF-8.

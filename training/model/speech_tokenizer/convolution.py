@@ -1,5 +1,5 @@
 # Shape letters: B batch row, D channels, T time step at the layer's own rate, K kernel tap, X channels times taps.
-"""Convolutions that see only the past, over a whole signal at once or chunk by chunk with a carried state."""
+"""Causal convolutions, over a whole signal at once or chunk by chunk with a carried state."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from training.model.speech_tokenizer.streaming import CarryingLayer, StreamState
 
-# Up to this many steps of a stream a convolution is written as one matrix product: with so few steps oneDNN spends more
-# on reordering the weights than on using them. Measured at the public sizes, four frames per chunk, one core:
+# Up to this many steps of a stream, a convolution is computed as one matrix product: with so few steps oneDNN spends
+# more time on reordering the weights than on using them. Measured at the public sizes, four frames per chunk, one core:
 # 6.5 instead of 17.6 ms for the widest convolution, 15 instead of 54 ms for the widest transposed one.
 _MAX_PRODUCT_STEPS = 64
 
@@ -18,8 +18,8 @@ _MAX_PRODUCT_STEPS = 64
 class CausalConvolution(CarryingLayer):
     """Convolution padded on the left only, so that output t depends on inputs up to t.
 
-    `padding` is what stands left of a whole signal: zeros ("constant") or its first value ("replicate").
-    A stream always starts from zeros.
+    `padding` is what precedes a whole signal: zeros ("constant") or its first value ("replicate"). A stream always
+    starts from zeros.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CausalConvolution(CarryingLayer):
         """Filter a whole signal, or with `state` its next chunk; T must be a multiple of the stride."""
         assert signal_BDT.shape[-1] % self.stride == 0, "strided layers need whole strides"
         if state is None:
-            # The library's own convolution, whose rounding is that of the recorded reference outputs.
+            # The library's own convolution, for the rounding of the recorded reference outputs.
             if self.context_steps > 0:
                 signal_BDT = F.pad(signal_BDT, (self.context_steps, 0), mode=self.padding)
             filtered_BDT: Tensor = self.conv(signal_BDT)
@@ -106,7 +106,7 @@ class CausalTransposedConvolution(CarryingLayer):
         return spread_BDT + self.conv.bias.unsqueeze(-1)
 
     def _spread(self, signal_BDT: Tensor) -> Tensor:
-        """What the inputs make together, without bias: T * stride steps, one stride more with overlap."""
+        """The summed outputs of all inputs, without bias: T * stride steps, one stride more with overlap."""
         weight = self.conv.weight
         if signal_BDT.shape[-1] > _MAX_PRODUCT_STEPS:
             return F.conv_transpose1d(signal_BDT, weight, stride=self.stride)

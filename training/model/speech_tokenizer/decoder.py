@@ -31,7 +31,7 @@ class Snake(nn.Module):
         """Activate every step alike."""
         frequency_D1 = self.alpha.exp().unsqueeze(-1)
         amplitude_D1 = (self.beta.exp() + 1e-9).reciprocal().unsqueeze(-1)
-        # In place on a fresh tensor: these layers are bound by memory traffic, not by arithmetic.
+        # In place on a new tensor: these layers are bound by memory bandwidth, not by arithmetic.
         wave_BDT = (signal_BDT * frequency_D1).sin_().square_()
         # Not addcmul, which rounds once where the reference rounds twice: snakes amplify, and 1e-7 here can be 1e-4
         # in the waveform.
@@ -39,7 +39,7 @@ class Snake(nn.Module):
 
 
 class ResidualUnit(nn.Module):
-    """A dilated and a pointwise convolution beside an identity."""
+    """A dilated and a pointwise convolution with a skip connection."""
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class DecoderBlock(nn.Module):
 
 
 class ConvNextBlock(nn.Module):
-    """Depthwise convolution and a per-step MLP beside an identity (Liu et al. 2022)."""
+    """Depthwise convolution and a per-step MLP with a skip connection (Liu et al. 2022)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class ConvNextBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The quantizer's other half and the network that turns its latents into sound."""
+    """The quantizer's decoding half and the network that turns its latents into a waveform."""
 
     def __init__(self, config: CodecDecoderConfig) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ _DOWNSAMPLE_STRIDE = 2
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions beside an identity; the narrow middle and the kernel sizes are Mimi's."""
+    """Two convolutions with a skip connection; the bottleneck and the kernel sizes are Mimi's."""
 
     def __init__(self, config: CodecEncoderConfig, width: int, dilation: int) -> None:
         super().__init__()
@@ -65,8 +65,8 @@ class ConvolutionStack(nn.Module):
     def forward(self, signal_BDT: Tensor, lengths_B: Tensor | None = None, state: StreamState | None = None) -> Tensor:
         """Filter a whole signal, or with `state` its next chunk; T must be a multiple of all strides together.
 
-        `lengths_B` are the steps of each row that are signal. The rest is silenced before every strided
-        layer, whose last window reaches past the end: a lone signal has zeros there.
+        `lengths_B` is the length of each row's signal in steps. The rest is zeroed before every strided layer, whose
+        last window reaches past the end, as for an unbatched signal.
         """
         for layer in self.layers:
             if not isinstance(layer, CausalConvolution):
@@ -102,8 +102,8 @@ class Encoder(nn.Module):
     def latents(self, waveform_BS: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Latents (B, D, F) before quantization, F = ceil(S / samples per frame); differentiable.
 
-        `lengths` gives the samples of each row that are signal, at least 1 (all of them when None). What a row's frames
-        up to ceil(length / samples per frame) hold does not depend on the other rows; later ones are filler.
+        `lengths` is the length of each row's signal in samples, at least 1 (all of them when None). A row's frames up
+        to ceil(length / samples per frame) do not depend on the other rows; later ones are padding.
         """
         num_samples = waveform_BS.shape[-1]
         valid = [num_samples] * waveform_BS.shape[0] if lengths is None else list(lengths)
@@ -115,7 +115,7 @@ class Encoder(nn.Module):
         return latents_BDF
 
     def _convolve(self, signal_BDS: Tensor, lengths: list[int]) -> Tensor:
-        """Run the convolutions piece by piece, or in one piece where gradients need every activation anyway."""
+        """Run the convolutions piece by piece, or in one piece if gradients need every activation anyway."""
         batch_size, _, num_samples = signal_BDS.shape
         piece_samples = max(1, _PIECE_FRAMES // batch_size) * self.samples_per_frame
         if torch.is_grad_enabled() or num_samples <= piece_samples:
@@ -135,7 +135,7 @@ class Encoder(nn.Module):
 
 
 def _hold_last(hidden_BDT: Tensor, lengths: list[int]) -> Tensor:
-    """Fill each row from its length on with its last value, which is what a lone signal is padded with."""
+    """Pad each row from its length on with its last value, as for an unbatched signal."""
     num_steps = hidden_BDT.shape[-1]
     if min(lengths) >= num_steps:
         return hidden_BDT

@@ -1,5 +1,5 @@
 # Shape letters: V codebook entry, D width.
-"""Which codes a speech tokenizer speaks: two tokenizers with the same fingerprint understand each other's codes."""
+"""A speech tokenizer's fingerprint: tokenizers with the same one can decode each other's codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CODEBOOK_TENSORS = ("cluster_usage", "embed_sum")
 
 
 def tokenizer_fingerprint(tokenizer: SpeechTokenizer) -> str:
-    """SHA-256 over the codebooks of the encoder, so that a better decoder does not make existing codes foreign."""
+    """SHA-256 over the encoder's codebooks, so that existing codes remain valid for a better decoder."""
     hashed = hashlib.sha256()
     for name, tensor in sorted(tokenizer.encoder.quantizer.state_dict().items()):
         if name.rpartition(".")[2] in _CODEBOOK_TENSORS:

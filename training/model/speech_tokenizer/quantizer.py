@@ -1,9 +1,9 @@
 # Shape letters: B batch row, F codec frame, Q codebook, D width, N any number of vectors, V codebook entry.
 """Residual vector quantization: the encoder's half finds codes, both halves turn codes into vectors.
 
-The two halves of the public checkpoint name the same things differently, and the encoder stores its
-codebooks as buffers, the decoder as parameters. Both store running sums: an entry is the sum of the
-vectors that were assigned to it, divided by how many there were.
+The two halves of the public checkpoint use different names, and the encoder stores its codebooks as buffers, the
+decoder as parameters. Both store running sums: an entry is the sum of the vectors assigned to it, divided by their
+number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MIN_USAGE = 1e-5
 
 
 def _look_up(codes: Tensor, sums_VD: Tensor, usage_V: Tensor) -> Tensor:
-    """The entries at `codes`. Divides after the look-up, because a chunk needs few of a table's rows."""
+    """The entries at `codes`. Divides after the look-up, because a chunk needs few of the entries."""
     usage = F.embedding(codes, usage_V.clamp(min=_MIN_USAGE).unsqueeze(-1))
     return F.embedding(codes, sums_VD) / usage
 
@@ -33,7 +33,7 @@ def _project(quantized_BFD: Tensor, projection: nn.Conv1d | None) -> Tensor:
 
 
 class EncoderCodebook(nn.Module):
-    """Codebook of the encoder; its statistics are buffers because training moves them by averaging."""
+    """Codebook of the encoder; its statistics are buffers because training updates them by averaging."""
 
     initialized: Tensor
     cluster_usage: Tensor
@@ -48,7 +48,7 @@ class EncoderCodebook(nn.Module):
     def encode(self, vectors_ND: Tensor) -> Tensor:
         """Index of the nearest entry of each vector, int64 (N,); distances are taken in float32."""
         table_VD = self.embed_sum.float() / self.cluster_usage.float().clamp(min=_MIN_USAGE).unsqueeze(-1)
-        # |x - e|^2 without |x|^2, which is the same for every entry and only costs precision.
+        # |x - e|^2 without |x|^2, which is the same for every entry and would only cost precision.
         half_norms_V = table_VD.square().sum(dim=-1) / 2
         return torch.addmm(half_norms_V, vectors_ND.float(), table_VD.t(), alpha=-1).argmin(dim=-1)
 
@@ -66,7 +66,7 @@ class _EncoderLayer(nn.Module):
 
 
 class EncoderResidualQuantizer(nn.Module):
-    """Codebooks in a row, each for what the ones before it left over."""
+    """A sequence of codebooks, each of which quantizes the residual of the previous ones."""
 
     def __init__(self, config: CodecEncoderConfig, num_quantizers: int) -> None:
         super().__init__()
@@ -117,10 +117,10 @@ class EncoderQuantizer(nn.Module):
         """Codes of the first `num_quantizers` codebooks, semantic first, int64 (B, F, Q).
 
         Raises:
-            ValueError: more codebooks asked for than there are, or not even the semantic ones.
+            ValueError: more codebooks than there are, or fewer than the semantic ones.
         """
         if not self.num_semantic <= num_quantizers <= self.num_quantizers:
-            raise ValueError(f"{num_quantizers} codebooks asked of {self.num_semantic} to {self.num_quantizers}.")
+            raise ValueError(f"{num_quantizers} codebooks requested, not {self.num_semantic} to {self.num_quantizers}.")
         semantic_BFQ = self.semantic_residual_vector_quantizer.encode(latents_BDF, self.num_semantic)
         if num_quantizers == self.num_semantic:
             return semantic_BFQ
@@ -175,7 +175,7 @@ class _DecoderLayers(nn.Module):
 
 
 class DecoderResidualQuantizer(nn.Module):
-    """A row of codebooks whose entries are added up; `input_proj` is only of use in training."""
+    """Codebooks whose entries are summed; `input_proj` is used only in training."""
 
     def __init__(self, config: CodecDecoderConfig, num_quantizers: int) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class DecoderResidualQuantizer(nn.Module):
 
 
 class DecoderQuantizer(nn.Module):
-    """Codes to the decoder's latents: one semantic codebook and the acoustic rest, projected apart."""
+    """Codes to the decoder's latents: the semantic codebook and the acoustic ones, projected separately."""
 
     def __init__(self, config: CodecDecoderConfig) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # Shape letters: B batch row, F codec frame.
-"""What a causal network remembers between two chunks of the same stream."""
+"""The state of a causal network between two chunks of a stream."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 
 class CarryingLayer(nn.Module, ABC):
@@ -16,7 +17,7 @@ class CarryingLayer(nn.Module, ABC):
 
     @abstractmethod
     def initial_carry(self, batch_size: int) -> Tensor:
-        """What stands for the past at the start of a stream: zeros, batch row first, in the layer's dtype."""
+        """The carry at the start of a stream: zeros, batch row first, in the layer's dtype."""
 
 
 class StreamState:
@@ -36,40 +37,29 @@ class StreamState:
         return self._carries[layer]
 
     def clone(self) -> Self:
-        """A state that continues from here on its own, for several continuations of one beginning."""
+        """An independent copy, to continue one beginning in several ways."""
         cloned = copy.copy(self)
         cloned._carries = {layer: carry.clone() for layer, carry in self._carries.items()}
         return cloned
 
     def view(self, start: int, num_rows: int) -> Self:
-        """Neighbouring rows as a state that shares their memory: what goes on in it goes on here."""
+        """Adjacent rows as a state that shares their memory."""
         seen = copy.copy(self)
         seen._carries = {layer: carry.narrow(0, start, num_rows) for layer, carry in self._carries.items()}
         seen.batch_size = num_rows
         return seen
 
     def select(self, rows: Tensor) -> Self:
-        """A copy of some rows, in the order of `rows` (int64), as a state of its own."""
+        """A copy of some rows, in the order of `rows` (int64)."""
         selected = copy.copy(self)
         selected._carries = {layer: carry[rows] for layer, carry in self._carries.items()}
         selected.batch_size = len(rows)
         return selected
 
     def put(self, rows: Tensor, state: Self) -> None:
-        """Overwrite some rows with those of another state of the same network, the inverse of `select`."""
+        """Overwrite some rows with those of another state of the same network; the inverse of `select`."""
         for layer, carry in self._carries.items():
             carry[rows] = state._carries[layer]
-
-    def reset_row(self, row: int) -> None:
-        """Make `row` a stream that has not started, leaving the other rows where they are.
-
-        Raises:
-            IndexError: there is no such row.
-        """
-        if not 0 <= row < self.batch_size:
-            raise IndexError(f"Row {row} of a state of {self.batch_size} rows.")
-        for carry in self._carries.values():
-            carry[row].zero_()
 
 
 class DecoderState(StreamState):
@@ -80,30 +70,25 @@ class DecoderState(StreamState):
         device = next(network.parameters()).device
         self.positions_B = torch.zeros(batch_size, dtype=torch.long, device=device)
 
+    @override
     def clone(self) -> Self:
-        """A state that continues from here on its own, for several continuations of one beginning."""
         cloned = super().clone()
         cloned.positions_B = self.positions_B.clone()
         return cloned
 
+    @override
     def view(self, start: int, num_rows: int) -> Self:
-        """Neighbouring rows as a state that shares their memory: what goes on in it goes on here."""
         seen = super().view(start, num_rows)
         seen.positions_B = self.positions_B.narrow(0, start, num_rows)
         return seen
 
+    @override
     def select(self, rows: Tensor) -> Self:
-        """A copy of some rows, in the order of `rows` (int64), as a state of its own."""
         selected = super().select(rows)
         selected.positions_B = self.positions_B[rows]
         return selected
 
+    @override
     def put(self, rows: Tensor, state: Self) -> None:
-        """Overwrite some rows with those of another state of the same network, the inverse of `select`."""
         super().put(rows, state)
         self.positions_B[rows] = state.positions_B
-
-    def reset_row(self, row: int) -> None:
-        """Make `row` a stream that has not started. Raises IndexError when there is no such row."""
-        super().reset_row(row)
-        self.positions_B[row] = 0

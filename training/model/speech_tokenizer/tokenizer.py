@@ -1,5 +1,5 @@
 # Shape letters: B batch row, S sample, F codec frame, Q codebook, D width.
-"""The speech tokenizer: recordings to codes, and codes to sound, all at once or as a stream."""
+"""The speech tokenizer: recordings to codes, and codes to a waveform, at once or as a stream."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from training.model.speech_tokenizer.decoder import Decoder
 from training.model.speech_tokenizer.encoder import Encoder
 from training.model.speech_tokenizer.streaming import DecoderState
 
-# Up to this many frames are decoded in one go; longer takes through the stream in pieces: memory stays bounded, and
-# the activations of a piece stay in the processor's cache.
+# Up to this many frames are decoded at once; longer takes are streamed in pieces: memory stays bounded, and the
+# activations of a piece stay in the CPU's cache.
 _MAX_FRAMES_AT_ONCE = 64
 _DECODE_PIECE_FRAMES = 16
 
@@ -29,7 +29,7 @@ class SpeechTokenizer(nn.Module):
     """
 
     def __init__(self, config: SpeechTokenizerConfig) -> None:
-        """Build with fresh weights. Raises ConfigError when `config` describes a network this is not."""
+        """Build with fresh weights. Raises ConfigError if `config` describes an unsupported network."""
         super().__init__()
         _require_supported(config)
         self.config = config
@@ -39,7 +39,7 @@ class SpeechTokenizer(nn.Module):
     def use_decoder_dtype(self, dtype: torch.dtype) -> None:
         """Convert the decoder's network, in place, but not its codebooks: rounding their sums would move every entry.
 
-        States made before are of no use afterwards.
+        Invalidates existing stream states.
         """
         for part in self.decoder.children():
             if part is not self.decoder.quantizer:
@@ -49,9 +49,9 @@ class SpeechTokenizer(nn.Module):
     def encode(self, waveforms: Sequence[Tensor]) -> list[Tensor]:
         """Codes of each waveform (S,), mono at `config.input_sample_rate`, as int64 (F, Q).
 
-        F is ceil(S / encode_downsample_rate). The codes of a waveform do not depend on the others, except that
-        two entries equally near may be told apart by the rounding of differently shaped matrix products.
-        Batch waveforms of similar length, because all are computed at the longest one's.
+        F is ceil(S / encode_downsample_rate). The codes of a waveform do not depend on the others, except that rounding
+        in differently shaped matrix products may decide between two equally near entries. Batch waveforms of similar
+        length, because all are padded to the longest.
 
         Raises:
             ValueError: a waveform is empty or not mono.
@@ -96,8 +96,8 @@ class SpeechTokenizer(nn.Module):
     def decode_step(self, codes_BFQ: Tensor, state: DecoderState) -> Tensor:
         """Waveform (B, F * decode_upsample_rate) of each row's next F frames, float32 in [-1, 1]; advances `state`.
 
-        However a row's frames are divided into steps, its waveform is that of `decode`. Codes are not checked
-        against the codebook, because on a GPU looking at them would stall the stream.
+        For any division of a row's frames into steps, the waveform is that of `decode`. Codes are not checked against
+        the codebook, because on a GPU reading them would stall the stream.
 
         Raises:
             ValueError: not all codebooks, or another number of rows than `state` has.
@@ -118,7 +118,7 @@ class SpeechTokenizer(nn.Module):
 
 
 def _require_supported(config: SpeechTokenizerConfig) -> None:
-    """Refuse what no published tokenizer has, rather than compute something else."""
+    """Refuse options that no published tokenizer uses, instead of computing something else."""
     encoder, decoder = config.encoder, config.decoder
     expected = {
         "encoder_config.use_causal_conv": (encoder.use_causal_conv, True),

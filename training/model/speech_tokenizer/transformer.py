@@ -1,10 +1,10 @@
 # Shape letters: B batch row (1 where all rows agree), T step, K key step, D width, H attention head.
 """The transformers on both sides of the codes: causal, rotary, with layer scale.
 
-The encoder's attends to everything before a step. Its configuration carries a `sliding_window`, and
-transformers 5 applies it; but the public tokenizer was published with, and its recorded codes come
-from, transformers 4.57.3, which ignores the field. The codes are what a fine-tune is trained on, so
-the field is ignored here too. The decoder's window is real: `sliding_window` steps, the own one included.
+The encoder's attends to all earlier steps. Its configuration has a `sliding_window`, which transformers 5 applies; but
+the public tokenizer was published with transformers 4.57.3, which ignores the field, and so were its recorded codes.
+Fine-tunes are trained on these codes, so the field is ignored here too. The decoder does use its window:
+`sliding_window` steps, including the current one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _rotation(positions_BT: Tensor, head_dim: int, theta: float, dtype: torch.dt
 
 
 def window_mask(query_positions_BT: Tensor, key_positions_BK: Tensor, window: int) -> Tensor:
-    """Which keys a step may see, bool (B, 1, T, K): its own and the `window` - 1 before it, from position 0 on."""
+    """Which keys a step attends to, bool (B, 1, T, K): its own and the `window` - 1 before it, from position 0 on."""
     distance_BTK = query_positions_BT.unsqueeze(-1) - key_positions_BK.unsqueeze(-2)
     seen_BTK = (distance_BTK >= 0) & (distance_BTK < window) & (key_positions_BK >= 0).unsqueeze(-2)
     return seen_BTK.unsqueeze(1)

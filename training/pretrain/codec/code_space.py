@@ -1,9 +1,9 @@
-"""The codebooks, found by analysis before anything is trained.
+"""The codebooks, found by analysis before any network is trained.
 
-Codebooks that learn together with an encoder move as long as it does, and the talker would have to wait for
-them. These are found in minutes: principal components of measured features, k-means for the start, running
-means with revival of dead entries after that. The encoder then learns to imitate the analysis, the decoder
-to speak from the codes and the talker to write them, all at the same time.
+Codebooks that are trained with an encoder move until it is finished, and the talker would have to wait for them. These
+are found in minutes: principal components of measured features, k-means for the start, then running means with revival
+of dead entries. After that the encoder (which imitates the analysis), the decoder and the talker can all be trained at
+the same time.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _principal_directions(covariance: Tensor, num_directions: int) -> Tensor:
 
 
 class CodeSpace(nn.Module):
-    """Features to codes: one codebook for the content, the others for the sound, each for what is left over."""
+    """Features to codes: one codebook for the content, residual codebooks for the sound."""
 
     def __init__(self, num_codebooks: int, codebook_size: int, width: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class CodeSpace(nn.Module):
 
     @property
     def semantic(self) -> list[EncoderCodebook]:
-        """The codebook of the content."""
+        """The codebook of the content, as a list."""
         return self._books()[:1]
 
     @property
@@ -132,7 +132,7 @@ class CodeSpace(nn.Module):
 
     @classmethod
     def fit(cls, features: Features, *, num_codebooks: int, codebook_size: int, width: int, seed: int) -> Self:
-        """Find components and codebooks in the features of many utterances, one after the other."""
+        """Fit components and codebooks to the concatenated features of many utterances."""
         space = cls(num_codebooks, codebook_size, width)
         random = torch.Generator().manual_seed(seed)
         for part, books, values in (
@@ -147,18 +147,18 @@ class CodeSpace(nn.Module):
         return space
 
     def save(self, path: Path) -> None:
-        """Write to one safetensors file, replacing it in one step."""
+        """Write to one safetensors file, atomically."""
         temporary = path.with_suffix(".new")
         save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, temporary)
         temporary.replace(path)
 
     def load(self, path: Path) -> None:
-        """Read what `save` wrote for the same sizes."""
+        """Read a file that `save` wrote for the same sizes."""
         self.load_state_dict(load_file(path))
 
 
 def _refine(books: Sequence[EncoderCodebook], vectors: Tensor, random: torch.Generator) -> None:
-    """Running means over shuffled batches: entries that find nothing move to where something is."""
+    """Running means over shuffled batches, with revival of unused entries."""
     for _ in range(_NUM_EPOCHS):
         for batch in torch.randperm(len(vectors), generator=random).split(_FRAMES_PER_BATCH):
             quantized = vq.quantize(books, vectors[batch])

@@ -1,4 +1,4 @@
-"""`python -m training.pretrain tokenizer`: train the speech tokenizer on a corpus, or go on where that stopped."""
+"""`python -m training.pretrain tokenizer`: train the speech tokenizer on a corpus, or continue that run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from training.pretrain.run.training_state import has_state, read_job, read_netwo
 
 SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
 CURVE = "losses.svg"
-# What the end of the run is judged on.
+# Utterances of each held-out part in the final evaluation.
 _NUM_EVALUATED = 50
 
 
 def main(arguments: list[str]) -> int:
-    """Train, continue or evaluate what the command line asks for; returns the exit status."""
+    """Train, continue or evaluate a run, as the command line says; returns the exit status."""
     options = _parse(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -41,13 +41,13 @@ def main(arguments: list[str]) -> int:
         adversarial=options.adversarial,
         decoder_only=options.decoder_only,
         bfloat16=options.bf16,
-        size=TokenizerSize(decoder_size=options.decoder_size, adversary_width=options.adversary_width),
+        size=TokenizerSize(decoder_size=options.decoder_size, discriminator_width=options.discriminator_width),
         waveform_weight=options.waveform_weight,
         muon_learning_rate=options.learning_rate,
     )
     if device.type == "cuda":
         job = job.for_gpu()
-        # TensorFloat-32 suffices here. Autocast to bfloat16 does not pay: steps this small wait for launches.
+        # TensorFloat-32 suffices here. Autocast to bfloat16 gains nothing: steps this small are bound by launches.
         torch.set_float32_matmul_precision("high")
     return train(
         job,
@@ -70,11 +70,11 @@ def train(
     save_every_seconds: float,
     start: Path | None = None,
 ) -> int:
-    """Train to the end, export and evaluate. A run told to stop (SIGTERM, Ctrl-C) saves its state first: status 3."""
+    """Train to the end, export and evaluate. A run stopped by SIGTERM or Ctrl-C saves its state first: status 3."""
     stop = StopRequest()
     training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
     with stop, warnings.catch_warnings():
-        # Of autocast: the transformers' norms have weights in float32 and are not fused then. They are few and small.
+        # From autocast: the transformers' norms have float32 weights and are not fused then. They are few and small.
         warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
         finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
     if not finished:
@@ -88,26 +88,31 @@ def train(
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain tokenizer", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="made by the stage before")
+    parser.add_argument("--corpus", type=Path, required=True, help="made by the previous stage")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--start", type=Path, help="speech_tokenizer folder whose weights a new run begins with")
     parser.add_argument("--steps", type=int, default=TokenizerJob().num_steps)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--threads", type=int, help="of the processor (all of them)")
+    parser.add_argument("--threads", type=int, help="CPU threads (default: all)")
     rate = TokenizerJob().muon_learning_rate
-    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; a run with --start may do with half")
-    parser.add_argument("--adversarial", action="store_true", help="sharper sound for twice the work")
-    parser.add_argument("--adversary-width", type=int, default=TokenizerSize().adversary_width, help="its channels")
-    parser.add_argument("--decoder-only", action="store_true", help="with --start: leave the encoder as it is")
-    parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels at first")
+    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; half is enough with --start")
+    parser.add_argument("--adversarial", action="store_true", help="sharper sound at twice the cost")
+    width = TokenizerSize().discriminator_width
+    parser.add_argument("--discriminator-width", type=int, default=width, help="channels of the discriminators")
+    # The former spelling.
     parser.add_argument(
-        "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="opponents do without: 0"
+        "--adversary-width", dest="discriminator_width", type=int, default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+    parser.add_argument("--decoder-only", action="store_true", help="with --start: do not train the encoder")
+    parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels of its input")
+    parser.add_argument(
+        "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
     )
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
     parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
-    parser.add_argument("--evaluate", action="store_true", help="only measure what the run has reached")
+    parser.add_argument("--evaluate", action="store_true", help="only evaluate the saved state of the run")
     return parser.parse_args(arguments)
 
 

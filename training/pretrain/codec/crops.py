@@ -26,19 +26,19 @@ class Crops(NamedTuple):
     waveform: Tensor
     """(crops, samples), float32 in [-1, 1]."""
     codes: Tensor
-    """(crops, frames, codebooks), int64: what the analysis found in the whole utterances."""
+    """(crops, frames, codebooks), int64: from the analysis of the whole utterances."""
     gains: Tensor
-    """(crops, 1): how loud the encoder hears them."""
+    """(crops, 1): factor applied to the encoder's input."""
 
 
 class CropSource:
-    """An endless stream of batches that can be entered at any step."""
+    """An endless stream of batches with random access by step."""
 
     def __init__(self, coded: CodedCorpus, shapes: Sequence[CropShape], seed: int) -> None:
         self._coded = coded
         self._seed = seed
-        # Shapes that no utterance is long enough for are left out. Of the others: the utterances that are, and
-        # where each ends when they stand in a row.
+        # Shapes that no utterance is long enough for are left out. For each of the others: the utterances that are
+        # long enough, and their cumulative lengths.
         longest = int(coded.num_frames.max())
         self._shapes = [shape for shape in shapes if shape.num_frames <= longest]
         if not self._shapes:
@@ -60,7 +60,7 @@ class CropSource:
         return Crops(waveform, torch.stack([codes for _, codes in drawn]), gains.minimum(_LOUDEST_PEAK / peaks))
 
     def _crop(self, random: np.random.Generator, kind: int) -> tuple[NDArray[np.float32], Tensor]:
-        """A piece of an utterance drawn by its length."""
+        """A piece of an utterance, which is drawn with a probability proportional to its length."""
         num_frames = self._shapes[kind].num_frames
         numbers, ends = self._choices[kind]
         number = int(numbers[np.searchsorted(ends, random.integers(ends[-1]), side="right")])

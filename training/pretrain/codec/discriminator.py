@@ -1,4 +1,4 @@
-"""An discriminator that learns to tell decoded speech from recorded speech."""
+"""Discriminators, which learn to tell decoded speech from recorded speech."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch.nn import functional
 
 _FFT_SIZES = (2048, 1024, 512)
 _SLOPE = 0.2
-# Magnitudes are raised to this power and phases kept, so that opponents see what lies between loud harmonics, too.
+# Magnitudes are raised to this power and phases kept, so that discriminators also see what is between loud harmonics.
 _COMPRESSION = 0.3
 _FLOOR = 1e-4
 # Kernels over (bins, frames), growing in reach over time as in EnCodec (Défossez et al. 2022).
 _DILATIONS = (1, 2, 4)
 
 
-class Verdict(NamedTuple):
-    """One discriminator's opinion of a batch, and what it saw on the way."""
+class Discrimination(NamedTuple):
+    """One discriminator's scores of a batch, and the outputs of its hidden layers."""
 
     score: Tensor
     features: list[Tensor]
 
 
 class SpectrogramDiscriminator(nn.Module):
-    """Judges patches of one complex spectrogram."""
+    """Scores patches of one complex spectrogram."""
 
     def __init__(self, fft_size: int, width: int) -> None:
         super().__init__()
@@ -38,8 +38,8 @@ class SpectrogramDiscriminator(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.score = _convolution(width, 1, kernel=(3, 3))
 
-    def forward(self, waveform: Tensor) -> Verdict:
-        """Judge waveforms (rows, samples)."""
+    def forward(self, waveform: Tensor) -> Discrimination:
+        """Score waveforms (rows, samples)."""
         hop = self.fft_size // 4
         spectrum = torch.stft(
             waveform, self.fft_size, hop, window=self.get_buffer("window"), normalized=True, return_complex=True
@@ -51,23 +51,22 @@ class SpectrogramDiscriminator(nn.Module):
         for layer in self.layers:
             hidden = functional.leaky_relu(layer(hidden), _SLOPE)
             features.append(hidden)
-        return Verdict(self.score(hidden), features)
+        return Discrimination(self.score(hidden), features)
 
 
-class Adversary(nn.Module):
-    """Opponents at several resolutions."""
+class Discriminators(nn.ModuleList):
+    """Discriminators at several resolutions."""
 
     def __init__(self, width: int) -> None:
-        super().__init__()
-        self.opponents = nn.ModuleList(SpectrogramDiscriminator(size, width) for size in _FFT_SIZES)
+        super().__init__(SpectrogramDiscriminator(size, width) for size in _FFT_SIZES)
 
-    def forward(self, waveform: Tensor) -> list[Verdict]:
-        """Every discriminator's verdict of waveforms (rows, samples)."""
-        return [discriminator(waveform) for discriminator in self.opponents]
+    def forward(self, waveform: Tensor) -> list[Discrimination]:
+        """Every discriminator's scores of waveforms (rows, samples)."""
+        return [discriminator(waveform) for discriminator in self]
 
 
-def opponent_loss(decoded: Sequence[Verdict], recorded: Sequence[Verdict]) -> Tensor:
-    """Hinge loss of the opponents: recorded above 1, decoded below -1."""
+def discriminator_loss(decoded: Sequence[Discrimination], recorded: Sequence[Discrimination]) -> Tensor:
+    """Hinge loss of the discriminators: recorded above 1, decoded below -1."""
     losses = [
         functional.relu(1 - real.score).mean() + functional.relu(1 + fake.score).mean()
         for fake, real in zip(decoded, recorded, strict=True)
@@ -75,13 +74,13 @@ def opponent_loss(decoded: Sequence[Verdict], recorded: Sequence[Verdict]) -> Te
     return torch.stack(losses).mean()
 
 
-def deception_loss(decoded: Sequence[Verdict]) -> Tensor:
-    """What the decoder wants: to be taken for recorded."""
+def adversarial_loss(decoded: Sequence[Discrimination]) -> Tensor:
+    """Loss of the decoder: low if its speech is taken for recorded speech."""
     return torch.stack([-fake.score.mean() for fake in decoded]).mean()
 
 
-def feature_loss(decoded: Sequence[Verdict], recorded: Sequence[Verdict]) -> Tensor:
-    """How differently the opponents see both, relative to the size of what they see (Kumar et al. 2019)."""
+def feature_loss(decoded: Sequence[Discrimination], recorded: Sequence[Discrimination]) -> Tensor:
+    """Feature matching: distance of the hidden outputs, relative to their magnitude (Kumar et al. 2019)."""
     distances = [
         functional.l1_loss(fake_feature, real_feature.detach()) / real_feature.detach().abs().mean().clamp(min=1e-4)
         for fake, real in zip(decoded, recorded, strict=True)

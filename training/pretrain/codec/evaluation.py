@@ -1,4 +1,4 @@
-"""How well a speech tokenizer keeps speech it was not trained on, and how evenly it uses its codes."""
+"""Evaluates a speech tokenizer on held-out speech: distance of resynthesis to source, and use of the codes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Resynthesis(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What held-out speech measures."""
+    """Measurements on held-out speech."""
 
     distances: Mapping[str, float]
     """Spectral loss between source and resynthesis, by part of the corpus."""
@@ -53,7 +53,7 @@ def held_out_speech(corpus: Path, num_utterances: int) -> dict[str, list[Tensor]
 
 @torch.no_grad()
 def resynthesize(tokenizer: SpeechTokenizer, source: Tensor) -> Resynthesis:
-    """Through codes and back, as in use; the tail that fills the last frame is cut off."""
+    """Encode and decode a recording; the padding of the last frame is cut off."""
     codes = tokenizer.encode([source])[0]
     return Resynthesis(source, codes, tokenizer.decode(codes.unsqueeze(0))[0, : len(source)].cpu())
 
@@ -61,7 +61,7 @@ def resynthesize(tokenizer: SpeechTokenizer, source: Tensor) -> Resynthesis:
 def evaluate(
     tokenizer: SpeechTokenizer, speech: Mapping[str, Sequence[Tensor]], wavs: Path | None = None
 ) -> Evaluation:
-    """Measure `speech` (from `held_out_speech`); with `wavs`, leave the first two of each part there to listen to."""
+    """Evaluate on `speech` (from `held_out_speech`); writes the first two of each part to `wavs`, to listen to."""
     spectral_loss = SpectralLoss(tokenizer.config.input_sample_rate)
     distances = {}
     all_codes = []
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def describe(evaluation: Evaluation, codebook_size: int) -> str:
-    """The evaluation as a table for people."""
+    """The evaluation as a table."""
     lines = ["spectral distance of resynthesis to source, held out:"]
     lines += [f"  {part:<22}{distance:.3f}" for part, distance in evaluation.distances.items()]
     lines += [f"perplexity of each codebook, of {codebook_size}:"]

@@ -1,4 +1,4 @@
-"""The corpus as codes: a file of them beside every shard, made once by the analysis, read by every later stage.
+"""The corpus as codes: a file per shard, made once by the analysis, read by every later stage.
 
 run/code-space.safetensors        components and codebooks
 run/codes/PART/shard-00000.npy    (frames of all utterances of the shard, codebooks), int16
@@ -26,7 +26,7 @@ _STORED = np.int16
 
 
 class CodedCorpus:
-    """One part of a corpus with its codes; utterances have the numbers they have in the corpus."""
+    """One part of a corpus with its codes; utterances are numbered as in the corpus."""
 
     def __init__(self, corpus: Corpus, folder: Path) -> None:
         self.corpus = corpus
@@ -60,12 +60,12 @@ class CodedCorpus:
 
 
 def frames_of(num_samples: int) -> int:
-    """How many codec frames hold so many samples; the last one may be filled up with silence."""
+    """Number of codec frames for a number of samples; the last one may be padded with silence."""
     return -(-num_samples // SAMPLES_PER_FRAME)
 
 
 def open_codes(corpus: Path, run: Path, part: str) -> CodedCorpus:
-    """A part of the corpus with what the tokenizer's run made of it.
+    """A part of the corpus with the codes that the tokenizer's run made.
 
     Raises:
         PretrainError: no shard of it has codes yet.
@@ -90,7 +90,7 @@ def read_code_space(run: Path, job: TokenizerJob) -> CodeSpace:
 def analyse(
     corpus: Path, run: Path, job: TokenizerJob, parts: tuple[str, ...], report: Callable[[str], None]
 ) -> CodeSpace:
-    """Find the codebooks if there are none, and write the codes of every shard that has none."""
+    """Find the codebooks unless they exist, and write the codes of every shard without codes."""
     run.mkdir(parents=True, exist_ok=True)
     measure = FrameFeatures(SAMPLE_RATE_HZ)
     if not (run / CODE_SPACE).is_file():
@@ -115,7 +115,7 @@ def samples_of(corpus: Corpus, number: int) -> torch.Tensor:
 
 
 def _fit(corpus: Corpus, measure: FrameFeatures, job: TokenizerJob) -> CodeSpace:
-    """From utterances drawn evenly over the corpus."""
+    """Fit the codebooks to utterances drawn evenly over the corpus."""
     random = np.random.default_rng(job.seed)
     numbers = random.permutation(len(corpus))[: job.num_fitted_utterances]
     found = [measure(samples_of(corpus, int(number))) for number in np.sort(numbers)]

@@ -1,9 +1,9 @@
-"""What a codec frame is made of, measured from the waveform: the codes are found in these numbers.
+"""Features of a codec frame, measured from the waveform; the codebooks are fitted to them.
 
-Two vectors per frame. `content` is a log-mel spectrum without the utterance's own mean and scale: what is
-said, told apart from who says it. `sound` is the log-mel spectrum as it is, with pitch and voicing: what the
-voice sounds like. Both look at a frame's own samples and at a little of what came before, never ahead, so
-that a causal encoder can learn to imitate them.
+Two vectors per frame. `content` is a log-mel spectrum without the utterance's own mean and scale: what is said,
+independently of the speaker. `sound` is the log-mel spectrum as it is, with pitch and voicing: what the voice sounds
+like. Both depend on a frame's own samples and a few before them, never on later ones, so that a causal encoder can
+learn to imitate them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PITCH_RANGE_HZ = (60.0, 420.0)
 _MIDDLE_PITCH_HZ = 150.0
 # Normalised autocorrelation at the period of a voiced sound.
 _VOICED_CORRELATION = 0.5
-# Quieter windows have no pitch worth knowing.
+# Quieter windows have no reliable pitch.
 _VOICED_LEVEL = 3e-3
-# An octave of pitch counts as much as a difference of 15 nepers in one band: it is a single number beside 160
-# bands, and the ear follows it more closely than any of them.
+# An octave of pitch counts as much as a difference of 15 nepers in one band: it is a single number among 160 bands, and
+# more audible than any of them.
 _PITCH_WEIGHT, _VOICING_WEIGHT = 15.0, 4.0
 
 # A window too short to resolve harmonics: their distance, the pitch, depends on the speaker and not on the text.
@@ -40,14 +40,14 @@ SOUND_WIDTH = _NUM_BANDS * (SAMPLES_PER_FRAME // _HOP_SAMPLES) + 2 * (SAMPLES_PE
 
 
 class Features(NamedTuple):
-    """Of one utterance: (frames, CONTENT_WIDTH) and (frames, SOUND_WIDTH), float32."""
+    """Features of one utterance: (frames, CONTENT_WIDTH) and (frames, SOUND_WIDTH), float32."""
 
     content: Tensor
     sound: Tensor
 
 
 class ContentTarget(nn.Module):
-    """Log-mel spectrum without the crop's own mean and scale: loudness, channel and average timbre are gone."""
+    """Log-mel spectrum without the crop's own mean and scale, which removes loudness, channel and average timbre."""
 
     def __init__(self, sample_rate_hz: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class FrameFeatures(nn.Module):
         return values.reshape(len(waveform) // SAMPLES_PER_FRAME, -1)
 
     def _strongest_period(self, windows: Tensor) -> tuple[Tensor, Tensor]:
-        """Octaves above the middle pitch, and how well the window repeats itself there; both (windows,)."""
+        """Octaves above the middle pitch, and the autocorrelation at that period; both (windows,)."""
         shape = self.get_buffer("pitch_window")
         own = _autocorrelation(shape)
         correlation = _autocorrelation((windows - windows.mean(dim=1, keepdim=True)) * shape)
@@ -135,7 +135,7 @@ class FrameFeatures(nn.Module):
         shortest = int(self._sample_rate_hz / _PITCH_RANGE_HZ[1])
         longest = int(self._sample_rate_hz / _PITCH_RANGE_HZ[0])
         lags = torch.arange(shortest, longest + 1, device=windows.device)
-        # Two periods fit as well as one: a longer one has to be better by something.
+        # Two periods correlate as well as one, so longer periods get a small penalty.
         octave_cost = 0.03 * torch.log2(lags / shortest)
         best, where = (correlation[:, shortest : longest + 1] - octave_cost).max(dim=1)
         period = lags[where]

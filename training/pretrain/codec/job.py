@@ -1,4 +1,4 @@
-"""Everything a run of the speech tokenizer's training depends on; saved beside its state."""
+"""Everything a run of the speech tokenizer's training depends on; saved with its state."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from training.model.config import CodecDecoderConfig, CodecEncoderConfig, Speech
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.stage_job import StageJob
+from training.renamed import with_current_names
 
 SAMPLES_PER_FRAME = 1280
 """12.5 frames per second at 16 kHz."""
@@ -34,6 +35,16 @@ _DECODER_RATIOS = (2, 2)
 _GPU_BATCH_FACTOR = 8
 
 
+# As jobs of version 0.1 spell them.
+_FORMER_NAMES = {
+    "adversary_width": "discriminator_width",
+    "adversary_learning_rate": "discriminator_learning_rate",
+    "num_steps_before_opponents": "num_steps_before_discriminators",
+    "first_code_weight": "codebook_0_weight",
+    "dropout_share": "dropout_ratio",
+}
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,14 +56,19 @@ class TokenizerSize(_Frozen):
     hidden_size: PositiveInt = 192
     num_layers: PositiveInt = 2
     head_dim: PositiveInt = 48
-    # A training step on a CPU sees about a hundred frames. With 256 entries each is found often enough for its
-    # running mean to be one, and the talker has half as many to choose from.
+    # A training step on a CPU has about a hundred frames. With 256 entries, each is assigned often enough for a useful
+    # running mean, and the talker has half as many to choose from as with 512.
     codebook_size: PositiveInt = 256
     codebook_width: PositiveInt = 64
     decoder_size: PositiveInt = 128
     decoder_window_frames: PositiveInt = 16
-    """No longer than the longer crops, so that the window is full in training as it is in use."""
-    adversary_width: PositiveInt = 32
+    """Not longer than the longer crops, so that the window is as full in training as it is in use."""
+    discriminator_width: PositiveInt = 32
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, raw: Any) -> Any:  # Any: pydantic's input, of any type
+        return with_current_names(raw, _FORMER_NAMES)
 
     def config(self) -> SpeechTokenizerConfig:
         """The public format's configuration of this network."""
@@ -101,7 +117,7 @@ class TokenizerSize(_Frozen):
 
 
 class CropShape(_Frozen):
-    """One kind of training batch: equally long pieces of speech."""
+    """One kind of training batch: crops of equal length."""
 
     share: PositiveFloat
     """How often a step draws this kind, relative to the others."""
@@ -109,8 +125,8 @@ class CropShape(_Frozen):
     num_frames: PositiveInt
 
 
-# Short crops make varied batches. The encoder attends to everything it has heard, though, so it has to learn on
-# long ones too what to do with more than it needs.
+# Short crops make varied batches. But the encoder attends to all earlier frames, so it must be trained on long crops
+# as well.
 _CPU_CROPS = (
     CropShape(share=0.7, num_crops=12, num_frames=8),
     CropShape(share=0.2, num_crops=4, num_frames=24),
@@ -119,42 +135,47 @@ _CPU_CROPS = (
 
 
 class TokenizerJob(StageJob):
-    """The recipe of one run. Resuming it with another one is refused."""
+    """The recipe of one run, which cannot be resumed with another one."""
 
     size: TokenizerSize = TokenizerSize()
     crops: tuple[CropShape, ...] = _CPU_CROPS
 
     num_fitted_utterances: PositiveInt = 5000
-    """Utterances the codebooks are found in."""
+    """Number of utterances that the codebooks are fitted to."""
 
     muon_learning_rate: PositiveFloat = 0.01
     peak_learning_rate: PositiveFloat = 1.5e-3
-    final_share: NonNegativeFloat = 0.01
+    min_lr_ratio: NonNegativeFloat = 0.01
     adam_betas: tuple[float, float] = (0.8, 0.98)
     max_gradient_norm: PositiveFloat = 2.0
 
     waveform_weight: NonNegativeFloat = 0.5
     imitation_weight: NonNegativeFloat = 1.0
-    """Of the distance between the encoder's vectors and what the analysis found."""
-    first_code_weight: NonNegativeFloat = 0.2
-    """Of the encoder's cross-entropy for the first codebook."""
+    """Of the distance between the encoder's vectors and those of the analysis."""
+    codebook_0_weight: NonNegativeFloat = 0.2
+    """Of the encoder's cross-entropy for codebook 0."""
 
-    dropout_share: NonNegativeFloat = 0.2
-    """Crops of which only the first few acoustic codebooks are used."""
+    dropout_ratio: NonNegativeFloat = 0.2
+    """Share of crops that are decoded from the first few acoustic codebooks only."""
 
     adversarial: bool = False
-    adversary_learning_rate: PositiveFloat = 1e-3
-    """Of the opponents, by AdamW."""
-    num_steps_before_opponents: NonNegativeInt = 1000
-    """Opponents join when the decoder speaks; before that they only teach the decoder to hiss."""
+    discriminator_learning_rate: PositiveFloat = 1e-3
+    """Of the discriminators, by AdamW."""
+    num_steps_before_discriminators: NonNegativeInt = 1000
+    """Adversarial training starts once the decoder makes speech; earlier, it only teaches the decoder to hiss."""
 
     decoder_only: bool = False
-    """The encoder stays as it is, so that codes keep their meaning for whoever has learnt them."""
+    """Keep the encoder as it is, so that codes keep their meaning for trained talkers."""
     bfloat16: bool = False
-    """Networks compute in bfloat16 and keep their weights in float32: half the time where processors have AMX."""
+    """Compute in bfloat16, with weights in float32: half the time on processors with AMX."""
 
     validate_every: PositiveInt = 500
     log_every: PositiveInt = 20
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_names_of_tokenizers(cls, raw: Any) -> Any:  # Any: pydantic's input, of any type
+        return with_current_names(raw, _FORMER_NAMES)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -164,19 +185,19 @@ class TokenizerJob(StageJob):
 
     @classmethod
     def of_length(cls, num_steps: int, **changes: Any) -> Self:
-        """The recipe for a run of `num_steps`: short runs end their warm-up sooner, and opponents join them sooner.
+        """The recipe for a run of `num_steps`: short runs have a shorter warm-up and earlier adversarial training.
 
         Raises:
-            PretrainError: so few steps make no tokenizer.
+            PretrainError: an option is out of range, such as the number of steps.
         """
         num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
-        num_before_opponents = min(cls.model_fields["num_steps_before_opponents"].default, num_steps // 8)
-        shorter = {"num_warmup_steps": num_warmup_steps, "num_steps_before_opponents": num_before_opponents}
+        num_before = min(cls.model_fields["num_steps_before_discriminators"].default, num_steps // 8)
+        shorter = {"num_warmup_steps": num_warmup_steps, "num_steps_before_discriminators": num_before}
         try:
             return cls(num_steps=num_steps, **{**shorter, **changes})
         except ValidationError as error:
             reasons = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
-            raise PretrainError(f"No tokenizer can be trained like this: {reasons}.") from error
+            raise PretrainError(f"The tokenizer cannot be trained with these options: {reasons}.") from error
 
     def for_gpu(self) -> Self:
         """The same recipe with batches that keep a GPU busy."""

@@ -1,4 +1,4 @@
-"""The speech tokenizer as it is trained: an encoder that imitates the analysis, a decoder that speaks from codes."""
+"""The speech tokenizer in training: an encoder that imitates the analysis, a decoder that speaks from codes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from training.pretrain.codec.code_space import CodeSpace
 from training.pretrain.codec.crops import Crops
 from training.pretrain.codec.job import TokenizerJob
 
-# Acoustic codebooks a crop keeps at least when it is to do with fewer.
+# Minimum of acoustic codebooks for crops that use only the first few.
 _MIN_CODEBOOKS = 3
-# Of the squared distances, in units of the variance of one direction: entries are some ten such apart.
+# Of the squared distances, in units of the variance of one direction; entries are about ten such units apart.
 _TEMPERATURE = 8.0
 
 
-class Heard(NamedTuple):
-    """What became of a batch of crops."""
+class NetworkOutput(NamedTuple):
+    """The network's output for a batch of crops; both losses are None if the encoder is not trained."""
 
     waveform: Tensor
     """Decoded from the analysis's codes (rows, samples)."""
     imitation: Tensor | None
-    """Mean square distance of the encoder's vectors from what the codes stand for, whose own variance is about 1."""
-    first_code: Tensor | None
-    """Cross-entropy of the encoder's first codebook, in nats. Like imitation none where the encoder is not trained."""
+    """Mean square distance of the encoder's vectors from the codes' entries, whose own variance is about 1."""
+    codebook_0: Tensor | None
+    """Cross-entropy of the encoder's codebook 0, in nats."""
 
 
 class TokenizerNetwork(nn.Module):
-    """The speech tokenizer with fixed codebooks. Encoder and decoder share nothing but those."""
+    """The speech tokenizer with fixed codebooks, which are all that encoder and decoder share."""
 
     def __init__(self, job: TokenizerJob) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class TokenizerNetwork(nn.Module):
 
     @torch.no_grad()
     def adopt(self, space: CodeSpace) -> None:
-        """Take over the codebooks of the analysis."""
+        """Copy the codebooks of the analysis."""
         quantizer = self.tokenizer.encoder.quantizer
         own = [
             *vq.codebooks_of(quantizer.semantic_residual_vector_quantizer),
@@ -64,7 +64,7 @@ class TokenizerNetwork(nn.Module):
         self._decode_latents = torch.compile(self._decode_latents, dynamic=False)
 
     def _freeze_unused(self) -> None:
-        """The format has projections that only one of its two halves uses, and the decoder's copy of the codebooks."""
+        """Freeze projections that only the other half uses, and the decoder's copy of the codebooks."""
         encoder, decoder = self.tokenizer.encoder.quantizer, self.tokenizer.decoder.quantizer
         for unused in (
             encoder.semantic_residual_vector_quantizer.output_proj,
@@ -77,20 +77,20 @@ class TokenizerNetwork(nn.Module):
             if unused is not None:
                 unused.requires_grad_(False)
 
-    def forward(self, crops: Crops, random: torch.Generator) -> Heard:
-        """Encode crops as loud as they are heard, and decode what the analysis made of them."""
+    def forward(self, crops: Crops, random: torch.Generator) -> NetworkOutput:
+        """Encode crops with their gains, and decode their codes from the analysis."""
         first_entries, rest_entries = self._entries(crops.codes)
-        imitation = first_code = None
+        imitation = codebook_0 = None
         if not self.job.decoder_only:
             first, rest = self.vectors(crops.waveform * crops.gains)
             imitation = functional.mse_loss(first, first_entries) + functional.mse_loss(rest, rest_entries.sum(dim=0))
-            first_code = self._first_code_loss(first, crops.codes[..., 0])
+            codebook_0 = self._codebook_0_loss(first, crops.codes[..., 0])
         kept = self._draw_kept(len(crops.codes), random).to(first_entries.device)
         decoded = self._decode(first_entries, (rest_entries * kept[:, :, None, None]).sum(dim=0))
-        return Heard(decoded, imitation, first_code)
+        return NetworkOutput(decoded, imitation, codebook_0)
 
     def vectors(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
-        """What the first codebook and what the others quantize, each (rows, frames, width)."""
+        """The vectors that codebook 0 and the others quantize, each (rows, frames, width)."""
         quantizer = self.tokenizer.encoder.quantizer
         latents = self._encode(waveform)
         return (
@@ -106,8 +106,8 @@ class TokenizerNetwork(nn.Module):
         rest = [book.decode(codes[..., number + 1]) for number, book in enumerate(acoustic)]
         return semantic[0].decode(codes[..., 0]), torch.stack(rest)
 
-    def _first_code_loss(self, first: Tensor, codes: Tensor) -> Tensor:
-        """The nearest entry is what counts in use; distance alone is content with the average of two."""
+    def _codebook_0_loss(self, first: Tensor, codes: Tensor) -> Tensor:
+        """Cross-entropy of the nearest entry, since distance alone would accept the average of two entries."""
         quantizer = self.tokenizer.encoder.quantizer.semantic_residual_vector_quantizer
         book = vq.codebooks_of(quantizer)[0]
         table = book.decode(torch.arange(book.cluster_usage.shape[0], device=first.device))
@@ -116,9 +116,9 @@ class TokenizerNetwork(nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), codes.flatten())
 
     def _draw_kept(self, num_rows: int, random: torch.Generator) -> Tensor:
-        """Which codebooks each crop is decoded from, float (acoustic codebooks, rows)."""
+        """Mask of the codebooks that each crop is decoded from, float (acoustic codebooks, rows)."""
         num_acoustic = self.tokenizer.config.decoder.num_quantizers - 1
-        is_short = torch.rand(num_rows, generator=random) < self.job.dropout_share
+        is_short = torch.rand(num_rows, generator=random) < self.job.dropout_ratio
         few = torch.randint(_MIN_CODEBOOKS, num_acoustic, (num_rows,), generator=random)
         num_kept = torch.where(is_short, few, num_acoustic)
         return (torch.arange(num_acoustic).unsqueeze(1) < num_kept).float()

@@ -1,4 +1,4 @@
-"""Whether a speech tokenizer's weights may be stored at half precision, judged by what it does to speech."""
+"""Decides by resynthesis of speech whether a speech tokenizer's weights may be stored in half precision."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.pretrain.codec.evaluation import resynthesize
 from training.pretrain.codec.spectral_loss import SpectralLoss
 
-# A rounded encoder names other entries where two are nearly as near. That is of no matter as long as what is heard
-# stays as close to the source; a broken one would name others everywhere.
+# A rounded encoder chooses other entries where two are almost equally near. That does not matter as long as resynthesis
+# stays as close to the source; a broken encoder would choose others everywhere.
 MIN_CODES_KEPT = 0.9
 MAX_DISTANCE_GAINED = 0.01
 
 
 class Agreement(NamedTuple):
-    """What rounding changes."""
+    """The effect of rounding."""
 
     codes_kept: float
-    """Share of the first codebook's codes that stay: what the talker is steered by."""
+    """Share of unchanged codes in codebook 0, which matters most to the talker."""
     distance_gained: float
-    """How much farther resynthesis is from its source, relative to how far it was."""
+    """Relative increase of the distance between resynthesis and source."""
 
     @property
     def is_close(self) -> bool:
-        """Whether nobody would notice."""
+        """Whether the difference is inaudible."""
         return self.codes_kept >= MIN_CODES_KEPT and self.distance_gained <= MAX_DISTANCE_GAINED
 
 
 def rounded(name: str, tensor: Tensor) -> Tensor:
-    """A weight as it would be stored: codebooks stay as they are, since rounding sums moves every entry."""
+    """A weight as it would be stored; codebooks are not rounded, since rounding their sums would move every entry."""
     keeps = is_codebook_statistic(name) or not tensor.is_floating_point()
     return tensor if keeps else tensor.bfloat16()
 

@@ -1,4 +1,4 @@
-"""How different two waveforms sound: log-mel spectra at five resolutions."""
+"""The spectral distance of two waveforms: log-mel spectra at five resolutions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.model.network.mel import mel_filterbank
 
 
 class Resolution(NamedTuple):
-    """One spectrogram: its window in samples, moved by a quarter of it, and as many mel bands as it can fill."""
+    """One spectrogram: its window in samples, with a hop of a quarter, and as many mel bands as it can resolve."""
 
     fft_size: int
     num_bands: int
@@ -25,8 +25,8 @@ RESOLUTIONS = (
     Resolution(1024, 80),
     Resolution(2048, 80),
 )
-# What a band's magnitude is at least before the logarithm, where full-scale white noise has about 0.6:
-# differences in what nobody hears do not count.
+# Minimum of a band's magnitude before the logarithm, so that inaudible differences do not count; full-scale white noise
+# has about 0.6.
 _FLOOR = 1e-3
 _CONVERGENCE_WEIGHT = 0.5
 

@@ -1,4 +1,4 @@
-"""Trains the speech tokenizer: the loop, with what happens between its steps."""
+"""Trains the speech tokenizer: its steps, validation and start from other weights."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from torch.nn import functional
 
 from training.model.checkpoint.reading import read_speech_tokenizer_config
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
-from training.pretrain.codec import discriminator as opponents
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.crops import Crops, CropSource
+from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from training.pretrain.codec.evaluation import evaluate, held_out_speech
 from training.pretrain.codec.export import share_codebooks
 from training.pretrain.codec.job import TokenizerJob
-from training.pretrain.codec.network import Heard, TokenizerNetwork
+from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.spectral_loss import SpectralLoss
 from training.pretrain.codec.widening import widen
 from training.pretrain.corpus.corpus import PARTS, TRAIN
 from training.pretrain.run import muon
-from training.pretrain.run.run_start import note_start
+from training.pretrain.run.run_start import record_start
 from training.pretrain.run.training_run import TrainingRun
 from training.pretrain.run.training_state import read_checkpoint, step_random
 
 # Relative to the spectral loss, about as in DAC (Kumar et al. 2023).
-_DECEPTION_WEIGHT, _FEATURE_WEIGHT = 0.07, 0.13
+_ADVERSARIAL_WEIGHT, _FEATURE_WEIGHT = 0.07, 0.13
 
 NUM_VALIDATED = 12
 """Utterances of each held-out part that are resynthesized in a validation."""
 
 SAMPLES_FOLDER = "samples"
-"""Where a run leaves them to listen to."""
+"""Folder of resynthesized utterances to listen to."""
 
 
 class TokenizerTraining(TrainingRun):
-    """One run, from its first step or from where it was killed."""
+    """One run, from its first step or from its saved state."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class TokenizerTraining(TrainingRun):
         report: Callable[[str], None],
         start: Path | None = None,
     ) -> None:
-        """Open or begin the run in `run`; a new one may start from a `speech_tokenizer` folder of the same size."""
+        """Continue or begin the run in `run`; a new one may start from a `speech_tokenizer` folder of the same size."""
         super().__init__(job, run, device=device, report=report)
         self.job = job
         space = frame_codes.analyse(corpus, run, job, PARTS, report)
@@ -61,11 +61,11 @@ class TokenizerTraining(TrainingRun):
             torch.manual_seed(job.seed)
             self.network = TokenizerNetwork(job)
             self.network.adopt(space)
-            self._adversary = opponents.Adversary(job.size.adversary_width) if job.adversarial else None
+            self._discriminators = Discriminators(job.size.discriminator_width) if job.adversarial else None
         self._spectral_loss = SpectralLoss(self.network.tokenizer.config.input_sample_rate).to(device)
         networks: dict[str, nn.Module] = {"network": self.network}
-        if self._adversary is not None:
-            networks["adversary"] = self._adversary
+        if self._discriminators is not None:
+            networks["discriminators"] = self._discriminators
         self.networks = networks
         self.optimizers = {key: one for name in networks for key, one in self._optimizers_of(name).items()}
         self._speech = held_out_speech(corpus, num_utterances=NUM_VALIDATED)
@@ -74,14 +74,13 @@ class TokenizerTraining(TrainingRun):
             self.network.compile_networks()
 
     def _optimizers_of(self, name: str) -> dict[str, torch.optim.Optimizer]:
-        """Muon for matrices and kernels, AdamW for the rest and for opponents; keys begin with the network's name."""
+        """Muon for matrices and kernels, AdamW for the rest and for discriminators, by network and optimizer."""
         matrices, rest = muon.matrices_of(self.networks[name].to(self.device))
         job = self.job
-        if name == "adversary":
-            opponents_rate = job.adversary_learning_rate
-            adamw = torch.optim.AdamW(
-                [*matrices, *rest], lr=opponents_rate, betas=job.adam_betas, weight_decay=job.weight_decay
-            )
+        if name == "discriminators":
+            rate = job.discriminator_learning_rate
+            parameters = [*matrices, *rest]
+            adamw = torch.optim.AdamW(parameters, lr=rate, betas=job.adam_betas, weight_decay=job.weight_decay)
             return {f"{name}/adamw": adamw}
         return {
             f"{name}/muon": muon.Muon(matrices, lr=job.muon_learning_rate, weight_decay=job.weight_decay),
@@ -89,9 +88,9 @@ class TokenizerTraining(TrainingRun):
         }
 
     def read_start(self, start: Path) -> None:
-        """Begin with the weights of a `speech_tokenizer` folder, and with the codebooks found here.
+        """Begin with the weights of a `speech_tokenizer` folder, and with the codebooks of this run.
 
-        A wider decoder than the folder's begins with what that one can do.
+        A wider decoder than the folder's computes the same at first.
         """
         config = read_speech_tokenizer_config(start.parent)
         if config.decoder.decoder_dim < self.job.size.decoder_size:
@@ -101,33 +100,33 @@ class TokenizerTraining(TrainingRun):
         else:
             read_checkpoint(start, {"": self.network.tokenizer})
         self.network.adopt(frame_codes.read_code_space(self.folder, self.job))
-        note_start(self.folder, start, stage="tokenizer")
+        record_start(self.folder, start, stage="tokenizer")
 
     def validate(self) -> Mapping[str, float]:
-        """What resynthesized held-out speech measures; some of it is left to be listened to."""
+        """Evaluate resynthesized held-out speech, and write some of it to listen to."""
         share_codebooks(self.network.tokenizer)
         evaluation = evaluate(self.network.tokenizer, self._speech, self.folder / SAMPLES_FOLDER)
         perplexities = {f"perplexity/{number}": value for number, value in enumerate(evaluation.perplexities)}
         return {**evaluation.distances, **perplexities}
 
     def train_step(self) -> dict[str, float]:
-        """One update; returns what it measured."""
+        """One update; returns its losses."""
         random = step_random(self.job.seed, self.step)
         crops = Crops(*(tensor.to(self.device) for tensor in self._crops.batch(self.step)))
         with self._arithmetic():
-            heard: Heard = self.network(crops, random)
-        decoded = heard.waveform.float()
+            output: NetworkOutput = self.network(crops, random)
+        decoded = output.waveform.float()
         losses = {
             "spectral": self._spectral_loss(decoded, crops.waveform),
             "waveform": functional.l1_loss(decoded, crops.waveform),
         }
         job = self.job
         total = losses["spectral"] + job.waveform_weight * losses["waveform"]
-        if heard.imitation is not None and heard.first_code is not None:
-            losses |= {"imitation": heard.imitation, "first_code": heard.first_code}
-            total = total + job.imitation_weight * heard.imitation + job.first_code_weight * heard.first_code
-        if self._adversary is not None and self.step >= job.num_steps_before_opponents:
-            total = total + self._play(self._adversary, decoded, crops.waveform, losses)
+        if output.imitation is not None and output.codebook_0 is not None:
+            losses |= {"imitation": output.imitation, "codebook_0": output.codebook_0}
+            total = total + job.imitation_weight * output.imitation + job.codebook_0_weight * output.codebook_0
+        if self._discriminators is not None and self.step >= job.num_steps_before_discriminators:
+            total = total + self._discriminate(self._discriminators, decoded, crops.waveform, losses)
         losses["gradient_norm"] = self._descend("network", total)
         return self.read(losses)
 
@@ -138,18 +137,18 @@ class TokenizerTraining(TrainingRun):
         own = {key: one for key, one in self.optimizers.items() if key.startswith(f"{name}/")}
         return self.descend(self.networks[name], loss, own)
 
-    def _play(
-        self, adversary: opponents.Adversary, decoded: Tensor, recorded: Tensor, losses: dict[str, Tensor]
+    def _discriminate(
+        self, discriminators: Discriminators, decoded: Tensor, recorded: Tensor, losses: dict[str, Tensor]
     ) -> Tensor:
-        """Let the opponents learn from this batch, and return what the network loses against them."""
+        """Train the discriminators on this batch, and return the decoder's loss against them."""
         with self._arithmetic():
-            judged = opponents.opponent_loss(adversary(decoded.detach()), adversary(recorded))
-        losses["discriminator"] = judged
-        self._descend("adversary", judged)
-        adversary.requires_grad_(False)
+            own_loss = discriminator_loss(discriminators(decoded.detach()), discriminators(recorded))
+        losses["discriminator"] = own_loss
+        self._descend("discriminators", own_loss)
+        discriminators.requires_grad_(False)
         with self._arithmetic():
-            verdicts = adversary(decoded)
-            losses["deception"] = opponents.deception_loss(verdicts)
-            losses["feature"] = opponents.feature_loss(verdicts, adversary(recorded))
-        adversary.requires_grad_(True)
-        return _DECEPTION_WEIGHT * losses["deception"] + _FEATURE_WEIGHT * losses["feature"]
+            found = discriminators(decoded)
+            losses["adversarial"] = adversarial_loss(found)
+            losses["feature"] = feature_loss(found, discriminators(recorded))
+        discriminators.requires_grad_(True)
+        return _ADVERSARIAL_WEIGHT * losses["adversarial"] + _FEATURE_WEIGHT * losses["feature"]

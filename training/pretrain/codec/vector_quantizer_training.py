@@ -1,7 +1,7 @@
-"""How codebooks learn: k-means start, running means, revival of dead entries.
+"""Training of the encoder's codebooks: k-means start, running means, revival of dead entries.
 
-The encoder's codebooks are what is trained. An entry's usage is its share of all vectors relative to the
-average entry's, so 1 is average, and its sum is its mean times that.
+An entry's usage is its share of all vectors relative to the average entry's, so 1 is average, and its sum is its mean
+times its usage.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from torch.nn import functional
 
 from training.model.speech_tokenizer.quantizer import EncoderCodebook, EncoderResidualQuantizer
 
-# Used this much less than the average entry, an entry is dead. With 256 entries and a hundred vectors per step it is
-# what is left of an average entry's usage after 170 steps without any.
+# An entry with less usage is dead. With 256 entries and a hundred vectors per step, an average entry decays to this
+# after 170 steps without any vectors.
 _DEAD_USAGE = 0.03
 
 _K_MEANS_ITERATIONS = 15
 
 
 class Quantized(NamedTuple):
-    """What a row of codebooks makes of vectors; everything is (codebook, vector, ...)."""
+    """Vectors quantized by a sequence of codebooks; all tensors are (codebook, vector, ...)."""
 
     codes: Tensor
     inputs: Tensor
-    """What each codebook was given: what the ones before it left over."""
+    """Each codebook's input, the residual of the previous ones."""
     entries: Tensor
 
 
@@ -52,13 +52,13 @@ def quantize(codebooks: Sequence[EncoderCodebook], vectors: Tensor) -> Quantized
 
 
 def variance(vectors: Tensor) -> Tensor:
-    """Mean square of what tells vectors (vectors, width) apart, a scalar without gradient."""
+    """Mean variance of vectors (vectors, width), a scalar without gradient."""
     return vectors.detach().var(dim=0, correction=0).mean()
 
 
 @torch.no_grad()
 def follow(codebooks: Sequence[EncoderCodebook], quantized: Quantized, decay: float) -> None:
-    """Move every codebook's running means towards what was just assigned to its entries."""
+    """Move every codebook's running means towards the vectors just assigned to its entries."""
     for codebook, codes, inputs in zip(codebooks, quantized.codes, quantized.inputs, strict=True):
         usage, sums = _assigned(codes, inputs, codebook.cluster_usage.shape[0])
         codebook.cluster_usage.lerp_(usage, 1 - decay)
@@ -67,12 +67,12 @@ def follow(codebooks: Sequence[EncoderCodebook], quantized: Quantized, decay: fl
 
 @torch.no_grad()
 def revive(codebook: EncoderCodebook, vectors: Tensor, random: torch.Generator) -> Tensor:
-    """Put a random one of the vectors in the place of each dead entry; returns which entries were, bool.
+    """Replace each dead entry by a random one of the vectors; returns which entries were dead, bool.
 
-    A revived entry starts as an average one, so it has time to find its vectors before it counts as dead again.
+    A revived entry starts with average usage, so it has time to attract vectors before it counts as dead again.
     """
     is_dead = codebook.cluster_usage < _DEAD_USAGE
-    # Drawn on the CPU and for every entry, so that the draws do not depend on the device or on who is dead.
+    # Drawn on the CPU and for every entry, so that the draws do not depend on the device or on which entries are dead.
     drawn = torch.randint(vectors.shape[0], (is_dead.shape[0],), generator=random).to(vectors.device)
     codebook.cluster_usage[:] = torch.where(is_dead, 1.0, codebook.cluster_usage)
     codebook.embed_sum[:] = torch.where(is_dead.unsqueeze(-1), vectors[drawn], codebook.embed_sum)
@@ -81,12 +81,12 @@ def revive(codebook: EncoderCodebook, vectors: Tensor, random: torch.Generator) 
 
 @torch.no_grad()
 def start(codebooks: Sequence[EncoderCodebook], vectors: Tensor, random: torch.Generator) -> None:
-    """Start each codebook with the k-means of what the ones before it leave of the vectors (vectors, width)."""
+    """Start each codebook with the k-means of the residual that the previous ones leave of vectors (vectors, width)."""
     residual = vectors
     for codebook in codebooks:
         means = k_means(residual, codebook.cluster_usage.shape[0], random)
         usage, sums = _assigned(_nearest(residual, means), residual, means.shape[0])
-        # Clusters of nothing keep their mean, with as little weight as a dead entry, and are revived when it matters.
+        # Empty clusters keep their mean, with as little weight as a dead entry, and are revived later.
         is_empty = usage == 0
         usage = torch.where(is_empty, _DEAD_USAGE, usage)
         codebook.cluster_usage[:] = usage
@@ -111,13 +111,13 @@ def _nearest(vectors: Tensor, means: Tensor) -> Tensor:
 
 def _assigned(codes: Tensor, vectors: Tensor, num_entries: int) -> tuple[Tensor, Tensor]:
     """Usage (entries,) and sums (entries, width) of one assignment, relative to the average entry's usage."""
-    # A matrix product, because scattered additions come in no fixed order on a GPU.
+    # A matrix product, because the order of scattered additions is not deterministic on a GPU.
     is_assigned = functional.one_hot(codes, num_entries).to(vectors.dtype)
     scale = num_entries / codes.shape[0]
     return is_assigned.sum(dim=0) * scale, is_assigned.t() @ vectors * scale
 
 
 def perplexity(counts: Tensor) -> float:
-    """How many equally used entries would be as varied as these counts (entries,)."""
+    """Perplexity of counts (entries,): the number of equally used entries with the same entropy."""
     share = counts.double() / counts.sum().clamp(min=1)
     return float(torch.special.entr(share).sum().exp())

@@ -1,4 +1,4 @@
-"""Begins a wider network with a narrower one's weights: it computes the same at first, and has room to learn more."""
+"""Starts a wider network from a narrower one's weights, so that it computes the same at first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 def widen(narrow: nn.Module, wide: nn.Module) -> None:
     """Copy the weights of `narrow` into `wide`, the same network with more channels (Net2Net, Chen et al. 2016).
 
-    A kernel keeps the old one in its corner. What new channels hear stays as `wide` drew it, and what the old ones
-    would hear of them is nought. Vectors go on with zeros. That leaves the output as it was where all that lies between
-    the convolutions treats every channel by itself.
+    The old kernel is copied to the corner of the new one. Weights into new channels stay as drawn; weights from new to
+    old channels are zero, and vectors are padded with zeros. That preserves the output if everything between the
+    convolutions treats each channel separately.
 
     Raises:
-        ValueError: the networks are not the same but for their widths.
+        ValueError: the networks differ in more than their widths.
     """
     kept, own = narrow.state_dict(), wide.state_dict()
     if set(kept) != set(own):
@@ -31,7 +31,7 @@ def widen(narrow: nn.Module, wide: nn.Module) -> None:
 
 
 def _silence(new: Tensor, old: Tensor, *, inputs_first: bool) -> None:
-    """Nought wherever `new` would lead from channels that `old` has not to those it has."""
+    """Set the weights from new channels to old ones to zero."""
     if new.ndim == 1:
         new.zero_()
     elif inputs_first:

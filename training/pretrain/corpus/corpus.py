@@ -1,13 +1,13 @@
-"""The corpus on disk: shards of raw audio beside an index, made by `make_corpus.py`, read by every later stage.
+"""The corpus on disk: shards of raw audio with an index, made by `make_corpus.py`, read by every later stage.
 
-    corpus/manifest.json                what was made from what
+    corpus/manifest.json                recipe and contents
     corpus/train/shard-00000.pcm        16 kHz mono int16, little-endian, one utterance after the other
     corpus/train/shard-00000.jsonl      one line per utterance: index, start, num_samples, speaker, text
     corpus/held-out-texts/...           training speakers, texts of no training utterance
     corpus/held-out-parameters/...      training voices with unseen pitch, formants and rate
-    corpus/held-out-voice/...           a voice no training speaker is made of
+    corpus/held-out-voice/...           a voice that no training speaker is derived from
 
-A shard counts once its index is there, which is written last.
+A shard is complete when its index exists, which is written last.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Entry:
     """One utterance's line in a shard's index."""
 
     index: int
-    """Its number in the endless stream it was drawn from; a skipped utterance leaves a gap."""
+    """Its number in the stream it was drawn from; a skipped utterance leaves a gap."""
     start: int
     num_samples: int
     speaker: str
     text: str
 
     def to_line(self) -> str:
-        """Write as one line of JSON, newline included."""
+        """One line of JSON, newline included."""
         return json.dumps(asdict(self)) + "\n"
 
 
 class Utterance(NamedTuple):
-    """What was said, by whom, and how it sounds: 16 kHz mono."""
+    """Audio (16 kHz mono), text and speaker."""
 
     audio: NDArray[np.int16]
     text: str
@@ -57,7 +57,7 @@ class Utterance(NamedTuple):
 
 
 class Corpus:
-    """One part of a corpus. Audio is mapped, not read: opening 24 hours takes a second and no memory."""
+    """One part of a corpus. Audio is memory-mapped: opening 24 hours takes a second and no memory."""
 
     def __init__(self, folder: Path) -> None:
         self.entries: list[Entry] = []
@@ -91,7 +91,7 @@ class Corpus:
 
     @property
     def hours(self) -> float:
-        """How much speech there is."""
+        """Total duration."""
         return float(self.num_samples.sum()) / SAMPLE_RATE_HZ / 3600
 
     def shards(self) -> list[range]:
@@ -119,17 +119,17 @@ def open_corpus(folder: Path | str, part: str = TRAIN) -> Corpus:
 
 
 def shard_audio(folder: Path, number: int) -> Path:
-    """Where a shard's samples lie."""
+    """The file of a shard's samples."""
     return folder / f"shard-{number:05d}.pcm"
 
 
 def shard_index(folder: Path, number: int) -> Path:
-    """Where a shard's index lies; its presence says that the shard is complete."""
+    """The file of a shard's index, which exists once the shard is complete."""
     return folder / f"shard-{number:05d}.jsonl"
 
 
 def shard_indexes(folder: Path) -> Iterator[Path]:
-    """The indexes of the finished shards, from the first up to the first gap."""
+    """The indexes of the finished shards, up to the first gap."""
     number = 0
     while (path := shard_index(folder, number)).is_file():
         yield path

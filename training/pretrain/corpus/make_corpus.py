@@ -1,4 +1,4 @@
-"""`python -m training.pretrain corpus`: synthesize the corpus, shard by shard, until there are enough hours."""
+"""`python -m training.pretrain corpus`: synthesize the corpus, shard by shard, up to a number of hours."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from training.pretrain.corpus.texts import TextStream
 from training.pretrain.errors import CorpusError
 
 RECIPE_VERSION = 1
-"""Goes up whenever the same seed would give other utterances."""
+"""Incremented whenever the same seed would give other utterances."""
 
 UTTERANCES_PER_SHARD = 500
-# What an engine makes of a text it cannot read, such as a lone sigh or half a minute of spelling, is left out.
+# Shorter or longer audio is left out: engines sigh or spell texts that they cannot read.
 _MIN_SECONDS, _MAX_SECONDS = 0.3, 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One folder of the corpus: who speaks there and what is said. Utterances are functions of their index."""
+    """One folder of the corpus: its speakers and texts. Utterances are functions of their index."""
 
     name: str
     people: tuple[Speaker, ...]
     texts: TextStream
     seed: int
     hours: float | None = None
-    """Make shards until there are so many hours ..."""
+    """Make shards up to this duration ..."""
     num_utterances: int | None = None
-    """... or make so many utterances."""
+    """... or this number of utterances."""
 
     def utterance(self, index: int) -> tuple[Speaker, str, NDArray[np.int16] | None]:
-        """Who says what at `index`, and the audio; None where the engine made nothing usable of it."""
+        """Speaker, text and audio at `index`; the audio is None if it is not usable."""
         speaker = random.Random(f"{self.seed} {self.name} speaker {index}").choice(self.people)
         text = self.texts.text(index)
         audio = engines.synthesize(speaker, text)
@@ -55,12 +55,12 @@ class Part:
 
 
 def main(arguments: list[str]) -> int:
-    """Make or continue the corpus the command line asks for; returns the exit status."""
+    """Make or continue a corpus, as the command line says; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m training.pretrain corpus", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the corpus; an unfinished one is continued")
     parser.add_argument("--hours", type=float, default=20.0, help="of training speech; a larger number adds to it")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="how many engines run at a time")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="number of engines to run in parallel")
     parser.add_argument("--held-out", type=int, default=200, help="utterances in each of the three held-out parts")
     parser.add_argument("--shard-size", type=int, default=UTTERANCES_PER_SHARD, help="utterances in a shard")
     options = parser.parse_args(arguments)
@@ -86,10 +86,10 @@ def make_corpus(
     shard_size: int = UTTERANCES_PER_SHARD,
     report: Callable[[str], None],
 ) -> None:
-    """Make what is missing of a corpus. Its bytes depend on seed and sizes, not on threads or interruptions.
+    """Make the missing parts of a corpus. Its bytes depend on seed and sizes, not on threads or interruptions.
 
     Raises:
-        CorpusError: an engine or text source is missing, or `out` holds a corpus made otherwise.
+        CorpusError: an engine or text source is missing, or `out` holds a corpus with another recipe.
     """
     sources = load_text_sources()
     recipe = {
@@ -110,7 +110,7 @@ def make_corpus(
 
 
 def _parts(sources: TextSources, seed: int, hours: float, num_held_out: int) -> list[Part]:
-    """The held-out parts come first: they are small, and every later stage wants them from its first step."""
+    """The held-out parts come first: they are small, and every later stage needs them from its first step."""
     held_out = [
         (corpus.HELD_OUT_TEXTS, speakers.training_speakers()),
         (corpus.HELD_OUT_PARAMETERS, speakers.unseen_parameter_speakers()),
@@ -155,7 +155,7 @@ def _enough(part: Part, num_tried: int, seconds: float) -> bool:
 
 
 def _remaining(part: Part, seconds: float, speed: float) -> str:
-    """How long it will still take; `speed` is seconds of speech made per second."""
+    """The time left; `speed` is seconds of speech made per second."""
     if part.hours is None:
         return ""
     left = max(0, int((part.hours * 3600 - seconds) / speed))
@@ -190,7 +190,7 @@ def _check_recipe(out: Path, recipe: dict[str, Any]) -> None:
 
 
 def _write_manifest(out: Path, recipe: dict[str, Any]) -> None:
-    """Say what was made from what. Counts come from the shards, so an interrupted run ends with the same file."""
+    """Write recipe and contents. Counts come from the shards, so an interrupted run ends with the same file."""
     out.mkdir(parents=True, exist_ok=True)
     parts = {}
     for name in corpus.PARTS:
@@ -206,7 +206,7 @@ def _write_manifest(out: Path, recipe: dict[str, Any]) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write so that the file is either whole or absent, even if the machine goes down."""
+    """Write a file atomically, even if the machine crashes."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         file.write(content)

@@ -1,4 +1,4 @@
-"""Text as the embedded checkpoint knows it: letters and little else."""
+"""Normalises text to the characters that the embedded checkpoint knows: letters and some punctuation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 from training.pretrain.corpus import number_words
 
 ALPHABET = frozenset(string.ascii_letters + " .,?!'-:;")
-"""Every character a corpus text may hold."""
+"""The characters of corpus texts."""
 
 MAX_WORD_LETTERS = 18
 
@@ -33,9 +33,9 @@ _MAX_YEAR = 2099
 
 
 def normalise(text: str) -> str | None:
-    """Rewrite a text with the characters of `ALPHABET`; None if it holds something that cannot be said so.
+    """Rewrite a text with the characters of `ALPHABET`; None if that is not possible.
 
-    Digits become words, quotation marks go, dashes between words become commas.
+    Digits become words, quotation marks are removed, dashes between words become commas.
     """
     text = _ABBREVIATION.sub(lambda found: _ABBREVIATIONS[found[0]], text.translate(_PLAIN))
     text = _NUMBER.sub(_say_number, text).replace("&", " and ")
@@ -56,7 +56,7 @@ def is_pronounceable(text: str) -> bool:
 
 
 def key(text: str) -> str:
-    """What two texts share that differ only in case, punctuation or spacing."""
+    """A key that is equal for texts that differ only in case, punctuation or spacing."""
     return " ".join(re.findall(r"[a-z]+", text.lower().replace("'", "")))
 
 

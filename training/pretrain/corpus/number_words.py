@@ -1,4 +1,4 @@
-"""Numbers as people say them, because the tokenizer's text holds no digits."""
+"""Numbers in words, because corpus texts contain no digits."""
 
 from __future__ import annotations
 

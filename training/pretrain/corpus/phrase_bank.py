@@ -1,4 +1,4 @@
-"""Templates for everyday sentences and what fills their blanks.
+"""Templates for everyday sentences, and the words for their blanks.
 
 A blank `{name}` is drawn from `blanks()["name"]`; `{word}`, `{count}`, `{small}`, `{year}`, `{rank}`, `{clock}`
 and `{digits}` are drawn by `texts.py` from the dictionary and from the numbers.
@@ -226,6 +226,6 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 
 @cache
 def blanks() -> dict[str, tuple[str, ...]]:
-    """What each blank may be filled with."""
+    """The choices for each blank."""
     words = {name: tuple(text.split()) for name, text in _WORDS.items()}
     return words | {name: tuple(text.split("|")) for name, text in _PHRASES.items()}

@@ -1,7 +1,7 @@
-"""`python -m training.pretrain voices`: make the sample recordings that come with the studio.
+"""`python -m training.pretrain voices`: make the sample recordings that come with the app.
 
-voices.json     who speaks, how it was made, licence, and where each sentence is
-iris.flac       16 kHz mono; a voice like those the embedded model learnt from
+voices.json     speaker, origin, licence, and the times of each sentence
+iris.flac       16 kHz mono; a voice like those the embedded model was trained on
 iris.txt        its transcript, a sentence per line
 """
 
@@ -23,7 +23,7 @@ from training.pretrain.corpus.speakers import FLITE, Speaker, unseen_voice
 
 INDEX = "voices.json"
 
-# What people leave between sentences when they read aloud.
+# Pauses between sentences that are read aloud.
 _GAPS_SECONDS = (0.45, 0.6, 0.5, 0.7)
 _EDGE_SECONDS = 0.3
 
@@ -36,7 +36,7 @@ LICENCE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One recording: who speaks and what is said."""
+    """One recording: its speaker and text."""
 
     name: str
     about: str
@@ -45,7 +45,7 @@ class Sample:
 
 
 class Said(NamedTuple):
-    """A sentence and when it is spoken."""
+    """A sentence and its time in a recording."""
 
     text: str
     start_seconds: float
@@ -60,7 +60,7 @@ class Piece(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Make the recordings in the folder the command line names; returns the exit status."""
+    """Make the recordings in the folder of the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m training.pretrain voices", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the recordings")
     make_sample_voices(parser.parse_args(arguments).out, report=lambda line: print(line, flush=True))
@@ -105,7 +105,7 @@ def make_sample_voices(out: Path, *, report: Callable[[str], None]) -> None:
 
 
 def speak(sample: Sample) -> Piece:
-    """A sample's sentences one after the other, with pauses."""
+    """A sample's sentences with pauses between them."""
     sounds = [
         (engines.synthesize(sample.speaker, text).astype(np.float32) / np.float32(32768), text)
         for text in sample.sentences
@@ -115,7 +115,7 @@ def speak(sample: Sample) -> Piece:
 
 
 def join(spoken: list[tuple[NDArray[np.float32], str]], gaps: list[float], tail_seconds: float) -> Piece:
-    """Utterances in a row, each after its gap in seconds."""
+    """Concatenate utterances, each after its gap in seconds."""
     sounds, said = [], []
     num_samples = 0
     for (audio, text), gap in zip(spoken, gaps, strict=True):

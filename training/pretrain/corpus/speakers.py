@@ -1,4 +1,4 @@
-"""The people of the corpus: a few engine voices, each made into many by four numbers."""
+"""The speakers of the corpus: a few engine voices, each varied into many by four numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ F0_RANGE = (0.75, 1.45)
 FORMANT_RANGE = (0.84, 1.20)
 RATE_RANGE = (0.88, 1.15)
 
-# Voice -> how many speakers are made of it. kal16 is a diphone voice, less natural, but all its own.
+# Voice -> number of speakers derived from it. kal16 is a diphone voice: less natural, but distinct.
 _FLITE_VOICES = {"slt": 225, "awb": 225, "kal16": 120}
 # Standard deviation of f0 in Hz, from monotonous to lively; kal16 loses its pitch marks above 20.
 _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
@@ -28,7 +28,7 @@ _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class Speaker:
-    """One person: an engine's voice, and how it differs from what the engine says by default."""
+    """One speaker: an engine's voice, and how it differs from the engine's defaults."""
 
     name: str
     engine: str
@@ -40,7 +40,7 @@ class Speaker:
     rate: float = 1.0
     """Speaking rate relative to the voice's own."""
     f0_spread_hz: float | None = None
-    """Standard deviation of f0 asked of flite; None leaves the voice's own."""
+    """Standard deviation of f0 passed to flite; None for the voice's own."""
 
 
 @cache
@@ -57,7 +57,7 @@ def training_speakers() -> tuple[Speaker, ...]:
 
 @cache
 def unseen_parameter_speakers() -> tuple[Speaker, ...]:
-    """Speakers of the training voices whose numbers no training speaker has."""
+    """Speakers of the training voices with numbers that no training speaker has."""
     return tuple(
         _varied(f"{voice}-unseen-{number}", voice, _FLITE_VOICES[voice] + 37 * (number + 1))
         for voice, num_speakers in _NUM_UNSEEN_PER_VOICE.items()
@@ -73,7 +73,7 @@ def unseen_voice() -> Speaker:
 
 @cache
 def by_name() -> Mapping[str, Speaker]:
-    """Every speaker there is."""
+    """All speakers by name."""
     everyone = (*training_speakers(), *unseen_parameter_speakers(), unseen_voice())
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
@@ -103,7 +103,7 @@ def _espeak(number: int) -> Speaker:
 
 
 def _between(limits: tuple[float, float], number: int, *, base: int) -> float:
-    """Evenly over the logarithm of the range, so that halving is as likely as doubling."""
+    """A value of the range, distributed evenly over its logarithm."""
     low, high = limits
     return round(float(low * (high / low) ** _halton(number, base=base)), 4)
 

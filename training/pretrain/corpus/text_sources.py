@@ -1,4 +1,4 @@
-"""What the corpus texts are drawn from: Debian's fortunes and its word list."""
+"""The sources of the corpus texts: Debian's fortunes and its word list."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MarkovChain:
 
 @dataclass(frozen=True, kw_only=True)
 class TextSources:
-    """Everything texts are made from, in a fixed order."""
+    """The source texts, in a fixed order."""
 
     sentences: tuple[str, ...]
     """Clean sentences of the fortunes, each once."""
@@ -65,7 +65,7 @@ class TextSources:
     chain: MarkovChain
     """Built from the sentences."""
     digests: dict[str, str]
-    """What the files said, for the manifest: name -> the start of a SHA-256."""
+    """Hashes of the files for the manifest: name -> the start of a SHA-256."""
 
 
 def load_text_sources(
@@ -74,13 +74,13 @@ def load_text_sources(
     """Read and clean the sources.
 
     Raises:
-        CorpusError: a source is not installed; says which Debian package holds it.
+        CorpusError: a source is not installed; names its Debian package.
     """
     files = _fortune_files(fortunes)
     if not word_list.is_file():
         raise CorpusError(f"{word_list} is missing. Install it with: apt-get install wamerican")
     if not evaluation.is_file():
-        raise CorpusError(f"{evaluation} is missing, so the corpus could repeat sentences it will be judged by.")
+        raise CorpusError(f"{evaluation} is missing. Without it, the corpus could contain evaluation sentences.")
     dictionary = frozenset(word_list.read_text(encoding="utf-8").split())
     sentences = {key(sentence): sentence for sentence in _sentences(files, dictionary)}
     plain = (word for word in dictionary if word.isascii() and word.isalpha() and word.islower())
@@ -95,7 +95,7 @@ def load_text_sources(
 
 
 def _fortune_files(folder: Path) -> list[Path]:
-    """Text files only: beside each lies a .dat index and a .u8 link to it."""
+    """Text files only, without the .dat index and .u8 link of each."""
     files = sorted(path for path in folder.glob("*") if not path.suffix and path.name not in _SKIPPED_FORTUNES)
     if not files:
         raise CorpusError(f"{folder} holds no fortunes. Install them with: apt-get install fortunes")
@@ -110,11 +110,11 @@ def _sentences(files: list[Path], dictionary: frozenset[str]) -> Iterator[str]:
 
 
 def _split(fortune: str) -> Iterator[str]:
-    """The sentences of one fortune, without the line that says whose it is."""
+    """The sentences of one fortune, without its attribution."""
     lines = [line for line in fortune.splitlines() if not line.strip().startswith("--")]
     for piece in re.split(r"(?<=[.!?])[\"')]*\s+(?=[\"'A-Z])|\n\s*\n", "\n".join(lines)):
         sentence = normalise(piece)
-        # A sentence that starts or stops in the middle of something teaches nothing about pauses.
+        # Sentence fragments would not teach pauses.
         if sentence and sentence[0].isupper() and sentence[-1] in ".?!":
             yield sentence
 

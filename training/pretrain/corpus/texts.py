@@ -1,7 +1,7 @@
-"""An endless stream of fresh English sentences: what the corpus says.
+"""An endless stream of new English sentences: the texts of the corpus.
 
-Speech costs nothing here, and a small network memorizes what it hears twice, so no sentence should come
-twice. Every text is a function of (seed, index), whoever asks for it and in whatever order.
+Speech is cheap here, and a small network memorises repeated sentences, so no sentence should occur twice. Every text is
+a function of (seed, index), in any order of access.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from training.pretrain.corpus.text_sources import TextSources
 
 MIN_LETTERS, MAX_LETTERS, MAX_LONG_LETTERS = 8, 110, 160
 
-# What each block of 20 consecutive texts is made of; the order within a block is drawn anew.
+# The kinds of each block of 20 consecutive texts; the order within a block is random.
 BLOCK = (
     *("fortune",) * 2,
     *("markov",) * 6,
@@ -32,11 +32,11 @@ BLOCK = (
     *("short",) * 1,
     *("long",) * 1,
 )
-# One key in 16 is kept for the held-out texts, so that the two streams cannot meet.
+# One key in 16 is reserved for held-out texts, so that the streams do not overlap.
 _HELD_OUT_ONE_IN = 16
-# A listener's text comes with neither capitals nor a full stop now and then.
+# Share of texts without capitals and full stop, as users sometimes write.
 _CASUAL_SHARE = 0.04
-# How often a sentence of the chain gets a dictionary word put into it: its runs of three are all from somewhere.
+# Share of the chain's sentences in which a word is replaced from the dictionary, since all its word triples are known.
 _SWAP_SHARE = 0.6
 
 
@@ -69,7 +69,7 @@ class TextStream:
                 return text
 
     def _said_once(self, kind: str, number: int) -> str | None:
-        """Fortunes as they stand, and single words: dealt like cards, so that none comes twice."""
+        """Fortunes and single words, drawn without replacement."""
         if kind == "fortune" and number < len(self._fortunes):
             return self._fortunes[number]
         if kind == "short" and number % 2 and number // 2 < len(self._words):
@@ -78,7 +78,7 @@ class TextStream:
         return None
 
     def _fits(self, text: str, kind: str) -> bool:
-        """Whether a text may be said: speakable, of the right length, and of this stream's share of all texts."""
+        """Whether a text is acceptable: speakable, of the right length, and in this stream's share of all texts."""
         low, high = {"short": (2, 40), "long": (80, MAX_LONG_LETTERS)}.get(kind, (MIN_LETTERS, MAX_LETTERS))
         text_key = key(text)
         return (
@@ -108,7 +108,7 @@ class TextStream:
         return numbers.choice((" ", " ", ", ")).join(words).capitalize() + numbers.choice((".", ".", ".", "", "?"))
 
     def _long(self, numbers: random.Random) -> str:
-        """Two sentences in one breath."""
+        """Two sentences joined to one."""
         halves = [numbers.choice((self._markov, self._everyday))(numbers) for _ in range(2)]
         first, second = halves[0].rstrip(".?!"), halves[1]
         if not re.match(r"(I|I'\w+|[A-Z]\w+ [A-Z].*)\b", second) and second.split(" ")[0] not in blanks()["name"]:
@@ -120,8 +120,8 @@ class TextStream:
         return self._filled("everyday", numbers)
 
     def _filled(self, kind: str, numbers: random.Random) -> str:
-        """A template with its blanks filled in; kinds without templates of their own borrow other ones."""
-        borrowed = {"short": "answer", "fortune": "everyday"}.get(kind, kind)  # when all fortunes are said
+        """A template with its blanks filled in; kinds without templates use those of another kind."""
+        borrowed = {"short": "answer", "fortune": "everyday"}.get(kind, kind)  # once all fortunes are used
         template = numbers.choice(TEMPLATES[borrowed])
         text = re.sub(r"\{(\w+)\}", lambda found: self._blank(found[1], numbers), template)
         text = re.sub(r"\b([Aa]) (?=[aeiouAEIOU])", r"\1n ", text)
@@ -139,7 +139,7 @@ class TextStream:
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a text belongs to the held-out streams, whatever their seed."""
+    """Whether a text belongs to the held-out streams, with any seed."""
     return hashlib.sha256(key(text).encode()).digest()[0] % _HELD_OUT_ONE_IN == 0
 
 

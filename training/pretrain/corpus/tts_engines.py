@@ -1,4 +1,4 @@
-"""Text to speech by flite and espeak-ng, as other programs: needed to make the corpus, never by the app."""
+"""Text to speech by the programs flite and espeak-ng: needed to make the corpus, not to run the app."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from training.pretrain.errors import CorpusError
 
 SAMPLE_RATE_HZ = 16_000
 MAX_SILENCE_SECONDS = 0.12
-"""How much silence stays before and after an utterance."""
+"""Maximum silence before and after an utterance."""
 
-# flite's own stretch, which `duration_stretch` replaces rather than multiplies.
+# flite's own stretch, which `duration_stretch` replaces.
 _FLITE_STRETCH = {"kal16": 1.1}
 _ESPEAK_WORDS_PER_MINUTE = 160  # as fast as the flite voices
 _ESPEAK_PITCH_PER_OCTAVE = 70  # measured: 20, 50 and 80 give 84, 101 and 138 Hz
@@ -29,7 +29,7 @@ _PEAK = 0.9
 _FRAME = SAMPLE_RATE_HZ // 100
 # Frames this far below the loudest one are silence: quieter than any speech sound here, louder than kal16's hum.
 _SILENCE_DB = -42.0
-_ENGINE_SECONDS = 60  # an utterance takes 0.1 s; an engine that hangs must not stop a night's work
+_ENGINE_SECONDS = 60  # an utterance takes 0.1 s; this is for an engine that hangs
 
 
 def versions() -> dict[str, str]:
@@ -49,10 +49,10 @@ def versions() -> dict[str, str]:
 
 
 def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
-    """Say a text: 16 kHz mono, silence trimmed, all utterances equally loud.
+    """Speak a text: 16 kHz mono, silence trimmed, loudness normalised.
 
     Raises:
-        CorpusError: the engine failed, or said nothing.
+        CorpusError: the engine failed, or made no sound.
     """
     command = _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
     said = subprocess.run(command, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
@@ -60,11 +60,11 @@ def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
         reason = said.stderr.decode(errors="replace").strip() or "no audio"
         raise CorpusError(f"{speaker.engine} cannot say {text!r} as {speaker.name}: {reason}")
     samples, rate_hz = soundfile.read(io.BytesIO(said.stdout), dtype="float32")
-    # Played faster by the formant factor, the vocal tract shrinks; pitch and rate were asked for accordingly.
+    # Playing faster by the formant factor shortens the vocal tract; pitch and rate were compensated in advance.
     samples = soxr.resample(samples, rate_hz * speaker.formants, SAMPLE_RATE_HZ)
     trimmed = _trim(samples)
     if not len(trimmed):
-        raise CorpusError(f"{speaker.engine} says nothing for {text!r} as {speaker.name}.")
+        raise CorpusError(f"{speaker.engine} makes no sound for {text!r} as {speaker.name}.")
     return _level(trimmed)
 
 
@@ -86,7 +86,7 @@ def _espeak_command(speaker: Speaker, text: str) -> list[str]:
 
 
 def _trim(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cut silence at both ends down to MAX_SILENCE_SECONDS; empty if there is nothing else."""
+    """Trim silence at both ends to MAX_SILENCE_SECONDS; empty if all is silence."""
     num_frames = len(samples) // _FRAME
     energies = np.square(samples[: num_frames * _FRAME].reshape(num_frames, _FRAME)).mean(axis=1)
     if not num_frames or energies.max() == 0:
@@ -97,7 +97,7 @@ def _trim(samples: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _level(samples: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Bring speech to one loudness, lower where its peaks would clip."""
+    """Normalise the loudness, with less gain if peaks would clip."""
     wanted = 10 ** (_LEVEL_DBFS / 20) / float(np.sqrt(np.square(samples, dtype=np.float64).mean()))
     gain = min(wanted, _PEAK / float(np.abs(samples).max()))
     return np.round(samples * (gain * 32767)).astype(np.int16)

@@ -1,1 +1,1 @@
-"""Runs put together as one checkpoint, with its description."""
+"""Packs runs as one checkpoint, with its description."""

@@ -11,8 +11,8 @@ A small English voice model in the Qwen3-TTS checkpoint format ({millions:.1f} m
 per second), trained from scratch so that the studio works on a fresh machine without a network. It speaks, clones pitch
 and timbre from a recording or from its transcript and sound together, and can be fine-tuned in minutes on two cores.
 
-**What it is not.** It has only ever heard synthetic speech (flite and espeak-ng), sounds like it, knows English letters
-and nothing about real people's voices. Use the public Qwen3-TTS checkpoints for voices anybody should listen to.
+**Limitations.** It was trained on synthetic speech only (flite and espeak-ng), sounds like it, and knows English
+letters but no real voices. For natural voices use the public Qwen3-TTS checkpoints.
 {remark}
 ## How it was made
 
@@ -34,9 +34,9 @@ lists and generated sentences. The voice rms was kept out of training.
 
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
-    """The description of a packed checkpoint as Markdown; `about` is what `pack` knows of its runs.
+    """The description of a packed checkpoint as Markdown; `about` is `pack`'s summary of its runs.
 
-    Its `remark` is what a person has to say about how far the weights have come.
+    Its `remark` is a sentence by the user on the state of the training.
     """
     runs = about["runs"]
     stages = "\n".join(_row(name, run) for name, run in runs.items())

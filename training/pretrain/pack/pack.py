@@ -1,4 +1,4 @@
-"""`python -m training.pretrain pack`: put what the runs have reached together as one checkpoint, and check it."""
+"""`python -m training.pretrain pack`: pack the saved states of both runs as one checkpoint, and check it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from training.pretrain.run.training_state import has_state, read_job
 from training.pretrain.talker.export import export_checkpoint
 
 MAX_BYTES = 45_000_000
-"""Everybody who clones the repository carries this."""
+"""The checkpoint is part of every clone of the repository."""
 
 TRAINING_FOLDER = "training"
 ABOUT = "about.json"
@@ -40,13 +40,13 @@ CARD = "README.md"
 
 _VOICES = PROJECT_FOLDER / "assets" / "voices"
 _TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker"}
-# Of each sample recording, to judge rounding on.
+# Of each sample recording, to evaluate rounding on.
 _LISTENED_SECONDS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """The runs that a checkpoint is made of."""
+    """The runs to pack."""
 
     tokenizer: Path
     talker: Path
@@ -56,7 +56,7 @@ class Sources:
 
     @property
     def runs(self) -> dict[str, Path]:
-        """By stage."""
+        """The runs by stage."""
         return {"tokenizer": self.tokenizer, "talker": self.talker}
 
 
@@ -65,9 +65,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain pack", description=__doc__)
     parser.add_argument("--tokenizer", type=Path, required=True, help="run of the speech tokenizer")
     parser.add_argument("--talker", type=Path, required=True, help="run of the talker")
-    parser.add_argument("--corpus", type=Path, help="whose manifest is told in the model's description")
+    parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
-    parser.add_argument("--remark", default="", help="a sentence for its description: how far the weights have come")
+    parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
     options = parser.parse_args(arguments)
     sources = Sources(tokenizer=options.tokenizer, talker=options.talker, corpus=options.corpus)
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
@@ -75,17 +75,17 @@ def main(arguments: list[str]) -> int:
 
 
 def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: str = "") -> None:
-    """Write the checkpoint folder, or leave what was there.
+    """Write the checkpoint folder atomically.
 
     Raises:
-        PretrainError: a run does not exist, or the whole is too large.
+        PretrainError: a run does not exist, or the checkpoint is too large.
         CheckpointError: the result does not load, or `out` cannot be written.
     """
     for run in sources.runs.values():
         if not has_state(run):
             raise PretrainError(f"{run} holds no run to pack.")
     if out.is_dir() and any(out.iterdir()) and not (out / CONFIG_FILE).is_file():
-        raise PretrainError(f"{out} is not replaced: it is no checkpoint, and may hold something else.")
+        raise PretrainError(f"{out} is not replaced: it is not a checkpoint. Choose another folder.")
     with create_folder(out, replace=True) as new, tempfile.TemporaryDirectory() as temporary:
         exported = Path(temporary) / "checkpoint"
         export_checkpoint(sources.talker, sources.tokenizer, exported)
@@ -100,7 +100,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         (new / CARD).write_text(model_card(about, num_parameters), encoding="utf-8")
         num_bytes = size_of(new)
         if num_bytes > MAX_BYTES:
-            raise PretrainError(f"The checkpoint has {num_bytes:,} bytes and may have {MAX_BYTES:,}.")
+            raise PretrainError(f"The checkpoint has {num_bytes:,} bytes; the limit is {MAX_BYTES:,}.")
     report(f"packed {num_bytes / 1e6:.1f} MB in {out}, codec as {precision}")
 
 
@@ -110,7 +110,7 @@ def size_of(folder: Path) -> int:
 
 
 def _round_codec(folder: Path, speech: list[Path], report: Callable[[str], None]) -> str:
-    """Store the speech tokenizer at half precision if that is not heard; returns how it is stored."""
+    """Store the speech tokenizer in half precision if the difference is inaudible; returns the stored dtype."""
     tokenizer = VoiceModel.load(folder, precision="fp32", device="cpu").speech_tokenizer
     pieces = [_read(path, tokenizer.config.input_sample_rate) for path in speech]
     if not pieces:
@@ -118,8 +118,8 @@ def _round_codec(folder: Path, speech: list[Path], report: Callable[[str], None]
     agreement = compare_rounded(tokenizer, pieces)
     stored = "bfloat16" if agreement.is_close else "float32"
     report(
-        f"rounded, the speech tokenizer keeps {100 * agreement.codes_kept:.1f} % of the first codes and resynthesizes "
-        f"{100 * agreement.distance_gained:+.2f} % farther from the source: stored as {stored}"
+        f"rounded, the speech tokenizer keeps {100 * agreement.codes_kept:.1f} % of the codes of codebook 0, and its "
+        f"distance to the source changes by {100 * agreement.distance_gained:+.2f} %: stored as {stored}"
     )
     if agreement.is_close:
         store_rounded(folder / SPEECH_TOKENIZER_FOLDER)
@@ -134,7 +134,7 @@ def _read(path: Path, sample_rate_hz: int) -> Tensor:
 
 
 def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
-    """Where the runs stand and what they were told to do, for people and for who trains on."""
+    """Steps and recipes of the runs, for users and for further training."""
     runs = {}
     for name, run in sources.runs.items():
         state = json.loads((run / "state" / "job.json").read_text(encoding="utf-8"))
@@ -151,7 +151,7 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
 
 
 def _check(folder: Path) -> int:
-    """Load everything as the app would; returns how many parameters the voice model has."""
+    """Load the checkpoint as the app does; returns its number of parameters."""
     model = VoiceModel.load(folder, precision="fp32", device="cpu")
     if model.speaker_encoder is None:
         raise PretrainError("The talker has no speaker encoder, so nothing could be cloned with it.")

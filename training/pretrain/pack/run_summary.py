@@ -1,4 +1,4 @@
-"""What a shipped checkpoint tells of the runs that made it: short logs, curves, recipes and the machine."""
+"""A shipped checkpoint's summary of the runs that made it: short logs, curves and the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_summary(folder: Path, name: str, run: Path, *, title: str) -> None:
 
 
 def thinned(lines: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
-    """Means over stretches of the training lines; what held-out speech measured stays as it is."""
+    """Average stretches of training lines; validation lines are kept."""
     validations = [dict(line) for line in lines if any(name.startswith(_VALIDATION) for name in line)]
     training = [line for line in lines if not any(name.startswith(_VALIDATION) for name in line)]
     stretch = max(1, -(-len(training) // _NUM_LINES))
@@ -36,14 +36,14 @@ def thinned(lines: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
 
 
 def _mean(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """One line at the last step; a quantity that not all lines have is a mean over those that do."""
+    """One line at the last step; a quantity that some lines lack is a mean over the others."""
     names = dict.fromkeys(name for line in lines for name in line)
     means = {name: round(fmean(line[name] for line in lines if name in line), 5) for name in names}
     return {**means, "step": lines[-1]["step"]}
 
 
 def describe_machine() -> str:
-    """The machine that packs, and usually trained, without its name."""
+    """The machine that packs, usually the one that trained, without its host name."""
     cpu_file = Path("/proc/cpuinfo")
     cpu = cpu_file.read_text(encoding="utf-8") if cpu_file.is_file() else ""
     model = re.search(r"model name\s*:\s*(.+)", cpu)

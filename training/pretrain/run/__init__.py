@@ -1,1 +1,1 @@
-"""What the training runs of all stages share: loop, state, log and optimizer."""
+"""Shared by the training runs of all stages: loop, state, log and optimizer."""

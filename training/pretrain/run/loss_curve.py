@@ -11,9 +11,9 @@ _COLOURS = ("#1b6ca8", "#c2571a", "#3d8b40", "#8a4fa3", "#7a6a00", "#a83250")
 
 
 def write_loss_curve(path: Path, lines: Sequence[Mapping[str, float]], *, title: str) -> None:
-    """Draw every quantity of the log's lines over the steps: one row for each, `a/x` and `a/y` of one group in one.
+    """Draw every quantity of the log's lines over the steps, in a row of its own.
 
-    Quantities of a group share their axis, so held-out parts can be compared.
+    Quantities of one group, such as `a/x` and `a/y`, share a row and its axis, so that held-out parts can be compared.
     """
     groups: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for line in lines:
@@ -55,7 +55,7 @@ def _row(group: str, curves: Mapping[str, Sequence[tuple[float, float]]], top: f
             for step, value in curve
         )
         drawn.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>\n')
-        # A legend only where it tells a few curves apart.
+        # A legend only for a few curves.
         if 1 < len(curves) <= len(_COLOURS):
             label = escape(name.rpartition("/")[2])
             place = f'x="{right - 6}" y="{top + 16 + 15 * number}" text-anchor="end"'

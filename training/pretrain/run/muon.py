@@ -1,8 +1,8 @@
-"""Muon: momentum whose every direction counts alike, for the matrices inside a network.
+"""Muon: orthogonalised momentum, for the matrices inside a network.
 
-A gradient's matrix is dominated by a few directions; Muon steps along the nearest orthogonal matrix instead, found
-with a few matrix products (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon). On two cores it needs a
-third to a quarter of AdamW's steps. Embeddings, heads, scales and biases are no such matrices: leave them to AdamW.
+A gradient's matrix is dominated by a few directions; Muon steps along the nearest orthogonal matrix instead, found with
+a few matrix products (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon). On two cores it needs a third to
+a quarter of AdamW's steps. Embeddings, heads, scales and biases are left to AdamW.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Muon(torch.optim.Optimizer):
         """Update every parameter that has a gradient."""
         assert closure is None, "Muon takes one gradient per step"
         for group in self.param_groups:
-            # Equal shapes go through the iteration together: small products one by one cost more to start than to do.
+            # Equal shapes are iterated together: launching small products one by one costs more than computing them.
             by_shape: dict[tuple[int, int], list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -70,7 +70,7 @@ class Muon(torch.optim.Optimizer):
             gradient = parameter.grad.float()
             average = state["momentum"].lerp_(gradient, 1 - momentum)
             directions.append(gradient.lerp(average, momentum).reshape(shape))
-        # A tall matrix moves its outputs by more, so that each output moves as much as a square one's would.
+        # Larger steps for tall matrices, so that each output moves as much as a square matrix's would.
         size = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
         steps = orthogonalise(torch.stack(directions), group["num_iterations"])
         for parameter, step in zip(parameters, steps, strict=True):
@@ -79,7 +79,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(matrices: Tensor, num_iterations: int) -> Tensor:
-    """Bring all singular values of (batch, rows, columns) near 1; bfloat16 suffices, and is what is returned."""
+    """Bring all singular values of (batch, rows, columns) near 1, in bfloat16, which suffices."""
     a, b, c = _QUINTIC
     is_tall = matrices.shape[-2] > matrices.shape[-1]
     iterate = (matrices.mT if is_tall else matrices).bfloat16()

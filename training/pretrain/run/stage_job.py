@@ -1,14 +1,28 @@
-"""What the jobs of all training stages share."""
+"""The options that the jobs of all training stages share."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from training.renamed import with_current_names
+
+# As jobs of version 0.1 spell them.
+_FORMER_NAMES = {"final_share": "min_lr_ratio", "explicit_language_share": "explicit_language_ratio"}
 
 
 class StageJob(BaseModel):
-    """The recipe of one run. Resuming it with another one is refused."""
+    """The recipe of one run, which cannot be resumed with another one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -18,9 +32,9 @@ class StageJob(BaseModel):
     muon_learning_rate: PositiveFloat
     """Of matrices and kernels, whose steps are orthogonalised."""
     peak_learning_rate: PositiveFloat
-    """Of everything else."""
-    final_share: NonNegativeFloat
-    """What is left of the learning rates at the end."""
+    """Of all other parameters."""
+    min_lr_ratio: NonNegativeFloat
+    """Learning rates at the end, relative to the peak."""
     num_warmup_steps: PositiveInt = 100
     adam_betas: tuple[float, float]
     weight_decay: NonNegativeFloat = 0.01
@@ -29,9 +43,14 @@ class StageJob(BaseModel):
     validate_every: PositiveInt
     log_every: PositiveInt
 
-    def learning_rate_share(self, step: int) -> float:
-        """Of the peak learning rates, at a step: linear warm-up, then half a cosine down to `final_share`."""
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, raw: Any) -> Any:  # Any: pydantic's input, of any type
+        return with_current_names(raw, _FORMER_NAMES)
+
+    def learning_rate_ratio(self, step: int) -> float:
+        """Learning rate at a step, relative to the peak: linear warm-up, then half a cosine to `min_lr_ratio`."""
         if step < self.num_warmup_steps:
             return (step + 1) / self.num_warmup_steps
         progress = (step - self.num_warmup_steps) / max(1, self.num_steps - self.num_warmup_steps)
-        return self.final_share + (1 - self.final_share) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+        return self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * min(1.0, progress))) / 2

@@ -1,4 +1,4 @@
-"""A run's diary: one JSON line per report, and the progress a person sees."""
+"""A run's log: one JSON line per report, and the progress shown to the user."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from statistics import fmean, median
 
 LOG = "log.jsonl"
 
-# The median over so many steps: a run that was paused for an hour does not believe in slow steps ever after.
+# The time left is estimated from the median over this many steps, so that a pause does not distort it.
 _NUM_TIMED_STEPS = 100
 
 
 class TrainingLog:
-    """Collects the losses of single steps, and writes their means to the log and to the person watching."""
+    """Collects the losses of single steps, and reports their means to the log and the user."""
 
     def __init__(self, run: Path, num_steps: int, report: Callable[[str], None]) -> None:
         self._path = run / LOG
@@ -27,7 +27,7 @@ class TrainingLog:
         self._step_began = time.monotonic()
 
     def forget_after(self, step: int) -> None:
-        """Drop lines of steps that a killed run did and that will be done again."""
+        """Drop lines of steps that a killed run did not save and that will be repeated."""
         if not self._path.is_file():
             return
         kept = [json.dumps(line) + "\n" for line in read_log(self._path.parent) if line["step"] <= step]
@@ -36,11 +36,11 @@ class TrainingLog:
         temporary.replace(self._path)
 
     def begin_step(self) -> None:
-        """Start the clock of a step; what happens between steps is not its doing."""
+        """Start timing a step; time between steps does not count."""
         self._step_began = time.monotonic()
 
     def add(self, values: Mapping[str, float]) -> None:
-        """Note what a finished step measured."""
+        """Record the losses of a finished step."""
         self._durations.append(time.monotonic() - self._step_began)
         for name, value in values.items():
             self._pending.setdefault(name, []).append(value)
@@ -58,7 +58,7 @@ class TrainingLog:
         )
 
     def write_validation(self, step: int, values: Mapping[str, float]) -> None:
-        """Log what held-out speech measured after `step` steps."""
+        """Log measurements on held-out speech after `step` steps."""
         self._append({"step": step, **{f"validation/{name}": round(value, 5) for name, value in values.items()}})
         shown = [f"{name} {value:.3f}" for name, value in values.items() if "/" not in name]
         self._report(f"{step}, held out: {', '.join(shown)}")
@@ -69,7 +69,7 @@ class TrainingLog:
 
 
 def read_log(run: Path) -> Iterator[dict[str, float]]:
-    """The lines of a run's log; the last one may have been cut off by a kill and is left out then."""
+    """The lines of a run's log, without a last one that was truncated by a kill."""
     for line in (run / LOG).read_text(encoding="utf-8").splitlines(keepends=True):
         if line.endswith("\n"):
             yield json.loads(line)

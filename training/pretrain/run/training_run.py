@@ -1,4 +1,4 @@
-"""What the runs of all stages share: the walk from step to step, with its log, its saved state and its end."""
+"""The training loop that all stages share, with its log, saved state and end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from training.pretrain.run.training_state import has_state, load_state, save_sta
 
 
 class StopRequest:
-    """Turns SIGTERM and Ctrl-C into a request that the training loop answers once its state is saved."""
+    """Turns SIGTERM and Ctrl-C into a request to stop, which the training loop follows after saving its state."""
 
     def __init__(self) -> None:
         self.was_asked = False
@@ -39,13 +39,13 @@ class StopRequest:
 
 
 class TrainingRun(ABC):
-    """One run of a stage, from its first step or from where it was killed.
+    """One run of a stage, from its first step or from its saved state.
 
-    A stage gives it networks and optimizers, then calls `open`.
+    A stage sets networks and optimizers, then calls `open`.
     """
 
     networks: Mapping[str, nn.Module]
-    """All that is saved, by name."""
+    """All networks to save, by name."""
     optimizers: Mapping[str, torch.optim.Optimizer]
 
     def __init__(
@@ -67,18 +67,18 @@ class TrainingRun(ABC):
 
     @abstractmethod
     def train_step(self) -> dict[str, float]:
-        """One update; returns what it measured."""
+        """One update; returns its losses."""
 
     @abstractmethod
     def validate(self) -> Mapping[str, float]:
-        """What held-out speech measures."""
+        """Measurements on held-out speech."""
 
     @abstractmethod
     def read_start(self, start: Path) -> None:
         """Begin with the weights of another run or of a checkpoint."""
 
     def open(self, start: Path | None, *, corpus_size: int) -> None:
-        """Continue the run in the folder, or begin one; `corpus_size` is how many utterances it draws from.
+        """Continue the run in the folder, or begin one; `corpus_size` is the number of utterances it draws from.
 
         Raises:
             PretrainError: the run in the folder has another recipe, or `start` does not fit.
@@ -95,10 +95,10 @@ class TrainingRun(ABC):
         self.log.forget_after(self.step)
 
     def run(self, *, save_every_seconds: float, should_stop: Callable[[], bool]) -> bool:
-        """Train to the last step; False when `should_stop` said so before, with the state saved.
+        """Train to the last step; returns False if `should_stop` ended it earlier, with the state saved.
 
         Raises:
-            PretrainError: the losses are no longer numbers; the state saved last is kept.
+            PretrainError: a loss became NaN or infinite; the last saved state is kept.
         """
         job, saved = self._recipe, time.monotonic()
         while self.step < job.num_steps:
@@ -106,10 +106,10 @@ class TrainingRun(ABC):
             self.log.add(self.train_step())
             self.step += 1
             is_last = self.step == job.num_steps
-            # Only where a line of the log ends, so that a resumed run's lines are means over the same steps.
+            # Stop and save only at log lines, so that a resumed run's lines are means over the same steps.
             if self.step % job.log_every and not is_last:
                 continue
-            self.log.write(self.step, learning_rate=job.learning_rate_share(self.step - 1))
+            self.log.write(self.step, learning_rate=job.learning_rate_ratio(self.step - 1))
             if self.step % job.validate_every == 0 or is_last:
                 self.log.write_validation(self.step, self.validate())
             stops = should_stop() and not is_last
@@ -121,16 +121,16 @@ class TrainingRun(ABC):
         return True
 
     def save(self) -> None:
-        """Keep where the run stands."""
+        """Save the state of the run."""
         save_state(self.folder, self._recipe, self.step, self.networks, self.optimizers, corpus_size=self._corpus_size)
 
     def descend(self, network: nn.Module, loss: Tensor, optimizers: Mapping[str, torch.optim.Optimizer]) -> Tensor:
-        """One step of a network's optimizers; returns the gradient's norm before it was limited."""
+        """One step of a network's optimizers; returns the gradient's norm before clipping."""
         for optimizer in optimizers.values():
             optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(network.parameters(), self._recipe.max_gradient_norm)
-        share = self._recipe.learning_rate_share(self.step)
+        share = self._recipe.learning_rate_ratio(self.step)
         for optimizer in optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = optimizer.defaults["lr"] * share
@@ -138,10 +138,10 @@ class TrainingRun(ABC):
         return norm
 
     def read(self, losses: Mapping[str, Tensor]) -> dict[str, float]:
-        """Numbers of a step, fetched from the device at once.
+        """Fetch the losses of a step from the device at once.
 
         Raises:
-            PretrainError: one of them is none.
+            PretrainError: one of them is NaN or infinite.
         """
         values = torch.stack([loss.detach().float() for loss in losses.values()]).tolist()
         if not all(map(math.isfinite, values)):

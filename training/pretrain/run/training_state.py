@@ -1,10 +1,10 @@
-"""Where a training run stands, kept so that a killed run goes on as if it had never stopped.
+"""The saved state of a training run, from which a killed run continues as if it had never stopped.
 
     run/state/job.json           the recipe; a run is only continued with the same one
     run/state/model.safetensors  weights and buffers
-    run/state/optimizer.pt       the optimizers' state dicts; ours alone, read with weights_only
+    run/state/optimizer.pt       the optimizers' state dicts, read with weights_only
 
-Randomness needs no state here: every draw of a step is derived from the seed and the step's number.
+Random numbers need no state: every draw of a step is derived from the seed and the step's number.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from training.pretrain.errors import PretrainError
 _FOLDER = "state"
 _JOB, _MODEL, _OPTIMIZER = "job.json", "model.safetensors", "optimizer.pt"
 
+# Weights and optimizers as states of version 0.1 name them.
+_FORMER_WEIGHTS, _WEIGHTS = "adversary.opponents.", "discriminators."
+_FORMER_OPTIMIZERS = {"adversary/adamw": "discriminators/adamw"}
+
 
 def save_state(
     run: Path,
@@ -37,9 +41,9 @@ def save_state(
     *,
     corpus_size: int,
 ) -> None:
-    """Replace the run's state in one step: a kill at any time leaves the old state or the new one.
+    """Replace the run's state atomically: a kill at any time leaves the old state or the new one.
 
-    `step` is how many steps are done, `corpus_size` how many utterances they were drawn from.
+    `step` is the number of steps done, `corpus_size` the number of utterances they were drawn from.
     """
     tensors = {
         f"{name}.{key}": value.contiguous()
@@ -59,7 +63,7 @@ def has_state(run: Path) -> bool:
 
 
 def read_step(run: Path) -> int | None:
-    """How many steps a run has done; None where there is no run."""
+    """Number of steps that a run has done; None without a run."""
     path = run / _FOLDER / _JOB
     return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.is_file() else None
 
@@ -70,29 +74,30 @@ def load_state(
     networks: Mapping[str, nn.Module],
     optimizers: Mapping[str, Optimizer],
 ) -> tuple[int, int]:
-    """Put networks and optimizers where the run stopped; returns how many steps are done, and the corpus size then.
+    """Restore networks and optimizers; returns the number of steps done, and the corpus size at that time.
 
     Raises:
-        PretrainError: the run was started with another recipe, or its state is of another program version.
+        PretrainError: the run was started with another recipe, or its state is from another program version.
     """
     folder = run / _FOLDER
     about = json.loads((folder / _JOB).read_text(encoding="utf-8"))
     _refuse_other_job(run, _completed(about["job"], job), job.model_dump(mode="json"))
     _load_networks(folder / _MODEL, networks)
-    states = torch.load(folder / _OPTIMIZER, weights_only=True, map_location="cpu")
+    saved = torch.load(folder / _OPTIMIZER, weights_only=True, map_location="cpu")
+    states = {_FORMER_OPTIMIZERS.get(name, name): state for name, state in saved.items()}
     for name, optimizer in optimizers.items():
         optimizer.load_state_dict(states[name])
     return int(about["step"]), int(about["corpus_size"])
 
 
 def read_networks(run: Path, job: BaseModel, networks: Mapping[str, nn.Module]) -> int:
-    """Load the weights alone, to look at a run; returns how many steps are done."""
+    """Load only the weights, for export or evaluation; returns the number of steps done."""
     step, _ = load_state(run, job, networks, {})
     return step
 
 
 def read_weights(run: Path, networks: Mapping[str, nn.Module]) -> None:
-    """Load the weights of a run whatever its recipe, to begin another one with them.
+    """Load the weights of a run with any recipe, to begin another run with them.
 
     Raises:
         PretrainError: there is no run, or its networks have other sizes.
@@ -121,20 +126,20 @@ def read_checkpoint(folder: Path, parts: Mapping[str, nn.Module]) -> None:
 
 
 def read_job(run: Path) -> dict[str, object]:
-    """The recipe of the run in this folder, as it was saved."""
+    """The saved recipe of the run in this folder."""
     about = json.loads((run / _FOLDER / _JOB).read_text(encoding="utf-8"))
     job: dict[str, object] = about["job"]
     return job
 
 
 def step_random(seed: int, step: int) -> torch.Generator:
-    """The source of a step's random numbers, on the CPU and hence the same whatever the device."""
+    """The generator of a step's random numbers, on the CPU and hence the same for any device."""
     state = np.random.SeedSequence((seed, step)).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
 def _completed(saved: Mapping[str, object], job: BaseModel) -> Mapping[str, object]:
-    """A recipe with what runs could not choose yet when it was saved, as it is where nothing is chosen."""
+    """A saved recipe with current names, and with defaults for options that did not exist when it was saved."""
     try:
         return type(job).model_validate(saved).model_dump(mode="json")
     except ValidationError:
@@ -154,11 +159,16 @@ def _refuse_other_job(run: Path, saved: Mapping[str, object], asked: Mapping[str
 
 
 def _load_networks(path: Path, networks: Mapping[str, nn.Module]) -> None:
-    tensors = load_file(path)
+    tensors = {
+        _WEIGHTS + name.removeprefix(_FORMER_WEIGHTS) if name.startswith(_FORMER_WEIGHTS) else name: value
+        for name, value in load_file(path).items()
+    }
     try:
         for name, network in networks.items():
             prefix = f"{name}."
             own = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
             network.load_state_dict(own)
     except RuntimeError as error:
-        raise PretrainError(f"{path} is the state of another version of the network: {error}") from error
+        raise PretrainError(
+            f"{path} is the state of another version of the network. Start a new run: {error}"
+        ) from error

@@ -1,7 +1,7 @@
 """Draws the talker's batches from the coded corpus: a step's batch depends on the seed and the step alone.
 
-Utterances go through in a shuffled order that is another one in every pass, sorted by length within a pool of
-batches, so that little of a batch is padding. A batch is either all single utterances or all continue a reference.
+Utterances are divided once into batches of similar length, so that little of a batch is padding; every pass visits the
+batches in another order. In a batch, either all utterances continue a reference or none does.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from training.pretrain.talker.references import Reference, ReferenceShelf
 from training.pretrain.talker.text_tokenizer import special_token_ids
 
 _ROLE_NEWLINE = ord("\n")
-# Rows of a prompt besides text and frames, at most: role, language tag, speaker, begin and end.
+# Maximum of a prompt's tokens besides text and frames: role, language tag, speaker, begin and end.
 _PROMPT_TOKENS = 12
-# The speaker encoder hears so much of another utterance.
+# Length of the other utterance's excerpt that the speaker encoder is given.
 _REFERENCE_SECONDS = (1.5, 3.5)
 _GAIN_DB = (-12.0, 6.0)
-# The references of a batch are about equally long, so that little of it is padding: so many seconds or near it.
+# References of a batch are about equally long, so that little of it is padding.
 _WANTED_REFERENCE_FRAMES = (12, 125)
 
 
 class TalkerBatch(NamedTuple):
-    """Examples, and what the speaker encoder is to hear: log-mel (rows, frames, bands)."""
+    """Examples, and the speaker encoder's input: log-mel (rows, frames, bands)."""
 
     examples: TrainingBatch
     reference_mel: Tensor
     spans: list[list[Span]]
-    """Of each example: which frames speak which text."""
+    """Per example: which frames speak which text."""
 
 
 class BatchSource:
-    """An endless stream of batches that can be entered at any step."""
+    """An endless stream of batches with random access by step."""
 
     def __init__(self, coded: CodedCorpus, shelf: ReferenceShelf, job: TalkerJob, config: ModelConfig) -> None:
         self._coded, self._shelf, self._job, self._config = coded, shelf, job, config
@@ -65,7 +65,7 @@ class BatchSource:
 
     @property
     def num_utterances(self) -> int:
-        """How many there are to draw from."""
+        """Number of utterances to draw from."""
         return len(self._text_ids)
 
     def _lengths(self) -> NDArray[np.int64]:
@@ -74,7 +74,7 @@ class BatchSource:
         return lengths
 
     def _partition(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """All utterances once, in batches of similar length that fit; which are together is drawn once."""
+        """All utterances once, in batches of similar length within the budget, drawn once per run."""
         random = np.random.default_rng((self._job.seed, 0xBA7C4))
         jittered = lengths * random.uniform(0.9, 1.1, len(lengths))
         batches: list[NDArray[np.int64]] = []
@@ -99,7 +99,7 @@ class BatchSource:
         return self.examples(batches[order[place]].tolist(), random, is_paired=is_paired)
 
     def examples(self, numbers: Sequence[int], random: np.random.Generator, *, is_paired: bool) -> TalkerBatch:
-        """A batch of these utterances, each by who is heard in another one; `is_paired`: continuing a reference."""
+        """A batch of these utterances, each with another one by its speaker; `is_paired`: continuing a reference."""
         chosen, heard, spans = [], [], []
         seconds = float(random.uniform(*_REFERENCE_SECONDS))
         wanted_frames = int(random.integers(*_WANTED_REFERENCE_FRAMES))
@@ -118,7 +118,7 @@ class BatchSource:
         return TalkerBatch(collate(chosen), mel, spans)
 
     def _another(self, number: int, random: np.random.Generator) -> int:
-        """Another utterance of the same speaker, or the same where there is no other."""
+        """Another utterance of the same speaker, or the same one if there is no other."""
         choices = self._others[self._coded.corpus.entries[number].speaker]
         others = choices[choices != number]
         return int(random.choice(others)) if len(others) else number
@@ -126,7 +126,7 @@ class BatchSource:
     def _example(
         self, number: int, reference: Reference | None, random: np.random.Generator
     ) -> tuple[TrainingExample, list[Span]]:
-        explicit = random.random() < self._job.explicit_language_share
+        explicit = random.random() < self._job.explicit_language_ratio
         head = PromptHead(role_ids=self._role_ids, language=LANGUAGE if explicit else AUTO_LANGUAGE)
         before = (0, 0)
         if reference is not None:
@@ -141,14 +141,14 @@ class BatchSource:
             )
         else:
             prompt = x_vector_prompt(self._config, head, self._text_ids[number])
-        # Replaced by the speaker encoder's answer, which is being trained.
-        nobody = torch.zeros(self._config.talker.hidden_size)
+        # Replaced by the output of the speaker encoder, which is being trained.
+        placeholder = torch.zeros(self._config.talker.hidden_size)
         codes = self._coded.codes(number)
         spans = spans_of(len(prompt.inputs), len(codes), len(self._text_ids[number]), before)
-        return build_example(self._config, prompt, codes, nobody), spans
+        return build_example(self._config, prompt, codes, placeholder), spans
 
     def _heard(self, number: int, seconds: float, random: np.random.Generator) -> NDArray[np.float32]:
-        """A piece of an utterance at the speaker encoder's rate, repeated where it is too short, at any loudness."""
+        """An excerpt of an utterance at the speaker encoder's rate, repeated if too short, with a random gain."""
         audio = self._coded.corpus.utterance(number).audio
         wanted = int(seconds * SAMPLE_RATE_HZ)
         repeated = np.resize(audio, max(wanted, len(audio)))

@@ -1,4 +1,4 @@
-"""`python -m training.pretrain talker`: train talker and speaker encoder, or go on where that stopped."""
+"""`python -m training.pretrain talker`: train talker and speaker encoder, or continue that run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CURVE = "losses.svg"
 
 
 def main(arguments: list[str]) -> int:
-    """Train, continue or export what the command line asks for; returns the exit status."""
+    """Train, continue or export a run, as the command line says; returns the exit status."""
     options = _parse(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -52,16 +52,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain talker", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="made by the first stage")
     parser.add_argument(
-        "--tokenizer", type=Path, required=True, help="run of the stage before; it may still be going on"
+        "--tokenizer", type=Path, required=True, help="run of the previous stage, which may still be training"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--start", type=Path, help="run or checkpoint folder whose weights a new run begins with")
     parser.add_argument("--steps", type=int, default=TalkerJob().num_steps)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--threads", type=int, help="of the processor (all of them)")
+    parser.add_argument("--threads", type=int, help="CPU threads (default: all)")
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
-    parser.add_argument("--export", action="store_true", help="only export what the runs have reached")
+    parser.add_argument("--export", action="store_true", help="only export the saved states of the runs")
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Makes a checkpoint folder in the public format of a talker's run and a tokenizer's."""
+"""Exports a talker's run and a tokenizer's as a checkpoint folder in the public format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.network import TalkerNetwork
 from training.pretrain.talker.text_tokenizer import write_text_tokenizer
 
-# A small network is less sure of itself than a large one: drawn at its own odds, every tenth frame is a slip.
+# A small network's distributions are flatter than a large one's: at temperature 1 every tenth frame is an error.
 GENERATION_DEFAULTS = {
     "do_sample": True,
     "temperature": 0.4,
@@ -34,7 +34,7 @@ GENERATION_DEFAULTS = {
 
 
 def export_checkpoint(talker_run: Path, tokenizer_run: Path, folder: Path) -> tuple[int, int]:
-    """Write what both runs have reached to `folder`, replacing an older export; returns the steps of both.
+    """Export the saved states of both runs to `folder`, replacing an older export; returns the steps of both.
 
     Raises:
         PretrainError: one of the runs does not exist.

@@ -1,4 +1,4 @@
-"""Everything a run of the talker's training depends on; saved beside its state."""
+"""Everything a run of the talker's training depends on; saved with its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_id
 LANGUAGE = "english"
 
 _HEAD_DIM = 64
-# Offsets of the codec vocabulary's control rows behind the codes.
+# Offsets of the codec vocabulary's control ids, which follow the codes.
 _EOS, _BOS, _PAD, _THINK, _NO_THINK, _THINK_BOS, _THINK_EOS, _ENGLISH = range(8)
 _MAX_POSITIONS = 4096
 _GPU_BATCH_FACTOR = 8
@@ -31,7 +31,7 @@ class TalkerSize(_Frozen):
     width: PositiveInt = 256
     num_layers: PositiveInt = 6
     predictor_width: PositiveInt = 256
-    # Each costs as much time per frame as ten of the talker's: it runs once per codebook.
+    # A layer takes as much time per frame as ten of the talker's, since it runs once per codebook.
     num_predictor_layers: PositiveInt = 2
     speaker_channels: PositiveInt = 128
     codebook_size: PositiveInt = 256
@@ -94,27 +94,27 @@ class TalkerSize(_Frozen):
 
 
 class TalkerJob(StageJob):
-    """The recipe of one run. Resuming it with another one is refused."""
+    """The recipe of one run, which cannot be resumed with another one."""
 
     size: TalkerSize = TalkerSize()
 
     max_positions: PositiveInt = 4000
-    """Of a batch, padding included."""
+    """In a batch, padding included."""
     in_context_ratio: NonNegativeFloat = 0.3
-    """Of the batches: an utterance continues a reference by the same speaker."""
+    """Share of batches in which utterances continue a reference by the same speaker."""
     references_per_speaker: PositiveInt = 8
-    explicit_language_share: NonNegativeFloat = 0.5
+    explicit_language_ratio: NonNegativeFloat = 0.5
     code_predictor_fraction: PositiveFloat = 0.25
     code_predictor_weight: NonNegativeFloat = 0.3
 
     guidance_weight: NonNegativeFloat = 0.5
-    """At the first step, of what shows attention where the text is; it fades to nothing ..."""
+    """Of guided attention at the first step; it fades linearly to zero."""
     guidance_until: PositiveFloat = 0.6
-    """... at this share of the run."""
+    """Share of the run at which guidance ends."""
 
     muon_learning_rate: PositiveFloat = 0.015
     peak_learning_rate: PositiveFloat = 2e-3
-    final_share: NonNegativeFloat = 0.02
+    min_lr_ratio: NonNegativeFloat = 0.02
     adam_betas: tuple[float, float] = (0.9, 0.98)
     max_gradient_norm: PositiveFloat = 1.0
 
@@ -123,7 +123,7 @@ class TalkerJob(StageJob):
 
     @classmethod
     def of_length(cls, num_steps: int, *, seed: int = 1) -> Self:
-        """The recipe for a run of `num_steps`: short runs end their warm-up sooner."""
+        """The recipe for a run of `num_steps`: short runs have a shorter warm-up."""
         num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
         return cls(num_steps=num_steps, seed=seed, num_warmup_steps=num_warmup_steps)
 
@@ -132,5 +132,5 @@ class TalkerJob(StageJob):
         return self.model_copy(update={"max_positions": self.max_positions * _GPU_BATCH_FACTOR})
 
     def guidance_weight_at(self, step: int) -> float:
-        """Of the guidance at a step: a straight line down to nothing."""
+        """The weight of guidance at a step."""
         return self.guidance_weight * max(0.0, 1 - step / (self.guidance_until * self.num_steps))

@@ -18,7 +18,7 @@ _LAYER_SCALE = 0.02
 
 
 class TalkerNetwork(nn.Module):
-    """All that a checkpoint's own file holds, with the losses of fine-tuning."""
+    """The networks of a checkpoint's own weights file, with the losses of fine-tuning."""
 
     def __init__(self, job: TalkerJob) -> None:
         super().__init__()
@@ -31,11 +31,11 @@ class TalkerNetwork(nn.Module):
 
     @property
     def talker(self) -> Talker:
-        """The network the loss is taken of."""
+        """The network that the losses are computed with."""
         return self.loss.talker
 
     def forward(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
-        """Both losses of a batch, each utterance spoken by whom the reference is of."""
+        """Both losses of a batch, with speaker embeddings of the reference audio."""
         speakers = self.speaker_encoder(batch.reference_mel)
         losses: SpeechLosses = self.loss(replace(batch.examples, speaker_ND=speakers), random)
         return losses
@@ -47,7 +47,7 @@ class TalkerNetwork(nn.Module):
 
 
 def _initialise(talker: Talker) -> None:
-    """Small normal weights, as the public architecture starts from."""
+    """Small normal weights, as in the public architecture."""
     for module in talker.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=_LAYER_SCALE)

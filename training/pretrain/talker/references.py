@@ -1,8 +1,8 @@
-"""What in-context takes continue: recordings of each speaker as the encoder hears them.
+"""References for in-context training: recordings of each speaker, encoded by the speech tokenizer.
 
-In use a reference is some seconds of several sentences with pauses, and its codes come from the encoder, not from the
-analysis the talker's targets come from. A talker that has only continued single, analysed utterances hurries and
-mumbles when it is given a real one.
+In use a reference is several sentences with pauses, and its codes come from the encoder, unlike the talker's targets,
+which come from the analysis. A talker that was trained only to continue single, analysed utterances hurries and mumbles
+after a real reference.
 
 run/references.npz    codes (frames of all, codebooks), num_frames (references,), members (references, 3), -1 for none
 """
@@ -36,7 +36,7 @@ _REPORT_EVERY = 500
 
 
 class Reference(NamedTuple):
-    """One to three utterances of a speaker in a row."""
+    """One to three consecutive utterances of a speaker."""
 
     members: tuple[int, ...]
     """Their numbers in the corpus."""
@@ -56,14 +56,14 @@ class ReferenceShelf:
 
     @property
     def mean_tokens(self) -> int:
-        """Text and frames a reference has on average."""
+        """Average number of text tokens and frames of a reference."""
         every = [len(one.text.encode()) + len(one.codes) for shelf in self._by_speaker.values() for one in shelf]
         return round(sum(every) / len(every))
 
     def draw(self, speaker: str, number: int, wanted_frames: int) -> Reference:
-        """The reference nearest in length to `wanted_frames` that does not contain utterance `number`, if there is one.
+        """The reference nearest in length to `wanted_frames`, if possible without utterance `number`.
 
-        One that contained it would teach the talker to copy.
+        One that contains it would teach the talker to copy.
         """
         shelf = self._by_speaker[speaker]
         others = [reference for reference in shelf if number not in reference.members]
@@ -73,7 +73,7 @@ class ReferenceShelf:
 def open_references(
     corpus: Corpus, tokenizer: SpeechTokenizer, run: Path, *, per_speaker: int, seed: int, report: Callable[[str], None]
 ) -> ReferenceShelf:
-    """The references of a run: made and kept at its beginning, so that a resumed run draws the same."""
+    """The references of a run, which are made and saved at its start, so that a resumed run draws the same."""
     path = run / _FILE
     if not path.is_file():
         report("encoding references")
@@ -89,7 +89,7 @@ def make_references(
     seed: int,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[Reference]:
-    """Draw and encode so many references of each of these speakers from these of their utterances."""
+    """Draw and encode `per_speaker` references of each speaker from the given utterances."""
     found: list[Reference] = []
     for place, numbers in enumerate(by_speaker.values()):
         random = np.random.default_rng((seed, 0x4EF, place))
@@ -101,10 +101,10 @@ def make_references(
 
 
 def read_tokenizer(run: Path) -> SpeechTokenizer:
-    """The speech tokenizer as far as its run has come.
+    """The speech tokenizer of a run's last saved state.
 
     Raises:
-        PretrainError: the run has saved nothing yet.
+        PretrainError: the run has not saved a state yet.
     """
     if not has_state(run):
         raise PretrainError(f"{run} has no encoder yet. Wait until the tokenizer stage has saved its state.")

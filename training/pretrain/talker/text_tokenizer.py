@@ -1,12 +1,10 @@
 """The text tokenizer of the embedded checkpoint, in the files of the public one: one token per byte, no merges.
 
-Spelling is all a network this small has to learn reading from. With merges it would meet most pieces too
-rarely to learn how they sound; letter by letter it meets each thousands of times an hour, and a sentence is
-still only some sixty tokens long.
+With merges, a network this small would see most tokens too rarely to learn their pronunciation. With single letters it
+sees each of them thousands of times an hour, and a sentence is still only some sixty tokens long.
 
-The layout of a turn needs "assistant" as one token. Merges that build it up would also join "as", "ass" and
-"ist" in every other word, so it is a special token instead: one token in a turn's head, spelled out in what
-a person writes.
+The layout of a turn needs "assistant" as one token. Merges that build it up would also join "as", "ass" and "ist" in
+other words, so it is a special token instead: one token in a turn's head, and single letters in the user's text.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ SPECIAL_TOKENS = (
 )
 NUM_BYTES = 256
 VOCAB_SIZE = NUM_BYTES + len(SPECIAL_TOKENS)
-_MAX_TEXT_TOKENS = 131_072  # what the public tokenizer says; nothing here depends on it
+_MAX_TEXT_TOKENS = 131_072  # as in the public tokenizer; nothing here depends on it
 
 
 def special_token_ids() -> dict[str, int]:
@@ -43,7 +41,7 @@ def write_text_tokenizer(folder: Path) -> None:
 
 
 def _byte_letters() -> list[str]:
-    """The visible letter byte-level BPE writes for each byte: itself if printable, else the next from U+0100 on."""
+    """Byte-level BPE's visible letter for each byte: itself if printable, else the next one from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     substitutes = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(substitutes)) for byte in range(NUM_BYTES)]

@@ -1,4 +1,4 @@
-"""Trains talker, code predictor and speaker encoder: the loop, with what happens between its steps."""
+"""Trains talker, code predictor and speaker encoder: steps, validation and start from other weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.pretrain.codec import frame_codes
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
 from training.pretrain.run import muon
-from training.pretrain.run.run_start import note_start
+from training.pretrain.run.run_start import record_start
 from training.pretrain.run.training_run import TrainingRun
 from training.pretrain.run.training_state import read_checkpoint, read_weights, step_random
 from training.pretrain.talker.batches import BatchSource, TalkerBatch
@@ -30,12 +30,12 @@ _VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
 _NUM_VALIDATED = 32
 """Utterances of each held-out part."""
 
-# Tables and heads are looked up or compared row by row: no matrices in Muon's sense.
+# Rows of tables and heads are used separately, so these are not matrices in Muon's sense.
 _NOT_FOR_MUON = ("loss.talker.codec_head", "loss.talker.code_predictor.lm_head")
 
 
 class TalkerTraining(TrainingRun):
-    """One run, from its first step or from where it was killed."""
+    """One run, from its first step or from its saved state."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TalkerTraining(TrainingRun):
         report: Callable[[str], None],
         start: Path | None = None,
     ) -> None:
-        """Open or begin the run in `run`; a new one starts from the weights of another, or of a checkpoint folder."""
+        """Continue or begin the run in `run`; a new one may start from another run or a checkpoint folder."""
         super().__init__(job, run, device=device, report=report)
         self.job = job
         with torch.random.fork_rng(devices=[]):
@@ -81,10 +81,10 @@ class TalkerTraining(TrainingRun):
             read_checkpoint(start, parts)
         else:
             read_weights(start, self.networks)
-        note_start(self.folder, start, stage="talker")
+        record_start(self.folder, start, stage="talker")
 
     def train_step(self) -> dict[str, float]:
-        """One update; returns what it measured."""
+        """One update; returns its losses."""
         random = step_random(self.job.seed, self.step)
         batch = self._source.batch(self.step)
         losses = self._losses(batch, random)

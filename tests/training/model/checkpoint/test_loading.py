@@ -160,7 +160,7 @@ def test_a_damaged_file_is_refused_or_read_as_it_is(tmp_path_factory, data):
 def test_another_kind_of_file_is_named(tmp_path, content):
     file = tmp_path / "model.safetensors"
     file.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged or no safetensors file"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged or not a safetensors file"):
         load(nn.Module(), file)
 
 

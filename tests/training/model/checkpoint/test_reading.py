@@ -89,7 +89,7 @@ def test_what_is_no_folder_is_explained(checkpoint: Path, break_it: Callable[[Pa
     ("break_it", "message"),
     [
         (become_pickled, r"only as pickle \(pytorch_model\.bin\)\. .* run whatever code .* convert it"),
-        (become_a_dangling_link, "a link to a file that is gone"),
+        (become_a_dangling_link, "is a broken link"),
         (lambda folder: (folder / "model.safetensors").unlink(), r"has no weights: model\.safetensors is missing"),
     ],
 )
@@ -101,7 +101,7 @@ def test_missing_weights_are_explained(checkpoint: Path, break_it: Callable[[Pat
 
 def test_a_folder_without_config_is_no_checkpoint(checkpoint: Path) -> None:
     (checkpoint / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"is no checkpoint: it has no config\.json\. Expected are"):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint: it has no config\.json\. Expected are"):
         read_config(checkpoint)
 
 

@@ -211,7 +211,7 @@ def test_what_is_no_checkpoint_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(CheckpointError, match="it is no checkpoint"):
+    with pytest.raises(CheckpointError, match="it is not a checkpoint"):
         save(tmp_path / "home", replace=True)
     with pytest.raises(CheckpointError, match=r"The file .* exists already"):
         save(tmp_path / "file", replace=True)

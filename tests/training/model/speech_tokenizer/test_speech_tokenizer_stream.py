@@ -70,7 +70,7 @@ def test_a_reset_row_is_a_fresh_stream(lively_tokenizer: SpeechTokenizer, before
     state, fresh = lively_tokenizer.start_stream(2), lively_tokenizer.start_stream(2)
     early, late = codes_BFQ.split([sum(before), sum(after)], dim=1)
     first = [step(lively_tokenizer, piece_BFQ, state) for piece_BFQ in early.split(before, dim=1)]
-    state.reset_row(1)
+    state.put(torch.tensor([1]), lively_tokenizer.start_stream(1))
     assert state.positions_B.tolist() == [sum(before), 0]
     pieces = [step(lively_tokenizer, piece_BFQ, state) for piece_BFQ in late.split(after, dim=1)]
     fresh_pieces = [step(lively_tokenizer, piece_BFQ, fresh) for piece_BFQ in late.split(after, dim=1)]
@@ -163,5 +163,3 @@ def test_wrong_codes_are_refused(golden_tokenizer: SpeechTokenizer) -> None:
         golden_tokenizer.decode(codes_BFQ + 64)
     with pytest.raises(ValueError, match="rows"):
         golden_tokenizer.decode_step(codes_BFQ, golden_tokenizer.start_stream(1))
-    with pytest.raises(IndexError):
-        golden_tokenizer.start_stream(2).reset_row(2)

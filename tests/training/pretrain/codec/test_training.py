@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
@@ -30,7 +30,7 @@ JOB = TokenizerJob(
         codebook_width=8,
         decoder_size=16,
         decoder_window_frames=4,
-        adversary_width=2,
+        discriminator_width=2,
     ),
     crops=(CropShape(share=2, num_crops=3, num_frames=4), CropShape(share=1, num_crops=1, num_frames=8)),
     muon_learning_rate=0.01,
@@ -70,7 +70,7 @@ def test_losses_fall(finished: Path):
     lines = [line for line in read_log(finished) if "spectral" in line]
     assert [line["step"] for line in lines] == [4, 8, 12, 16, 20]
     assert lines[-1]["spectral"] < 0.9 * lines[0]["spectral"]
-    assert lines[-1]["first_code"] + lines[-1]["imitation"] < lines[0]["first_code"] + lines[0]["imitation"]
+    assert lines[-1]["codebook_0"] + lines[-1]["imitation"] < lines[0]["codebook_0"] + lines[0]["imitation"]
     assert lines[-1]["waveform"] < lines[0]["waveform"]
 
 
@@ -181,10 +181,10 @@ def test_the_export_makes_the_codes_that_training_ended_with(corpus: Path, finis
     assert torch.equal(load_exported(finished).encode([waveform])[0], expected)
 
 
-def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path):
+def test_discriminators_are_trained_and_resumed_with_the_rest(corpus: Path, tmp_path: Path):
     changes = {
         "adversarial": True,
-        "num_steps_before_opponents": 1,
+        "num_steps_before_discriminators": 1,
         "num_steps": 6,
         "log_every": 2,
         "validate_every": 6,
@@ -200,6 +200,46 @@ def test_opponents_join_and_resume_with_the_rest(corpus: Path, tmp_path: Path):
     lines = list(read_log(tmp_path / "whole"))
     assert list(read_log(tmp_path / "stopped")) == lines
     assert ["discriminator" in line for line in lines if "spectral" in line] == [True, True, True]
+
+
+def test_a_run_saved_with_the_former_names_resumes(corpus: Path, tmp_path: Path):
+    changes = {"adversarial": True, "num_steps_before_discriminators": 1, "log_every": 1, "validate_every": 4}
+    job = JOB.model_copy(update={**changes, "num_steps": 4})
+    stopped = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=print)
+    assert not stopped.run(save_every_seconds=1e9, should_stop=lambda: stopped.step >= 2)
+    state = tmp_path / "state"
+    text = (state / "job.json").read_text()
+    for now, former in (
+        ("discriminator_width", "adversary_width"),
+        ("discriminator_learning_rate", "adversary_learning_rate"),
+        ("num_steps_before_discriminators", "num_steps_before_opponents"),
+        ("codebook_0_weight", "first_code_weight"),
+        ("dropout_ratio", "dropout_share"),
+        ("min_lr_ratio", "final_share"),
+    ):
+        assert f'"{now}"' in text
+        text = text.replace(f'"{now}"', f'"{former}"')
+    (state / "job.json").write_text(text)
+    weights = load_file(state / "model.safetensors")
+    former = {
+        f"adversary.opponents.{name.removeprefix('discriminators.')}"
+        if name.startswith("discriminators.")
+        else name: one
+        for name, one in weights.items()
+    }
+    assert former.keys() != weights.keys()
+    save_file(former, state / "model.safetensors")
+    optimizers = torch.load(state / "optimizer.pt", weights_only=True)
+    optimizers["adversary/adamw"] = optimizers.pop("discriminators/adamw")
+    torch.save(optimizers, state / "optimizer.pt")
+
+    resumed = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=print)
+
+    assert resumed.step == 2
+    for name, network in stopped.networks.items():
+        own = resumed.networks[name].state_dict()
+        assert all(torch.equal(value, own[key]) for key, value in network.state_dict().items())
+    assert resumed.run(save_every_seconds=1e9, should_stop=lambda: False)
 
 
 def test_a_wider_decoder_learns_alone_from_where_another_run_ended(corpus: Path, finished: Path, tmp_path: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel
 
-from training.pretrain.run.run_start import note_start, steps_before
+from training.pretrain.run.run_start import record_start, steps_before
 from training.pretrain.run.training_state import save_state
 
 
@@ -32,18 +32,18 @@ def new_run(folder: Path) -> Path:
 def test_steps_add_up_from_run_to_run(tmp_path: Path):
     first, second, third = run_of(tmp_path / "first", 30), new_run(tmp_path / "second"), new_run(tmp_path / "third")
     assert steps_before(first) == 0
-    note_start(second, first, stage="talker")
+    record_start(second, first, stage="talker")
     assert steps_before(second) == 30
     run_of(second, 12)
     (second / "weights.pt").write_bytes(b"")
-    note_start(third, second / "weights.pt", stage="talker")
+    record_start(third, second / "weights.pt", stage="talker")
     assert steps_before(third) == 42
 
 
 def test_an_exported_tokenizer_has_the_steps_of_its_run(tmp_path: Path):
     first, second = run_of(tmp_path / "first", 30), new_run(tmp_path / "second")
     (first / "speech_tokenizer").mkdir()
-    note_start(second, first / "speech_tokenizer", stage="tokenizer")
+    record_start(second, first / "speech_tokenizer", stage="tokenizer")
     assert steps_before(second) == 30
 
 
@@ -53,9 +53,9 @@ def test_a_checkpoint_tells_its_own_stage(tmp_path: Path):
     (checkpoint / "speech_tokenizer").mkdir()
     runs = {"talker": {"steps_before": 5, "steps_done": 7}, "tokenizer": {"steps_done": 3}}
     (checkpoint / "training" / "about.json").write_text(json.dumps({"runs": runs}))
-    note_start(run, checkpoint, stage="talker")
+    record_start(run, checkpoint, stage="talker")
     assert steps_before(run) == 12
-    note_start(run, checkpoint / "speech_tokenizer", stage="tokenizer")
+    record_start(run, checkpoint / "speech_tokenizer", stage="tokenizer")
     assert steps_before(run) == 3
-    note_start(run, checkpoint, stage="another")
+    record_start(run, checkpoint, stage="another")
     assert steps_before(run) == 0

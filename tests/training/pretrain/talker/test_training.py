@@ -39,7 +39,7 @@ TOKENIZER_JOB = TokenizerJob(
         codebook_width=8,
         decoder_size=16,
         decoder_window_frames=4,
-        adversary_width=2,
+        discriminator_width=2,
     ),
     crops=(CropShape(share=1, num_crops=2, num_frames=4),),
     validate_every=2,
