@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.training.model.speech_tokenizer.max_tensor import LargestTensor
+from tests.training.model.speech_tokenizer.largest_tensor import LargestTensor
 from torch import Tensor
 
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
