@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.training.model.speech_tokenizer.largest_tensor import LargestTensor
 from torch import Tensor
 
+from tests.training.model.speech_tokenizer.largest_tensor import LargestTensor
 from training.model.speech_tokenizer.streaming import DecoderState
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
