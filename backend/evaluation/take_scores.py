@@ -16,7 +16,7 @@ from backend.audio.quality import clipped_share
 from backend.audio.resample import resample
 from backend.evaluation.plan import expected_seconds
 from backend.evaluation.scores import Measures, TakeScores, cosine
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, find_verifier
+from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 from backend.transcription.select import language_code, load_stored_transcriber
 from backend.transcription.text import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
@@ -48,7 +48,7 @@ class Scorers:
     Attributes:
         own: the base model, for its speaker encoder.
         transcriber: None if no speech recognition is installed; then no words are checked.
-        verifier: tells speakers apart independently of the model; None if it is not installed.
+        verifier: tells speakers apart independently of the model; None leaves that out.
     """
 
     own: VoiceModel
@@ -123,14 +123,13 @@ class TakeMeasuring:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loaded_for: Path | None = None
-        self._verifier: SpeakerVerifier | None = None
         self._transcriber: Transcriber | None = None
 
     def transcriber(self, base: BaseModelOnDisk) -> Transcriber | None:
         """Speech recognition; None if no weights are on this machine."""
         with self._lock:
             if self._loaded_for != base.folder:
-                self._transcriber, self._verifier = load_stored_transcriber(base.folder), find_verifier()
+                self._transcriber = load_stored_transcriber(base.folder)
                 self._loaded_for = base.folder
             return self._transcriber
 
@@ -146,7 +145,7 @@ class TakeMeasuring:
     ) -> TakeScores:
         """Scores of one take (samples,) against a reference WAV that this program wrote; see `score_take`."""
         transcriber = self.transcriber(base)
-        scorers = Scorers(own=base.model, transcriber=transcriber, verifier=self._verifier)
+        scorers = Scorers(own=base.model, transcriber=transcriber, verifier=load_verifier())
         voice = None
         if reference is not None and reference.is_file():
             voice = scorers.embed(*read_own_wav(reference))

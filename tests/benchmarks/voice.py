@@ -4,7 +4,7 @@
 
 The sentences of `assets/evaluation/sentences.txt` are said by flite's voices themselves, through the checkpoint's
 codec, and by the checkpoint as clones of them: from the speaker embedding alone, and in context. pocketsphinx writes
-down what it hears, with its own errors on the source beside it, and GE2E (resemblyzer) tells how alike voices are.
+down what it hears, with its own errors on the source beside it, and GE2E tells how alike voices are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
-from backend.evaluation.speaker_verifier import SpeakerVerifier
+from backend.evaluation.speaker_verifier import SpeakerVerifier, load_verifier
 from backend.serving.engine.slot import LIVE_CHUNK_FRAMES
 from backend.voices.cloning import clone_voice
 from tests.benchmarks.machine import describe_machine
-from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser, require_verifier
+from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser
 from tests.benchmarks.voice_report import Column, Judged, voice_table
 from tests.benchmarks.voice_sources import Source, other_profiles, seen_sources, unseen_sources
 from tests.single_take import Synthesizer
@@ -144,7 +144,7 @@ def main() -> None:
     sentences = SENTENCES.read_text(encoding="utf-8").split("\n")[: options.sentences]
     sentences = [sentence for sentence in sentences if sentence.strip()]
     machine = describe_machine(options.device)
-    verifier = require_verifier()
+    verifier = load_verifier()
     model = VoiceModel.load(folder, precision=options.precision, device=options.device)
     bench = Bench(model, verifier, seed=options.seed)
     groups = {"seen speakers": seen_sources(verifier), "unseen speaker (rms)": unseen_sources(verifier)}

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pocketsphinx import Decoder
 
-from backend.evaluation.speaker_verifier import SpeakerVerifier, find_verifier
 from training.pretrain.corpus.normalise import key
 
 JUDGE_SAMPLE_RATE_HZ = 16_000
@@ -33,14 +32,6 @@ class Recogniser:
         self._decoder.end_utt()
         found = self._decoder.hyp()
         return found.hypstr if found else ""
-
-
-def require_verifier() -> SpeakerVerifier:
-    """The verifier, which is a development dependency."""
-    verifier = find_verifier()
-    if verifier is None:
-        raise SystemExit("resemblyzer is not installed. Install it with: pip install -r requirements-dev.txt")
-    return verifier
 
 
 def character_error(said: Sequence[str], heard: Sequence[str]) -> float:

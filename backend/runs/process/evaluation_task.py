@@ -11,7 +11,7 @@ import torch
 
 from backend.evaluation.evaluate import evaluate, load_scorers
 from backend.evaluation.plan import EvaluationPlan
-from backend.evaluation.speaker_verifier import find_verifier
+from backend.evaluation.speaker_verifier import load_verifier
 from backend.runs.storage.run_folder import RunFolder
 from backend.transcription.select import load_stored_transcriber
 from training.checkpoint import read_checkpoint
@@ -37,7 +37,7 @@ def evaluate_checkpoint(
     # The processors are for the training that runs at the same time.
     torch.set_num_threads(1)
     plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    scorers = load_scorers(plan, load_stored_transcriber(plan.base_model), find_verifier())
+    scorers = load_scorers(plan, load_stored_transcriber(plan.base_model), load_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]

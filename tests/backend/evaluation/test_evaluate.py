@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from backend.evaluation.evaluate import evaluate, load_scorers
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, find_verifier
 from backend.evaluation.take_scores import Scorers
 from backend.transcription.transcript import Transcript
 from tests.backend.runs.small_dataset import write_small_dataset
@@ -127,22 +126,3 @@ def test_an_evaluation_can_be_cancelled(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
     scorers = Scorers(own=load_model())
     assert evaluate(load_model(), chosen, scorers, tmp_path / "a" / "b", cancelled=lambda: True) == []
-
-
-def buzz(pitch_hz: float, formant_hz: float, seconds: float = 3.0) -> NDArray[np.float32]:
-    """A voice of sorts: harmonics of a pitch around a formant, syllable by syllable."""
-    times = np.arange(round(seconds * VERIFIER_SAMPLE_RATE)) / VERIFIER_SAMPLE_RATE
-    harmonics = np.arange(1, int(4000 / pitch_hz)) * pitch_hz
-    strengths = np.exp(-(((harmonics - formant_hz) / 600) ** 2)) + 0.1
-    sound = (strengths[:, None] * np.sin(2 * np.pi * harmonics[:, None] * times)).sum(0)
-    return (0.1 * sound / np.abs(sound).max() * (1 + np.sin(2 * np.pi * 4 * times))).astype(np.float32)
-
-
-@pytest.mark.skipif(find_verifier() is None, reason="resemblyzer, which brings the verifier's weights, is not here")
-def test_the_verifier_tells_speakers_apart_whatever_the_loudness() -> None:
-    verifier = find_verifier()
-    low, high = verifier.embed(buzz(100, 600)), verifier.embed(buzz(240, 1500))
-    assert np.linalg.norm(low) == pytest.approx(1, abs=1e-4)
-    assert low @ verifier.embed(0.05 * buzz(100, 600)) > 0.95
-    assert low @ high < low @ verifier.embed(buzz(104, 620))
-    assert np.isfinite(verifier.embed(np.zeros(100, np.float32))).all()

@@ -11,9 +11,9 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from backend.evaluation.speaker_verifier import SpeakerVerifier
+from backend.evaluation.speaker_verifier import SpeakerVerifier, load_verifier
 from backend.voices.cloning import clone_voice, read_reference
-from tests.benchmarks.voice_judges import Recogniser, character_error, require_verifier
+from tests.benchmarks.voice_judges import Recogniser, character_error
 from tests.single_take import Synthesizer, Take
 from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import EMBEDDED_FOLDER
@@ -45,7 +45,7 @@ def synthesizer() -> Synthesizer:
 
 @pytest.fixture(scope="module")
 def verifier() -> SpeakerVerifier:
-    return require_verifier()
+    return load_verifier()
 
 
 def sample(name: str) -> NDArray[np.float32]:
