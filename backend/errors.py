@@ -1,25 +1,75 @@
 """The product's one exception tree: catch a branch here, show `str(error)` as it is.
 
 EncoreError
+├── ApiError
+├── AudioFormatError
+├── AudioNotWritten
+├── ClusterError
+├── ComparisonError
+├── DatasetError
+├── DatasetRefused
+│   ├── BuildCancelled
+│   ├── DatasetBusy
+│   ├── DatasetInUse
+│   ├── DatasetNameRefused
+│   ├── DatasetNotFound
+│   ├── DiskFull
+│   ├── EditRefused
+│   └── NothingToBuild
+├── EvaluationError
 ├── ModelError
-│   ├── ConfigError
 │   ├── CheckpointError
+│   ├── ConfigError
 │   ├── DownloadError
 │   │   └── DownloadCancelled
 │   └── PromptError
-├── RecordingError
-│   ├── RecordingMissing
-│   ├── RecordingTooLarge
-│   ├── NotAudio
-│   ├── RecordingUnsupported
-│   ├── RecordingDamaged
-│   ├── RecordingTooShort
-│   ├── RecordingTooLong
-│   ├── RecordingSilent
-│   └── DecoderFailed
-├── AudioNotWritten
+├── NotReady
 ├── OutputRefused
-└── SettingsError
+├── PretrainError
+│   └── CorpusError
+├── RecordingError
+│   ├── DecoderFailed
+│   ├── NotAudio
+│   ├── RecordingDamaged
+│   ├── RecordingMissing
+│   ├── RecordingSilent
+│   ├── RecordingTooLarge
+│   ├── RecordingTooLong
+│   ├── RecordingTooShort
+│   └── RecordingUnsupported
+├── RunError
+│   ├── RunNotFound
+│   ├── RunNotPossible
+│   └── RunStateError
+├── ServingError
+│   ├── EngineClosed
+│   │   └── ReplicaLost
+│   ├── RequestTimedOut
+│   ├── TakeFailed
+│   └── TooBusy
+├── SettingsError
+│   └── ShareRefused
+├── StoreError
+│   ├── ArtifactError
+│   └── StoreTooNew
+├── TakeNotFound
+├── TaskCancelled
+├── TaskRefused
+├── TrainingError
+│   ├── JobError
+│   ├── PreflightError
+│   └── ResumeError
+├── TranscriptionError
+│   ├── WhisperDamaged
+│   └── WhisperUnavailable
+├── VoiceError
+│   ├── ConsentMissing
+│   ├── ConsentRefused
+│   ├── VoiceFileRefused
+│   ├── VoiceNameRefused
+│   ├── VoiceNameTaken
+│   └── VoiceNotFound
+└── WhisperNotFetched
 
 Every message is one line that says what happened and what to do. Constructors take the facts and write the
 message, so that it reads the same wherever the error is raised.
