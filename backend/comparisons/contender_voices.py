@@ -117,7 +117,7 @@ class ContenderVoices:
         else:
             run, plan = self._runs.get(side.id), self._plan(side)
             origin = _Origin(
-                consent=Consent.model_validate_json(run.consent) if run.consent else None,
+                consent=run.consent,
                 model=run.model,
                 run_id=run.id,
                 reference=plan.reference_clip if plan.reference_clip.is_file() else None,

@@ -248,7 +248,7 @@ def _new_record(plan: RunPlan, data: DataPlan, consent: Consent) -> RunRecord:
         message="Waiting to begin.",
         created_at=time.time(),
         num_steps=data.estimate.num_steps,
-        consent=consent.model_dump_json(),
+        consent=consent,
         job=plan.job,
     )
 

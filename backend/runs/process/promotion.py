@@ -19,7 +19,6 @@ from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
-from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from backend.voices.voice import Variant
 from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best, read_checkpoint
@@ -99,7 +98,7 @@ def _keep_voice(
         voice = voices.add_fine_tuned(
             run.voice,
             exported,
-            consent=Consent.model_validate_json(run.consent) if run.consent else None,
+            consent=run.consent,
             model=run.model,
             run_id=run.id,
             reference=plan.reference_clip if plan.reference_clip.is_file() else None,

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from backend.evaluation.scores import CheckpointScores, EvaluatedTake
 from backend.runs.storage.states import RunState
+from backend.voices.consent import Consent
 from training.job import FineTuneJob
 
 BASE = "base"
@@ -45,20 +46,25 @@ class RunRecord(BaseModel):
     verdict: str = ""
     """The result of the evaluation, in plain words; empty until then."""
     export_folder: str | None = None
-    consent: str | None
-    """Who agreed to the cloning, as JSON."""
+    consent: Consent | None
+    """Who agreed to the cloning."""
     job: FineTuneJob
     """The fine-tune itself."""
 
-    @field_validator("job", mode="before")
+    @field_validator("consent", "job", mode="before")
     @classmethod
-    def _read_job(cls, job: object) -> object:
+    def _read_json(cls, stored: object) -> object:
         """From the database's text."""
-        return json.loads(job) if isinstance(job, str) else job
+        return json.loads(stored) if isinstance(stored, str) else stored
 
     def as_row(self) -> dict[str, object]:
         """Columns of the database."""
-        return {**self.model_dump(exclude={"job"}), "job": self.job.model_dump_json(indent=1)}
+        consent = None if self.consent is None else self.consent.model_dump_json()
+        return {
+            **self.model_dump(exclude={"consent", "job"}),
+            "consent": consent,
+            "job": self.job.model_dump_json(indent=1),
+        }
 
     @property
     def share_done(self) -> float:

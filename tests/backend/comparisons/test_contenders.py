@@ -43,7 +43,7 @@ def studio(tmp_path_factory):
             message="",
             created_at=time.time(),
             num_steps=20,
-            consent=CONSENT.model_dump_json(),
+            consent=CONSENT,
             job={"voice": "Ann", "dataset": "/d", "dataset_digest": "1", "base_model": "/m", "output": "/o"},
         )
     )
