@@ -55,22 +55,24 @@ class Bench:
         self._others = other_profiles(verifier)
         self._seed = seed
 
-    def columns(self, sources: Sequence[Source], sentences: Sequence[str]) -> list[Column]:
-        """Every sentence by one of the sources in turn, in all ways of making speech."""
-        columns = [Column(name=name) for name in ("source", "resynthesis", "x-vector", "in context")]
-        prompts = [
-            (clone_voice(self.model, source.recording), clone_voice(self.model, source.recording, source.transcript))
-            for source in sources
-        ]
+    def columns(self, sources: Sequence[Source], sentences: Sequence[str], *, takes: bool = True) -> list[Column]:
+        """Every sentence by one of the sources in turn, in all ways of making speech; without `takes` no clone's."""
+        names = ("source", "resynthesis", "x-vector", "in context") if takes else ("source", "resynthesis")
+        columns = [Column(name=name) for name in names]
+        prompts = [self._clones(source) if takes else () for source in sources]
         for number, text in enumerate(sentences):
             source, voices = sources[number % len(sources)], prompts[number % len(sources)]
             for column, judged in zip(columns, self._judge_sentence(text, source, voices), strict=True):
                 column.judged.append(judged)
-            print(f"\r{source.speaker.name}: {number + 1} of {len(sentences)}", end="", file=sys.stderr, flush=True)
+            print(f"\r{source.name}: {number + 1} of {len(sentences)}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
         return columns
 
-    def _judge_sentence(self, text: str, source: Source, voices: tuple[VoicePrompt, VoicePrompt]) -> Iterator[Judged]:
+    def _clones(self, source: Source) -> tuple[VoicePrompt, ...]:
+        recording = source.recording
+        return clone_voice(self.model, recording), clone_voice(self.model, recording, source.transcript)
+
+    def _judge_sentence(self, text: str, source: Source, voices: tuple[VoicePrompt, ...]) -> Iterator[Judged]:
         own = source.say(text)
         yield self._judge(text, own, source, own, compared_with=source.recording.samples)
         rate_hz = self.model.tokenizer_sample_rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 from backend.audio.recording import Recording
 from backend.evaluation.speaker_verifier import SpeakerVerifier
 from training.pretrain.corpus import tts_engines as engines
-from training.pretrain.corpus.sample_voices import join
 from training.pretrain.corpus.speakers import Speaker, by_name, training_speakers, unseen_voice
 
 SEEN_SPEAKERS = ("slt", "awb", "slt-040", "awb-040")
@@ -32,14 +32,12 @@ _PAUSE_SECONDS = 0.4
 class Source:
     """One person: the recording to clone from, and how the verifier knows them."""
 
-    speaker: Speaker
+    name: str
+    say: Callable[[str], NDArray[np.float32]]
+    """What this person says themselves, at the corpus's rate."""
     recording: Recording
     transcript: str
     profile: NDArray[np.float32]
-
-    def say(self, text: str) -> NDArray[np.float32]:
-        """What this person says themselves, at the corpus's rate."""
-        return _say(self.speaker, text)
 
 
 def seen_sources(verifier: SpeakerVerifier) -> list[Source]:
@@ -65,22 +63,34 @@ def profile(sounds: list[NDArray[np.float32]], verifier: SpeakerVerifier) -> NDA
     return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
-def _source(speaker: Speaker, verifier: SpeakerVerifier) -> Source:
-    spoken = [(_say(speaker, text), text) for text in REFERENCE_SENTENCES]
-    piece = join(spoken, [0.0, _PAUSE_SECONDS], 0.0)
+def source_of(
+    name: str,
+    say: Callable[[str], NDArray[np.float32]],
+    verifier: SpeakerVerifier,
+    references: Sequence[str],
+    others: Sequence[str] = _OTHER_SENTENCES,
+) -> Source:
+    """A person as the benchmark knows them, who can say these texts at least."""
+    spoken = [say(text) for text in references]
+    pause = np.zeros(int(_PAUSE_SECONDS * engines.SAMPLE_RATE_HZ), np.float32)
+    samples = np.concatenate([part for sound in spoken for part in (pause, sound)][1:])
     rate_hz = engines.SAMPLE_RATE_HZ
     recording = Recording(
-        samples=piece.samples,
+        samples=samples,
         sample_rate=rate_hz,
-        source_name=speaker.name,
+        source_name=name,
         source_sample_rate=rate_hz,
         source_channels=1,
-        source_seconds=len(piece.samples) / rate_hz,
+        source_seconds=len(samples) / rate_hz,
         container="none",
         codec="none",
     )
-    known = profile([*(sound for sound, _ in spoken), *(_say(speaker, text) for text in _OTHER_SENTENCES)], verifier)
-    return Source(speaker=speaker, recording=recording, transcript=" ".join(REFERENCE_SENTENCES), profile=known)
+    known = profile([*spoken, *(say(text) for text in others)], verifier)
+    return Source(name=name, say=say, recording=recording, transcript=" ".join(references), profile=known)
+
+
+def _source(speaker: Speaker, verifier: SpeakerVerifier) -> Source:
+    return source_of(speaker.name, lambda text: _say(speaker, text), verifier, REFERENCE_SENTENCES)
 
 
 def _say(speaker: Speaker, text: str) -> NDArray[np.float32]:

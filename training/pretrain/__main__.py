@@ -13,6 +13,7 @@ STAGES = {
     "tokenizer": "training.pretrain.codec.command",
     "talker": "training.pretrain.talker.command",
     "voices": "training.pretrain.corpus.sample_voices",
+    "all": "training.pretrain.train_all",
     "pack": "training.pretrain.pack.pack",
 }
 

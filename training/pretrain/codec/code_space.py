@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from training.model.speech_tokenizer.quantizer import EncoderCodebook
+from training.model.speech_tokenizer.quantizer import EncoderCodebook, EncoderQuantizer
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.frame_features import CONTENT_WIDTH, SOUND_WIDTH, Features
 from training.pretrain.errors import PretrainError
@@ -29,6 +29,9 @@ _FRAMES_PER_SUM = 65_536  # in double precision at once
 # Of speech, 100 iterations keep all but a millionth of the variance that the best directions would keep.
 _DIRECTION_ITERATIONS = 100
 _RIDGE = 1e-12
+_NUM_ROTATIONS = 200
+# Enough for singular values of a millionth of the largest to become 1.
+_POLAR_ITERATIONS = 45
 
 
 class Components(nn.Module):
@@ -68,6 +71,37 @@ class Components(nn.Module):
         scale = (self.basis.shape[1] / variance).sqrt() if variance > rounding**2 else torch.ones(())
         self.get_buffer("scale").copy_(scale)
 
+    @torch.no_grad()
+    def recover(self, features: Tensor, vectors: Tensor) -> None:
+        """Find the directions that vectors (frames, width) imitate, an encoder's for these features.
+
+        These are the orthonormal directions, with one scale, whose projections are nearest to the vectors. Each
+        iteration comes nearer (a Procrustes problem, with a bound on the quadratic part).
+
+        Raises:
+            PretrainError: the features cannot be fitted, or the vectors have nothing to do with them.
+        """
+        self.fit(features)
+        mean, covariance = _moments(features)
+        vector_mean = vectors.mean(dim=0, dtype=torch.float64)
+        cross = (features.double() - mean).t() @ (vectors.double() - vector_mean) / max(len(features) - 1, 1)
+        basis = self.basis.double()
+        # The largest variance, with a margin, since its direction is found by iteration.
+        bound = 1.01 * basis[:, 0] @ covariance @ basis[:, 0]
+        basis = basis @ _nearest_orthonormal(basis.t() @ cross)
+        for _ in range(_NUM_ROTATIONS):
+            scale = (basis * cross).sum() / (basis * (covariance @ basis)).sum()
+            if not scale > 0 or scale.isinf():
+                raise PretrainError(
+                    "The analysis behind the codes cannot be found: the encoder's vectors do not follow the speech."
+                )
+            basis = _nearest_orthonormal(cross / scale + bound * basis - covariance @ basis)
+        # Imitations are smaller than what they imitate, so the scale is that of a fit.
+        scale = (basis * (covariance @ basis)).sum(dim=0).mean().rsqrt()
+        self.basis.copy_(basis)
+        self.get_buffer("scale").copy_(scale)
+        self.mean.copy_(mean - vector_mean / scale @ basis.t())
+
     def forward(self, features: Tensor) -> Tensor:
         """(frames, features) to (frames, width)."""
         out: Tensor = (features - self.mean) @ self.basis * self.get_buffer("scale")
@@ -99,6 +133,17 @@ def _principal_directions(covariance: Tensor, num_directions: int) -> Tensor:
     for _ in range(_DIRECTION_ITERATIONS):
         directions = torch.linalg.qr(ridged @ directions).Q
     return directions
+
+
+def _nearest_orthonormal(matrix: Tensor) -> Tensor:
+    """The nearest float64 matrix with orthonormal columns (or rows, if those are fewer), as far as its rank goes.
+
+    Newton-Schulz iterations rather than a singular value decomposition, which may give up as eigenvalue routines do.
+    """
+    found: Tensor = matrix / matrix.norm().clamp(min=torch.finfo(torch.float64).tiny)
+    for _ in range(_POLAR_ITERATIONS):
+        found = 1.5 * found - 0.5 * found @ (found.t() @ found)
+    return found
 
 
 class CodeSpace(nn.Module):
@@ -133,7 +178,7 @@ class CodeSpace(nn.Module):
     @classmethod
     def fit(cls, features: Features, *, num_codebooks: int, codebook_size: int, width: int, seed: int) -> Self:
         """Fit components and codebooks to the concatenated features of many utterances."""
-        space = cls(num_codebooks, codebook_size, width)
+        space = cls(num_codebooks, codebook_size, width).to(features.sound.device)
         random = torch.Generator().manual_seed(seed)
         for part, books, values in (
             (space.content, space.semantic, features.content),
@@ -146,10 +191,23 @@ class CodeSpace(nn.Module):
             _refine(books, vectors, random)
         return space
 
+    @classmethod
+    def recover(cls, content: tuple[Tensor, Tensor], sound: tuple[Tensor, Tensor], quantizer: EncoderQuantizer) -> Self:
+        """The space of a tokenizer's codebooks, from pairs of features and its encoder's vectors."""
+        halves = quantizer.semantic_residual_vector_quantizer, quantizer.acoustic_residual_vector_quantizer
+        books = [book for half in halves for book in vq.codebooks_of(half)]
+        space = cls(len(books), *books[0].embed_sum.shape)
+        space.content.recover(*content)
+        space.sound.recover(*sound)
+        for own, book in zip(space._books(), books, strict=True):
+            own.embed_sum.copy_(book.embed_sum)
+            own.cluster_usage.copy_(book.cluster_usage)
+        return space
+
     def save(self, path: Path) -> None:
         """Write to one safetensors file, atomically."""
         temporary = path.with_suffix(".new")
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, temporary)
+        save_file({name: tensor.cpu().contiguous() for name, tensor in self.state_dict().items()}, temporary)
         temporary.replace(path)
 
     def load(self, path: Path) -> None:

@@ -41,7 +41,17 @@ def main(arguments: list[str]) -> int:
         adversarial=options.adversarial,
         decoder_only=options.decoder_only,
         bfloat16=options.bf16,
-        size=TokenizerSize(decoder_size=options.decoder_size, discriminator_width=options.discriminator_width),
+        size=TokenizerSize(
+            num_layers=options.layers,
+            codebook_size=options.codebook_size,
+            decoder_size=options.decoder_size,
+            num_refinements=options.refinements,
+            discriminator_width=options.discriminator_width,
+        ),
+        joint_from=options.joint_from,
+        analysed_share=options.analysed_share,
+        channel_share=options.channel_share,
+        codebooks_learn=options.codebooks_learn,
         waveform_weight=options.waveform_weight,
         muon_learning_rate=options.learning_rate,
     )
@@ -57,6 +67,7 @@ def main(arguments: list[str]) -> int:
         compiled=options.compile,
         save_every_seconds=60 * options.save_minutes,
         start=options.start,
+        minutes=options.minutes,
     )
 
 
@@ -69,14 +80,22 @@ def train(
     compiled: bool,
     save_every_seconds: float,
     start: Path | None = None,
+    minutes: float | None = None,
 ) -> int:
-    """Train to the end, export and evaluate. A run stopped by SIGTERM or Ctrl-C saves its state first: status 3."""
+    """Train to the end, export and evaluate. A run stopped by SIGTERM or Ctrl-C saves its state first: status 3.
+
+    With `minutes`, the run ends after that time even if steps are left.
+    """
     stop = StopRequest()
     training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
     with stop, warnings.catch_warnings():
         # From autocast: the transformers' norms have float32 weights and are not fused then. They are few and small.
         warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
-        finished = training.run(save_every_seconds=save_every_seconds, should_stop=lambda: stop.was_asked)
+        finished = training.run(
+            save_every_seconds=save_every_seconds,
+            should_stop=lambda: stop.was_asked,
+            budget_seconds=None if minutes is None else 60 * minutes,
+        )
     if not finished:
         _print(f"stopped after step {training.step}; the same command continues")
         return 3
@@ -92,6 +111,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--start", type=Path, help="speech_tokenizer folder whose weights a new run begins with")
     parser.add_argument("--steps", type=int, default=TokenizerJob().num_steps)
+    parser.add_argument("--minutes", type=float, help="end the run after this time even if steps are left")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all)")
@@ -108,6 +128,30 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels of its input")
     parser.add_argument(
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
+    )
+    size = TokenizerSize()
+    parser.add_argument("--layers", type=int, default=size.num_layers, help="of each transformer")
+    parser.add_argument("--codebook-size", type=int, default=size.codebook_size, help="entries of each codebook")
+    parser.add_argument(
+        "--refinements",
+        type=int,
+        default=size.num_refinements,
+        help="more blocks at the decoder's lower rate",
+    )
+    parser.add_argument(
+        "--joint-from", type=float, help="share of the run after which encoder and decoder are trained jointly"
+    )
+    parser.add_argument(
+        "--analysed-share", type=float, default=0.0, help="with --joint-from: share of crops decoded from the analysis"
+    )
+    parser.add_argument(
+        "--channel-share",
+        type=float,
+        default=0.0,
+        help="with --joint-from: share of crops over telephones, in rooms",
+    )
+    parser.add_argument(
+        "--codebooks-learn", action="store_true", help="with --joint-from: train them; earlier talkers will not fit"
     )
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
     parser.add_argument("--compile", action="store_true", help="slower start, faster steps")

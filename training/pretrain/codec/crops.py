@@ -12,12 +12,14 @@ from torch import Tensor
 
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import SAMPLES_PER_FRAME, CropShape
+from training.pretrain.corpus.channels import through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE
 from training.pretrain.errors import PretrainError
 
 # Recordings are not all as loud as the engines.
 _GAIN_DB = (-12.0, 6.0)
 _LOUDEST_PEAK = 0.99
+_RECORDED_SHARE = 0.15
 
 
 class Crops(NamedTuple):
@@ -29,45 +31,68 @@ class Crops(NamedTuple):
     """(crops, frames, codebooks), int64: from the analysis of the whole utterances."""
     gains: Tensor
     """(crops, 1): factor applied to the encoder's input."""
+    is_analysed: Tensor
+    """(crops,), bool: whether the analysis was given the same samples, which those changed by a channel are not."""
 
 
 class CropSource:
     """An endless stream of batches with random access by step."""
 
-    def __init__(self, coded: CodedCorpus, shapes: Sequence[CropShape], seed: int) -> None:
+    def __init__(
+        self, coded: CodedCorpus, shapes: Sequence[CropShape], seed: int, *, recordings: CodedCorpus | None = None
+    ) -> None:
+        """Draw from `coded`, and sometimes from `recordings` if given."""
         self._coded = coded
         self._seed = seed
-        # Shapes that no utterance is long enough for are left out. For each of the others: the utterances that are
-        # long enough, and their cumulative lengths.
+        self._recordings = recordings
+        # Shapes that no utterance is long enough for are left out.
         longest = int(coded.num_frames.max())
         self._shapes = [shape for shape in shapes if shape.num_frames <= longest]
         if not self._shapes:
             raise PretrainError(f"No utterance of the corpus has {shapes[0].num_frames} frames. Make a larger one.")
         self._choices = []
+        self._recorded_choices = []
         for shape in self._shapes:
-            numbers = np.flatnonzero(coded.num_frames >= shape.num_frames)
-            self._choices.append((numbers, np.cumsum(coded.num_frames[numbers])))
+            self._choices.append(_long_enough(coded, shape))
+            if recordings is not None:
+                self._recorded_choices.append(_long_enough(recordings, shape))
 
-    def batch(self, step: int) -> Crops:
-        """Crops of step `step`."""
+    def batch(self, step: int, *, channel_share: float = 0.0) -> Crops:
+        """Crops of step `step`, a share of them as over telephones and in rooms."""
         random = np.random.default_rng((self._seed, step))
         shares = np.array([shape.share for shape in self._shapes])
         kind = int(random.choice(len(shares), p=shares / shares.sum()))
         drawn = [self._crop(random, kind) for _ in range(self._shapes[kind].num_crops)]
-        waveform = torch.from_numpy(np.stack([samples for samples, _ in drawn]))
+        # From a generator of their own, so that the other draws of a step are the same for any share.
+        channels = np.random.default_rng((self._seed, step, 1))
+        changed = channels.random(len(drawn)) < channel_share
+        sounds = [
+            through_channel(samples, channels) if is_changed else samples
+            for (samples, _), is_changed in zip(drawn, changed, strict=True)
+        ]
+        waveform = torch.from_numpy(np.stack(sounds))
         gains = torch.tensor(10 ** (random.uniform(*_GAIN_DB, size=(len(drawn), 1)) / 20), dtype=torch.float32)
         peaks = waveform.abs().amax(dim=1, keepdim=True).clamp(min=1e-6)
-        return Crops(waveform, torch.stack([codes for _, codes in drawn]), gains.minimum(_LOUDEST_PEAK / peaks))
+        codes = torch.stack([codes for _, codes in drawn])
+        return Crops(waveform, codes, gains.minimum(_LOUDEST_PEAK / peaks), torch.from_numpy(~changed))
 
     def _crop(self, random: np.random.Generator, kind: int) -> tuple[NDArray[np.float32], Tensor]:
         """A piece of an utterance, which is drawn with a probability proportional to its length."""
         num_frames = self._shapes[kind].num_frames
-        numbers, ends = self._choices[kind]
+        source, (numbers, ends) = self._coded, self._choices[kind]
+        if self._recordings is not None and random.random() < _RECORDED_SHARE and len(self._recorded_choices[kind][0]):
+            source, (numbers, ends) = self._recordings, self._recorded_choices[kind]
         number = int(numbers[np.searchsorted(ends, random.integers(ends[-1]), side="right")])
-        codes = self._coded.codes(number)
+        codes = source.codes(number)
         first = int(random.integers(len(codes) - num_frames + 1))
-        audio = self._coded.corpus.utterance(number).audio
+        audio = source.corpus.utterance(number).audio
         piece = np.zeros(num_frames * SAMPLES_PER_FRAME, dtype=np.float32)
         found = audio[first * SAMPLES_PER_FRAME : (first + num_frames) * SAMPLES_PER_FRAME]
         piece[: len(found)] = found
         return piece / np.float32(FULL_SCALE), codes[first : first + num_frames]
+
+
+def _long_enough(coded: CodedCorpus, shape: CropShape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The utterances that are long enough for a crop, and their cumulative lengths."""
+    numbers = np.flatnonzero(coded.num_frames >= shape.num_frames)
+    return numbers, np.cumsum(coded.num_frames[numbers])

@@ -1,4 +1,4 @@
-"""The corpus as codes: a file per shard, made once by the analysis, read by every later stage.
+"""The corpus as codes: a file per shard, made once by the analysis or by a trained encoder.
 
 run/code-space.safetensors        components and codebooks
 run/codes/PART/shard-00000.npy    (frames of all utterances of the shard, codebooks), int16
@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
+from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.code_space import CodeSpace
 from training.pretrain.codec.frame_features import Features, FrameFeatures
 from training.pretrain.codec.job import NUM_CODEBOOKS, SAMPLES_PER_FRAME, TokenizerJob
@@ -23,6 +26,7 @@ from training.pretrain.errors import PretrainError
 CODE_SPACE = "code-space.safetensors"
 _CODES = "codes"
 _STORED = np.int16
+_ENCODED_TOGETHER = 16
 
 
 class CodedCorpus:
@@ -88,15 +92,30 @@ def read_code_space(run: Path, job: TokenizerJob) -> CodeSpace:
 
 
 def analyse(
-    corpus: Path, run: Path, job: TokenizerJob, parts: tuple[str, ...], report: Callable[[str], None]
+    corpus: Path,
+    run: Path,
+    job: TokenizerJob,
+    parts: tuple[str, ...],
+    report: Callable[[str], None],
+    *,
+    start: Path | None = None,
+    device: torch.device | None = None,
 ) -> CodeSpace:
-    """Find the codebooks unless they exist, and write the codes of every shard without codes."""
+    """Find the codebooks unless they exist, and write the codes of every shard without codes.
+
+    A run that starts from a `speech_tokenizer` folder keeps its codebooks, so that codes keep their meaning.
+    """
     run.mkdir(parents=True, exist_ok=True)
-    measure = FrameFeatures(SAMPLE_RATE_HZ)
+    measure = FrameFeatures(SAMPLE_RATE_HZ).to(device)
     if not (run / CODE_SPACE).is_file():
-        report("finding the codebooks")
-        _fit(open_corpus(corpus), measure, job).save(run / CODE_SPACE)
-    space = read_code_space(run, job)
+        report("finding the codebooks" if start is None else f"finding the analysis behind the codes of {start}")
+        found = (
+            _fit(open_corpus(corpus), measure, job)
+            if start is None
+            else _recover(open_corpus(corpus), measure, start, job)
+        )
+        found.save(run / CODE_SPACE)
+    space = read_code_space(run, job).to(device)
     for part in parts:
         utterances = open_corpus(corpus, part)
         shards = utterances.shards()
@@ -104,9 +123,30 @@ def analyse(
             path = _shard_codes(run / _CODES / part, shard)
             if path.is_file():
                 continue
-            _write_codes(path, [space.encode(measure(samples_of(utterances, number))) for number in numbers])
+            _write_codes(path, [space.encode(measure(samples_of(utterances, number).to(device))) for number in numbers])
             report(f"{part}: codes of shard {shard + 1} of {len(shards)}")
-    return space
+    return space.cpu()
+
+
+def encode(
+    corpus: Path, run: Path, tokenizer: SpeechTokenizer, parts: tuple[str, ...], report: Callable[[str], None]
+) -> None:
+    """Write the codes of every shard without codes, by the encoder of `tokenizer`."""
+    for part in parts:
+        utterances = open_corpus(corpus, part)
+        shards = utterances.shards()
+        for shard, numbers in enumerate(shards):
+            path = _shard_codes(run / _CODES / part, shard)
+            if path.is_file():
+                continue
+            found: dict[int, torch.Tensor] = {}
+            by_length = sorted(numbers, key=lambda number: utterances.entries[number].num_samples)
+            for start in range(0, len(by_length), _ENCODED_TOGETHER):
+                batch = by_length[start : start + _ENCODED_TOGETHER]
+                codes = tokenizer.encode([samples_of(utterances, number) for number in batch])
+                found.update(zip(batch, codes, strict=True))
+            _write_codes(path, [found[number] for number in numbers])
+            report(f"{part}: encoded shard {shard + 1} of {len(shards)}")
 
 
 def samples_of(corpus: Corpus, number: int) -> torch.Tensor:
@@ -118,7 +158,8 @@ def _fit(corpus: Corpus, measure: FrameFeatures, job: TokenizerJob) -> CodeSpace
     """Fit the codebooks to utterances drawn evenly over the corpus."""
     random = np.random.default_rng(job.seed)
     numbers = random.permutation(len(corpus))[: job.num_fitted_utterances]
-    found = [measure(samples_of(corpus, int(number))) for number in np.sort(numbers)]
+    device = measure.get_buffer("bank").device
+    found = [measure(samples_of(corpus, int(number)).to(device)) for number in np.sort(numbers)]
     features = Features(torch.cat([one.content for one in found]), torch.cat([one.sound for one in found]))
     return CodeSpace.fit(
         features,
@@ -129,6 +170,33 @@ def _fit(corpus: Corpus, measure: FrameFeatures, job: TokenizerJob) -> CodeSpace
     )
 
 
+@torch.no_grad()
+def _recover(corpus: Corpus, measure: FrameFeatures, start: Path, job: TokenizerJob) -> CodeSpace:
+    """The analysis that a tokenizer's encoder imitates, from its vectors for part of the corpus.
+
+    Raises:
+        PretrainError: the codebooks have other sizes than the run's.
+    """
+    tokenizer = SpeechTokenizer(read_speech_tokenizer_config(start.parent))
+    load_weights(tokenizer, find_weights(start), "", dtype=torch.float32, device="cpu")
+    num_entries = vq.codebooks_of(tokenizer.encoder.quantizer.semantic_residual_vector_quantizer)[0].embed_sum.shape[0]
+    if num_entries != job.size.codebook_size:
+        raise PretrainError(
+            f"The codebooks of {start} have {num_entries} entries and are kept; the run is to have "
+            f"{job.size.codebook_size}. Train with --codebook-size {num_entries}."
+        )
+    random = np.random.default_rng(job.seed)
+    numbers = random.permutation(len(corpus))[: max(1, job.num_fitted_utterances // 20)]
+    features, vectors = [], []
+    for number in np.sort(numbers):
+        samples = samples_of(corpus, int(number))
+        features.append(Features(*(part.cpu() for part in measure(samples.to(measure.get_buffer("bank").device)))))
+        vectors.append(vq.vectors_of(tokenizer.encoder.quantizer, tokenizer.encoder.latents(samples.unsqueeze(0))))
+    content = torch.cat([one.content for one in features]), torch.cat([one[0][0] for one in vectors])
+    sound = torch.cat([one.sound for one in features]), torch.cat([one[1][0] for one in vectors])
+    return CodeSpace.recover(content, sound, tokenizer.encoder.quantizer)
+
+
 def _shard_codes(folder: Path, shard: int) -> Path:
     return folder / f"shard-{shard:05d}.npy"
 
@@ -137,5 +205,5 @@ def _write_codes(path: Path, codes: list[torch.Tensor]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
     with temporary.open("wb") as file:
-        np.save(file, torch.cat(codes).numpy().astype(_STORED))
+        np.save(file, torch.cat(codes).cpu().numpy().astype(_STORED))
     temporary.replace(path)

@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -64,6 +65,8 @@ class TokenizerSize(_Frozen):
     decoder_window_frames: PositiveInt = 16
     """Not longer than the longer crops, so that the window is as full in training as it is in use."""
     discriminator_width: PositiveInt = 32
+    num_refinements: NonNegativeInt = 0
+    """ConvNeXt blocks of the decoder at its lower rate, beyond those that raise it: depth where it costs little."""
 
     @model_validator(mode="before")
     @classmethod
@@ -101,7 +104,7 @@ class TokenizerSize(_Frozen):
             head_dim=self.head_dim,
             num_quantizers=NUM_CODEBOOKS,
             upsample_rates=_DECODER_RATES,
-            upsampling_ratios=_DECODER_RATIOS,
+            upsampling_ratios=_DECODER_RATIOS + (1,) * self.num_refinements,
             sliding_window=self.decoder_window_frames,
         )
         assert math.prod(_DECODER_RATES) * math.prod(_DECODER_RATIOS) == SAMPLES_PER_FRAME
@@ -158,6 +161,22 @@ class TokenizerJob(StageJob):
     dropout_ratio: NonNegativeFloat = 0.2
     """Share of crops that are decoded from the first few acoustic codebooks only."""
 
+    joint_from: float | None = Field(default=None, ge=0, le=1)
+    """Share of the run after which the decoder is given the encoder's codes, and both learn from the decoded speech.
+
+    None: the encoder only imitates the analysis."""
+    analysed_share: float = Field(default=0.0, ge=0, le=1)
+    """With `joint_from`: share of crops decoded from the analysis's codes, for talkers trained on those."""
+    channel_share: float = Field(default=0.0, ge=0, le=1)
+    """With `joint_from`: share of crops that sound as over a telephone, in a room or with noise."""
+    codebooks_learn: bool = False
+    """With `joint_from`: the acoustic codebooks follow the encoder and lose their meaning of the analysis. Codebook 0,
+    which stands for the content, keeps it."""
+    heard_imitation_weight: NonNegativeFloat = 0.1
+    """With `joint_from`: factor of the imitation of acoustic vectors, unless their codebooks learn."""
+    commitment_weight: NonNegativeFloat = 0.25
+    """With `joint_from`: of the distance between the encoder's acoustic vectors and their entries."""
+
     adversarial: bool = False
     discriminator_learning_rate: PositiveFloat = 1e-3
     """Of the discriminators, by AdamW."""
@@ -181,6 +200,10 @@ class TokenizerJob(StageJob):
     def _check(self) -> Self:
         if self.validate_every % self.log_every:
             raise ValueError("validate_every must be a multiple of log_every")
+        if self.joint_from is not None and self.decoder_only:
+            raise ValueError("joint_from trains the encoder, decoder_only does not")
+        if self.codebooks_learn and (self.joint_from is None or self.analysed_share > 0):
+            raise ValueError("codebooks_learn needs joint_from and no analysed_share, whose codes lose their meaning")
         return self
 
     @classmethod

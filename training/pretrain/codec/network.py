@@ -1,4 +1,8 @@
-"""The speech tokenizer in training: an encoder that imitates the analysis, a decoder that speaks from codes."""
+"""The speech tokenizer in training: an encoder that imitates the analysis, a decoder that speaks from codes.
+
+With `joint_from`, from then on the decoder is given the encoder's codes. Gradients pass straight through the codebooks,
+so that both learn from the decoded speech.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.model.speech_tokenizer.quantizer import EncoderResidualQuantizer
+from training.model.speech_tokenizer.quantizer import EncoderCodebook
 from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.code_space import CodeSpace
@@ -20,27 +24,34 @@ from training.pretrain.codec.job import TokenizerJob
 _MIN_CODEBOOKS = 3
 # Of the squared distances, in units of the variance of one direction; entries are about ten such units apart.
 _TEMPERATURE = 8.0
+# Of the running means of codebooks that learn, per step.
+_DECAY = 0.99
 
 
 class NetworkOutput(NamedTuple):
     """The network's output for a batch of crops; both losses are None if the encoder is not trained."""
 
     waveform: Tensor
-    """Decoded from the analysis's codes (rows, samples)."""
+    """Decoded from the analysis's codes or the encoder's (rows, samples)."""
     imitation: Tensor | None
     """Mean square distance of the encoder's vectors from the codes' entries, whose own variance is about 1."""
     codebook_0: Tensor | None
     """Cross-entropy of the encoder's codebook 0, in nats."""
+    commitment: Tensor | None = None
+    """In joint training: mean square distance of the encoder's acoustic vectors from their entries."""
+    quantized: vq.Quantized | None = None
+    """In joint training: the acoustic vectors, quantized."""
 
 
 class TokenizerNetwork(nn.Module):
-    """The speech tokenizer with fixed codebooks, which are all that encoder and decoder share."""
+    """The speech tokenizer, of which encoder and decoder share nothing but the codebooks."""
 
     def __init__(self, job: TokenizerJob) -> None:
         super().__init__()
         self.job = job
         self.tokenizer = SpeechTokenizer(job.size.config())
         self._freeze_unused()
+        self._begin_refinements()
         if job.decoder_only:
             self.tokenizer.encoder.requires_grad_(False)
         self._encode: Callable[[Tensor], Tensor] = self.tokenizer.encoder.latents
@@ -49,12 +60,7 @@ class TokenizerNetwork(nn.Module):
     @torch.no_grad()
     def adopt(self, space: CodeSpace) -> None:
         """Copy the codebooks of the analysis."""
-        quantizer = self.tokenizer.encoder.quantizer
-        own = [
-            *vq.codebooks_of(quantizer.semantic_residual_vector_quantizer),
-            *vq.codebooks_of(quantizer.acoustic_residual_vector_quantizer),
-        ]
-        for book, found in zip(own, [*space.semantic, *space.acoustic], strict=True):
+        for book, found in zip([*self._semantic, *self._acoustic], [*space.semantic, *space.acoustic], strict=True):
             book.embed_sum.copy_(found.embed_sum)
             book.cluster_usage.copy_(found.cluster_usage)
 
@@ -77,39 +83,74 @@ class TokenizerNetwork(nn.Module):
             if unused is not None:
                 unused.requires_grad_(False)
 
-    def forward(self, crops: Crops, random: torch.Generator) -> NetworkOutput:
-        """Encode crops with their gains, and decode their codes from the analysis."""
+    @torch.no_grad()
+    def _begin_refinements(self) -> None:
+        """Stages that keep the rate start as the identity."""
+        decoder = self.tokenizer.decoder
+        for stage, rate in zip(decoder.upsample, self.tokenizer.config.decoder.upsampling_ratios, strict=True):
+            assert isinstance(stage, nn.ModuleList)
+            if rate == 1:
+                convolution = stage[0].get_submodule("conv")
+                convolution.get_parameter("weight").copy_(torch.eye(decoder.pre_conv.conv.out_channels).unsqueeze(-1))
+                convolution.get_parameter("bias").zero_()
+
+    def forward(self, crops: Crops, random: torch.Generator, *, joint: bool = False) -> NetworkOutput:
+        """Encode crops with their gains, and decode their codes from the analysis or, if `joint`, from the encoder."""
         first_entries, rest_entries = self._entries(crops.codes)
-        imitation = codebook_0 = None
-        if not self.job.decoder_only:
-            first, rest = self.vectors(crops.waveform * crops.gains)
-            imitation = functional.mse_loss(first, first_entries) + functional.mse_loss(rest, rest_entries.sum(dim=0))
-            codebook_0 = self._codebook_0_loss(first, crops.codes[..., 0])
         kept = self._draw_kept(len(crops.codes), random).to(first_entries.device)
-        decoded = self._decode(first_entries, (rest_entries * kept[:, :, None, None]).sum(dim=0))
-        return NetworkOutput(decoded, imitation, codebook_0)
+        rest_sum = (rest_entries * kept[:, :, None, None]).sum(dim=0)
+        if self.job.decoder_only:
+            return NetworkOutput(self._decode(first_entries, rest_sum), None, None)
+        first, rest = (vectors.float() for vectors in self.vectors(crops.waveform * crops.gains))
+        codebook_0 = self._codebook_0_loss(first, crops.codes[..., 0])
+        first_imitation = functional.mse_loss(first, first_entries)
+        rest_imitation = (rest - rest_entries.sum(dim=0)).square().mean(dim=(1, 2))
+        if not joint:
+            return NetworkOutput(
+                self._decode(first_entries, rest_sum), first_imitation + rest_imitation.mean(), codebook_0
+            )
+        is_encoded = (torch.rand(len(kept[0]), generator=random) >= self.job.analysed_share).to(rest.device)
+        is_encoded = is_encoded | ~crops.is_analysed
+        quantized = vq.quantize(self._acoustic, rest.flatten(0, 1))
+        entries = quantized.entries.unflatten(1, rest.shape[:2])
+        commitment = (rest - entries.sum(dim=0)).square().mean()
+        # Straight-through estimator: the values of the entries with the gradient of the vectors.
+        written = rest + ((entries * kept[:, :, None, None]).sum(dim=0) - rest).detach()
+        # Codebook 0 stands for the content alone, so its vectors get no gradient from the decoded speech.
+        first_written = self._semantic[0].decode(self._semantic[0].encode(first.flatten(0, 1))).view_as(first)
+        row = is_encoded[:, None, None]
+        decoded = self._decode(torch.where(row, first_written, first_entries), torch.where(row, written, rest_sum))
+        weight = 0.0 if self.job.codebooks_learn else self.job.heard_imitation_weight
+        imitation = first_imitation + weight * (rest_imitation * crops.is_analysed).mean()
+        return NetworkOutput(decoded, imitation, codebook_0, commitment, quantized)
+
+    @torch.no_grad()
+    def follow(self, quantized: vq.Quantized, random: torch.Generator) -> None:
+        """Update the acoustic codebooks by their inputs, and revive dead entries."""
+        vq.follow(self._acoustic, quantized, _DECAY)
+        for pair in zip(self._acoustic, quantized.inputs, strict=True):
+            vq.revive(*pair, random)
+
+    @property
+    def _semantic(self) -> list[EncoderCodebook]:
+        return vq.codebooks_of(self.tokenizer.encoder.quantizer.semantic_residual_vector_quantizer)
+
+    @property
+    def _acoustic(self) -> list[EncoderCodebook]:
+        return vq.codebooks_of(self.tokenizer.encoder.quantizer.acoustic_residual_vector_quantizer)
 
     def vectors(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
         """The vectors that codebook 0 and the others quantize, each (rows, frames, width)."""
-        quantizer = self.tokenizer.encoder.quantizer
-        latents = self._encode(waveform)
-        return (
-            _project_in(quantizer.semantic_residual_vector_quantizer, latents),
-            _project_in(quantizer.acoustic_residual_vector_quantizer, latents),
-        )
+        return vq.vectors_of(self.tokenizer.encoder.quantizer, self._encode(waveform))
 
     @torch.no_grad()
     def _entries(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        quantizer = self.tokenizer.encoder.quantizer
-        semantic = vq.codebooks_of(quantizer.semantic_residual_vector_quantizer)
-        acoustic = vq.codebooks_of(quantizer.acoustic_residual_vector_quantizer)
-        rest = [book.decode(codes[..., number + 1]) for number, book in enumerate(acoustic)]
-        return semantic[0].decode(codes[..., 0]), torch.stack(rest)
+        rest = [book.decode(codes[..., number + 1]) for number, book in enumerate(self._acoustic)]
+        return self._semantic[0].decode(codes[..., 0]), torch.stack(rest)
 
     def _codebook_0_loss(self, first: Tensor, codes: Tensor) -> Tensor:
         """Cross-entropy of the nearest entry, since distance alone would accept the average of two entries."""
-        quantizer = self.tokenizer.encoder.quantizer.semantic_residual_vector_quantizer
-        book = vq.codebooks_of(quantizer)[0]
+        book = self._semantic[0]
         table = book.decode(torch.arange(book.cluster_usage.shape[0], device=first.device))
         distances = table.square().sum(dim=-1) - 2 * first @ table.t()
         logits = -distances / vq.variance(table).clamp(min=1e-8) / _TEMPERATURE
@@ -129,8 +170,3 @@ class TokenizerNetwork(nn.Module):
         latents = latents + quantizer.rvq_rest.output_proj(rest.transpose(1, 2))
         waveform: Tensor = self._decode_latents(latents)
         return waveform
-
-
-def _project_in(quantizer: EncoderResidualQuantizer, latents: Tensor) -> Tensor:
-    projected: Tensor = latents if quantizer.input_proj is None else quantizer.input_proj(latents)
-    return projected.transpose(1, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,8 +21,9 @@ from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.spectral_loss import SpectralLoss
 from training.pretrain.codec.widening import widen
-from training.pretrain.corpus.corpus import PARTS, TRAIN
+from training.pretrain.corpus.corpus import PARTS, RECORDINGS, TRAIN, has_part
 from training.pretrain.run import muon
+from training.pretrain.run.prefetch import Prefetch
 from training.pretrain.run.run_start import record_start
 from training.pretrain.run.training_run import TrainingRun
 from training.pretrain.run.training_state import read_checkpoint, step_random
@@ -50,12 +52,16 @@ class TokenizerTraining(TrainingRun):
         report: Callable[[str], None],
         start: Path | None = None,
     ) -> None:
-        """Continue or begin the run in `run`; a new one may start from a `speech_tokenizer` folder of the same size."""
+        """Continue or begin the run in `run`; a new one may start from a checkpoint's `speech_tokenizer` folder."""
         super().__init__(job, run, device=device, report=report)
         self.job = job
-        space = frame_codes.analyse(corpus, run, job, PARTS, report)
+        recorded = (RECORDINGS,) if has_part(corpus, RECORDINGS) else ()
+        space = frame_codes.analyse(corpus, run, job, (*PARTS, *recorded), report, start=start, device=device)
         coded = frame_codes.open_codes(corpus, run, TRAIN)
-        self._crops = CropSource(coded, job.crops, job.seed)
+        recordings = frame_codes.open_codes(corpus, run, RECORDINGS) if recorded else None
+        crops = CropSource(coded, job.crops, job.seed, recordings=recordings)
+        self._plain_crops = Prefetch(crops.batch, device)
+        self._joint_crops = Prefetch(partial(crops.batch, channel_share=job.channel_share), device)
         # Weights are drawn on the CPU, so that they do not depend on the device.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
@@ -88,18 +94,10 @@ class TokenizerTraining(TrainingRun):
         }
 
     def read_start(self, start: Path) -> None:
-        """Begin with the weights of a `speech_tokenizer` folder, and with the codebooks of this run.
-
-        A wider decoder than the folder's computes the same at first.
-        """
-        config = read_speech_tokenizer_config(start.parent)
-        if config.decoder.decoder_dim < self.job.size.decoder_size:
-            narrow = SpeechTokenizer(config)
-            read_checkpoint(start, {"": narrow})
-            widen(narrow, self.network.tokenizer)
-        else:
-            read_checkpoint(start, {"": self.network.tokenizer})
-        self.network.adopt(frame_codes.read_code_space(self.folder, self.job))
+        """Begin with the weights of a `speech_tokenizer` folder; a larger network computes the same at first."""
+        smaller = SpeechTokenizer(read_speech_tokenizer_config(start.parent))
+        read_checkpoint(start, {"": smaller})
+        widen(smaller, self.network.tokenizer)
         record_start(self.folder, start, stage="tokenizer")
 
     def validate(self) -> Mapping[str, float]:
@@ -111,23 +109,32 @@ class TokenizerTraining(TrainingRun):
 
     def train_step(self) -> dict[str, float]:
         """One update; returns its losses."""
-        random = step_random(self.job.seed, self.step)
-        crops = Crops(*(tensor.to(self.device) for tensor in self._crops.batch(self.step)))
+        job = self.job
+        random = step_random(job.seed, self.step)
+        is_joint = job.joint_from is not None and self.place >= job.joint_from * job.num_steps
+        if is_joint:
+            self._plain_crops.stop()
+        batch = (self._joint_crops if is_joint else self._plain_crops).batch(self.step)
+        crops = Crops(*(tensor.to(self.device) for tensor in batch))
         with self._arithmetic():
-            output: NetworkOutput = self.network(crops, random)
+            output: NetworkOutput = self.network(crops, random, joint=is_joint)
         decoded = output.waveform.float()
         losses = {
             "spectral": self._spectral_loss(decoded, crops.waveform),
             "waveform": functional.l1_loss(decoded, crops.waveform),
         }
-        job = self.job
         total = losses["spectral"] + job.waveform_weight * losses["waveform"]
         if output.imitation is not None and output.codebook_0 is not None:
             losses |= {"imitation": output.imitation, "codebook_0": output.codebook_0}
             total = total + job.imitation_weight * output.imitation + job.codebook_0_weight * output.codebook_0
-        if self._discriminators is not None and self.step >= job.num_steps_before_discriminators:
+        if output.commitment is not None:
+            losses["commitment"] = output.commitment
+            total = total + job.commitment_weight * output.commitment
+        if self._discriminators is not None and self.place >= job.num_steps_before_discriminators:
             total = total + self._discriminate(self._discriminators, decoded, crops.waveform, losses)
         losses["gradient_norm"] = self._descend("network", total)
+        if job.codebooks_learn and output.quantized is not None:
+            self.network.follow(output.quantized, random)
         return self.read(losses)
 
     def _arithmetic(self) -> torch.autocast:

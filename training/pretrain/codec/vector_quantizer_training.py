@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from training.model.speech_tokenizer.quantizer import EncoderCodebook, EncoderResidualQuantizer
+from training.model.speech_tokenizer.quantizer import EncoderCodebook, EncoderQuantizer, EncoderResidualQuantizer
 
 # An entry with less usage is dead. With 256 entries and a hundred vectors per step, an average entry decays to this
 # after 170 steps without any vectors.
@@ -29,6 +29,13 @@ class Quantized(NamedTuple):
     inputs: Tensor
     """Each codebook's input, the residual of the previous ones."""
     entries: Tensor
+
+
+def vectors_of(quantizer: EncoderQuantizer, latents: Tensor) -> tuple[Tensor, Tensor]:
+    """The vectors (rows, frames, width) that codebook 0 and the others quantize of latents (rows, width, frames)."""
+    halves = quantizer.semantic_residual_vector_quantizer, quantizer.acoustic_residual_vector_quantizer
+    first, rest = (latents if half.input_proj is None else half.input_proj(latents) for half in halves)
+    return first.transpose(1, 2), rest.transpose(1, 2)
 
 
 def codebooks_of(quantizer: EncoderResidualQuantizer) -> list[EncoderCodebook]:

@@ -12,14 +12,15 @@ def widen(narrow: nn.Module, wide: nn.Module) -> None:
 
     The old kernel is copied to the corner of the new one. Weights into new channels stay as drawn; weights from new to
     old channels are zero, and vectors are padded with zeros. That preserves the output if everything between the
-    convolutions treats each channel separately.
+    convolutions treats each channel separately. Layers that
+    only `wide` has stay as they are.
 
     Raises:
-        ValueError: the networks differ in more than their widths.
+        ValueError: `narrow` is wider, or has layers that `wide` lacks.
     """
     kept, own = narrow.state_dict(), wide.state_dict()
-    if set(kept) != set(own):
-        raise ValueError(f"One network lacks {', '.join(sorted(set(kept) ^ set(own))[:3])}.")
+    if missing := sorted(set(kept) - set(own)):
+        raise ValueError(f"The larger network lacks {', '.join(missing[:3])}.")
     transposed = {f"{name}.weight" for name, module in wide.named_modules() if isinstance(module, nn.ConvTranspose1d)}
     for name, old in kept.items():
         new = own[name]

@@ -7,6 +7,8 @@
     corpus/held-out-parameters/...      training voices with unseen pitch, formants and rate
     corpus/held-out-voice/...           a voice that no training speaker is derived from
 
+    corpus/recordings/...               of a person, if installed: for the tokenizer, never for the talker
+
 A shard is complete when its index exists, which is written last.
 """
 
@@ -28,6 +30,8 @@ MANIFEST = "manifest.json"
 TRAIN = "train"
 HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE = "held-out-texts", "held-out-parameters", "held-out-voice"
 PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE, TRAIN)
+RECORDINGS = "recordings"
+"""A part that a corpus may have besides."""
 _SAMPLE_TYPE = np.dtype("<i2")
 FULL_SCALE = 32768.0
 
@@ -113,9 +117,15 @@ def open_corpus(folder: Path | str, part: str = TRAIN) -> Corpus:
     Raises:
         CorpusError: the folder holds no finished shard of that part.
     """
-    if part not in PARTS:
+    if part not in (*PARTS, RECORDINGS):
         raise CorpusError(f"A corpus has no part {part!r}; its parts are {', '.join(PARTS)}.")
     return Corpus(Path(folder) / part)
+
+
+def has_part(folder: Path, part: str) -> bool:
+    """Whether a corpus has anything of this part."""
+    index = shard_index(folder / part, 0)
+    return index.is_file() and index.stat().st_size > 0
 
 
 def shard_audio(folder: Path, number: int) -> Path:

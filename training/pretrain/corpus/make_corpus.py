@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import time
@@ -19,12 +20,13 @@ from numpy.typing import NDArray
 from training.pretrain.corpus import corpus, speakers
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.corpus import Entry
+from training.pretrain.corpus.recordings import RUSSIAN_PROMPTS, RecordedPart, recorded_part
 from training.pretrain.corpus.speakers import Speaker
 from training.pretrain.corpus.text_sources import TextSources, load_text_sources
 from training.pretrain.corpus.texts import TextStream
 from training.pretrain.errors import CorpusError
 
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 """Incremented whenever the same seed would give other utterances."""
 
 UTTERANCES_PER_SHARD = 500
@@ -45,13 +47,12 @@ class Part:
     num_utterances: int | None = None
     """... or this number of utterances."""
 
-    def utterance(self, index: int) -> tuple[Speaker, str, NDArray[np.int16] | None]:
+    def utterance(self, index: int) -> tuple[str, str, NDArray[np.int16] | None]:
         """Speaker, text and audio at `index`; the audio is None if it is not usable."""
         speaker = random.Random(f"{self.seed} {self.name} speaker {index}").choice(self.people)
         text = self.texts.text(index)
         audio = engines.synthesize(speaker, text)
-        seconds = len(audio) / engines.SAMPLE_RATE_HZ
-        return speaker, text, audio if _MIN_SECONDS <= seconds <= _MAX_SECONDS else None
+        return speaker.name, text, audio
 
 
 def main(arguments: list[str]) -> int:
@@ -62,6 +63,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="number of engines to run in parallel")
     parser.add_argument("--held-out", type=int, default=200, help="utterances in each of the three held-out parts")
+    parser.add_argument(
+        "--recordings",
+        type=Path,
+        default=RUSSIAN_PROMPTS,
+        help="folder of G.722 files for the codec; an empty one for none",
+    )
     parser.add_argument("--shard-size", type=int, default=UTTERANCES_PER_SHARD, help="utterances in a shard")
     options = parser.parse_args(arguments)
     make_corpus(
@@ -71,6 +78,7 @@ def main(arguments: list[str]) -> int:
         num_threads=options.threads,
         num_held_out=options.held_out,
         shard_size=options.shard_size,
+        recordings=options.recordings,
         report=lambda line: print(line, flush=True),
     )
     return 0
@@ -85,8 +93,12 @@ def make_corpus(
     num_held_out: int,
     shard_size: int = UTTERANCES_PER_SHARD,
     report: Callable[[str], None],
+    recordings: Path = RUSSIAN_PROMPTS,
+    until: float = math.inf,
 ) -> None:
-    """Make the missing parts of a corpus. Its bytes depend on seed and sizes, not on threads or interruptions.
+    """Make the missing parts of a corpus, or as much as can be made until this time of the monotonic clock.
+
+    Its bytes depend on seed and sizes, not on threads or interruptions.
 
     Raises:
         CorpusError: an engine or text source is missing, or `out` holds a corpus with another recipe.
@@ -104,33 +116,46 @@ def make_corpus(
     _check_recipe(out, recipe)
     _write_manifest(out, recipe)
     with ThreadPoolExecutor(num_threads) as pool:
-        for part in _parts(sources, seed, hours, num_held_out):
-            _make_part(out, part, shard_size, pool, report)
+        for part in _parts(sources, seed, hours, num_held_out, recordings):
+            _make_part(out, part, shard_size, pool, report, until)
             _write_manifest(out, recipe)
 
 
-def _parts(sources: TextSources, seed: int, hours: float, num_held_out: int) -> list[Part]:
+def _parts(
+    sources: TextSources, seed: int, hours: float, num_held_out: int, recordings: Path
+) -> list[Part | RecordedPart]:
     """The held-out parts come first: they are small, and every later stage needs them from its first step."""
     held_out = [
         (corpus.HELD_OUT_TEXTS, speakers.training_speakers()),
         (corpus.HELD_OUT_PARAMETERS, speakers.unseen_parameter_speakers()),
         (corpus.HELD_OUT_VOICE, (speakers.unseen_voice(),)),
     ]
-    parts = []
+    parts: list[Part | RecordedPart] = []
     for number, (name, people) in enumerate(held_out):
         texts = TextStream(sources, seed + number, held_out=True)
         parts.append(Part(name=name, people=people, texts=texts, seed=seed, num_utterances=num_held_out))
+    if recorded := recorded_part(corpus.RECORDINGS, recordings):
+        parts.append(recorded)
     texts = TextStream(sources, seed)
     parts.append(Part(name=corpus.TRAIN, people=speakers.training_speakers(), texts=texts, seed=seed, hours=hours))
     return parts
 
 
-def _make_part(out: Path, part: Part, shard_size: int, pool: ThreadPoolExecutor, report: Callable[[str], None]) -> None:
+def _make_part(
+    out: Path,
+    part: Part | RecordedPart,
+    shard_size: int,
+    pool: ThreadPoolExecutor,
+    report: Callable[[str], None],
+    until: float = math.inf,
+) -> None:
     folder = out / part.name
     folder.mkdir(parents=True, exist_ok=True)
     num_made, seconds, number = 0, 0.0, 0
     started, seconds_before = time.monotonic(), 0.0
     while not _enough(part, number * shard_size, seconds):
+        if number and time.monotonic() >= until:
+            break
         index_path = corpus.shard_index(folder, number)
         is_new = not index_path.is_file()
         if is_new:
@@ -147,14 +172,14 @@ def _make_part(out: Path, part: Part, shard_size: int, pool: ThreadPoolExecutor,
             report(f"{part.name}: {num_made} utterances, {seconds / 3600:.2f} h{_remaining(part, seconds, speed)}")
 
 
-def _enough(part: Part, num_tried: int, seconds: float) -> bool:
+def _enough(part: Part | RecordedPart, num_tried: int, seconds: float) -> bool:
     if part.num_utterances is not None:
         return num_tried >= part.num_utterances
     assert part.hours is not None
     return seconds >= part.hours * 3600
 
 
-def _remaining(part: Part, seconds: float, speed: float) -> str:
+def _remaining(part: Part | RecordedPart, seconds: float, speed: float) -> str:
     """The time left; `speed` is seconds of speech made per second."""
     if part.hours is None:
         return ""
@@ -162,14 +187,14 @@ def _remaining(part: Part, seconds: float, speed: float) -> str:
     return f" of {part.hours:g} h, {speed:.0f} times real time, {left // 3600}:{left // 60 % 60:02d} h left"
 
 
-def _make_shard(folder: Path, part: Part, number: int, indexes: range, pool: ThreadPoolExecutor) -> None:
+def _make_shard(folder: Path, part: Part | RecordedPart, number: int, indexes: range, pool: ThreadPoolExecutor) -> None:
     start = 0
     lines: list[str] = []
     pieces: list[bytes] = []
     for index, (speaker, text, audio) in zip(indexes, pool.map(part.utterance, indexes), strict=True):
-        if audio is None:
+        if audio is None or not _MIN_SECONDS <= len(audio) / engines.SAMPLE_RATE_HZ <= _MAX_SECONDS:
             continue
-        entry = Entry(index=index, start=start, num_samples=len(audio), speaker=speaker.name, text=text)
+        entry = Entry(index=index, start=start, num_samples=len(audio), speaker=speaker, text=text)
         lines.append(entry.to_line())
         pieces.append(audio.astype("<i2").tobytes())
         start += len(audio)
@@ -193,7 +218,7 @@ def _write_manifest(out: Path, recipe: dict[str, Any]) -> None:
     """Write recipe and contents. Counts come from the shards, so an interrupted run ends with the same file."""
     out.mkdir(parents=True, exist_ok=True)
     parts = {}
-    for name in corpus.PARTS:
+    for name in (*corpus.PARTS, corpus.RECORDINGS):
         entries = [entry for path in corpus.shard_indexes(out / name) for entry in corpus.read_index(path)]
         hours = sum(entry.num_samples for entry in entries) / engines.SAMPLE_RATE_HZ / 3600
         parts[name] = {

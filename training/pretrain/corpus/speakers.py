@@ -16,13 +16,19 @@ F0_RANGE = (0.75, 1.45)
 FORMANT_RANGE = (0.84, 1.20)
 RATE_RANGE = (0.88, 1.15)
 
+# Wider for some speakers, so that the voices of children and very low or fast ones are not far from those known.
+WIDE_F0_RANGE = (0.62, 1.7)
+WIDE_FORMANT_RANGE = (0.78, 1.28)
+WIDE_RATE_RANGE = (0.8, 1.3)
+
 # Voice -> number of speakers derived from it. kal16 is a diphone voice: less natural, but distinct.
 _FLITE_VOICES = {"slt": 225, "awb": 225, "kal16": 120}
+_WIDE_FLITE_VOICES = {"slt": 300, "awb": 300, "kal16": 120}
 # Standard deviation of f0 in Hz, from monotonous to lively; kal16 loses its pitch marks above 20.
 _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
 # Robotic, hence only one speaker in twenty.
 _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
-_NUM_ESPEAK = 30
+_NUM_ESPEAK = 60
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -52,7 +58,12 @@ def training_speakers() -> tuple[Speaker, ...]:
         for voice, num_speakers in _FLITE_VOICES.items()
         for number in range(1, num_speakers)
     ]
-    return (*plain, *varied, *(_espeak(number) for number in range(_NUM_ESPEAK)))
+    wide = [
+        _varied(f"{voice}-wide-{number:03d}", voice, number, wide=True)
+        for voice, num_speakers in _WIDE_FLITE_VOICES.items()
+        for number in range(1, num_speakers + 1)
+    ]
+    return (*plain, *varied, *wide, *(_espeak(number) for number in range(_NUM_ESPEAK)))
 
 
 @cache
@@ -78,15 +89,15 @@ def by_name() -> Mapping[str, Speaker]:
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
 
-def _varied(name: str, voice: str, number: int) -> Speaker:
+def _varied(name: str, voice: str, number: int, *, wide: bool = False) -> Speaker:
     low_hz, high_hz = _F0_SPREAD_HZ[voice]
     return Speaker(
         name=name,
         engine=FLITE,
         voice=voice,
-        f0=_between(F0_RANGE, number, base=2),
-        formants=_between(FORMANT_RANGE, number, base=3),
-        rate=_between(RATE_RANGE, number, base=5),
+        f0=_between(WIDE_F0_RANGE if wide else F0_RANGE, number, base=2),
+        formants=_between(WIDE_FORMANT_RANGE if wide else FORMANT_RANGE, number, base=3),
+        rate=_between(WIDE_RATE_RANGE if wide else RATE_RANGE, number, base=5),
         f0_spread_hz=round(low_hz + (high_hz - low_hz) * _halton(number, base=7), 1),
     )
 

@@ -62,10 +62,16 @@ def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
     samples, rate_hz = soundfile.read(io.BytesIO(said.stdout), dtype="float32")
     # Playing faster by the formant factor shortens the vocal tract; pitch and rate were compensated in advance.
     samples = soxr.resample(samples, rate_hz * speaker.formants, SAMPLE_RATE_HZ)
-    trimmed = _trim(samples)
-    if not len(trimmed):
+    tidied = tidy(samples)
+    if tidied is None:
         raise CorpusError(f"{speaker.engine} makes no sound for {text!r} as {speaker.name}.")
-    return _level(trimmed)
+    return tidied
+
+
+def tidy(samples: NDArray[np.float32]) -> NDArray[np.int16] | None:
+    """Trim and level speech at SAMPLE_RATE_HZ as all of the corpus is; None if it is nothing but silence."""
+    trimmed = _trim(samples)
+    return _level(trimmed) if len(trimmed) else None
 
 
 def _flite_command(speaker: Speaker, text: str) -> list[str]:

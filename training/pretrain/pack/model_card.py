@@ -29,8 +29,12 @@ curves and the recipes (`about.json`).
 
 The weights were learnt from speech synthesized on the spot by flite (Carnegie Mellon University, BSD-like licence; its
 voices come from the CMU ARCTIC databases) and, for a small share, by espeak-ng. The texts are Debian's fortunes, word
-lists and generated sentences. The voice rms was kept out of training.
+lists and generated sentences. The voice rms was kept out of training.{recordings}
 """
+
+_RECORDINGS = """ The codec has also learnt from {minutes:.0f}
+minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoice.ru), CC-BY 3.0, as Debian's
+asterisk-core-sounds-ru-g722 holds them; they were cut, levelled and played as through rooms and telephones."""
 
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
@@ -40,8 +44,10 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     """
     runs = about["runs"]
     stages = "\n".join(_row(name, run) for name, run in runs.items())
-    corpus = ""
+    corpus = recordings = ""
     if "corpus" in about:
+        recorded = about["corpus"]["parts"].get("recordings", {}).get("hours", 0.0)
+        recordings = _RECORDINGS.format(minutes=60 * recorded) if recorded else ""
         part = about["corpus"]["parts"]["train"]
         corpus = f" The corpus has {part['hours']:.1f} hours by {part['speakers']} speakers."
     return _CARD.format(
@@ -51,6 +57,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         corpus=corpus,
         stages=stages,
         codec=about["codec_weights"],
+        recordings=recordings,
     )
 
 

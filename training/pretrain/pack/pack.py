@@ -22,6 +22,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
+from training.pretrain.codec.export import export_tokenizer
 from training.pretrain.codec.precision import compare_rounded, store_rounded
 from training.pretrain.corpus.corpus import MANIFEST
 from training.pretrain.errors import PretrainError
@@ -30,13 +31,16 @@ from training.pretrain.pack.run_summary import describe_machine, write_summary
 from training.pretrain.run.run_start import steps_before
 from training.pretrain.run.training_state import has_state, read_job
 from training.pretrain.talker.export import export_checkpoint
+from training.pretrain.talker.references import read_tokenizer
 
-MAX_BYTES = 45_000_000
+MAX_BYTES = 60_000_000
 """The checkpoint is part of every clone of the repository."""
 
 TRAINING_FOLDER = "training"
 ABOUT = "about.json"
 CARD = "README.md"
+# Lies beside the embedded checkpoint and is no part of it.
+_TRANSCRIBER = "whisper.pt"
 
 _VOICES = PROJECT_FOLDER / "assets" / "voices"
 _TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker"}
@@ -50,6 +54,7 @@ class Sources:
 
     tokenizer: Path
     talker: Path
+    """A run, or a packed checkpoint whose talker was trained on the tokenizer's codes."""
     corpus: Path | None = None
     speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
     """Recordings on which the tokenizer's rounded weights are compared with the exact ones."""
@@ -64,7 +69,7 @@ def main(arguments: list[str]) -> int:
     """Pack the runs the command line names; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m training.pretrain pack", description=__doc__)
     parser.add_argument("--tokenizer", type=Path, required=True, help="run of the speech tokenizer")
-    parser.add_argument("--talker", type=Path, required=True, help="run of the talker")
+    parser.add_argument("--talker", type=Path, required=True, help="run of the talker, or checkpoint with one")
     parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
@@ -81,19 +86,28 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         PretrainError: a run does not exist, or the checkpoint is too large.
         CheckpointError: the result does not load, or `out` cannot be written.
     """
-    for run in sources.runs.values():
-        if not has_state(run):
+    for name, run in sources.runs.items():
+        if not has_state(run) and not (name == "talker" and _is_packed(run)):
             raise PretrainError(f"{run} holds no run to pack.")
     if out.is_dir() and any(out.iterdir()) and not (out / CONFIG_FILE).is_file():
         raise PretrainError(f"{out} is not replaced: it is not a checkpoint. Choose another folder.")
     with create_folder(out, replace=True) as new, tempfile.TemporaryDirectory() as temporary:
         exported = Path(temporary) / "checkpoint"
-        export_checkpoint(sources.talker, sources.tokenizer, exported)
+        if _is_packed(sources.talker):
+            others = (SPEECH_TOKENIZER_FOLDER, TRAINING_FOLDER, CARD, _TRANSCRIBER)
+            shutil.copytree(sources.talker, exported, ignore=shutil.ignore_patterns(*others))
+            export_tokenizer(exported / SPEECH_TOKENIZER_FOLDER, read_tokenizer(sources.tokenizer))
+        else:
+            export_checkpoint(sources.talker, sources.tokenizer, exported)
         shutil.copytree(exported, new, dirs_exist_ok=True)
         precision = _round_codec(new, sources.speech, report)
         about = {**_about(sources, precision), "remark": remark}
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
+            if _is_packed(run):
+                for path in (run / TRAINING_FOLDER).glob(f"{name}.*"):
+                    shutil.copyfile(path, new / TRAINING_FOLDER / path.name)
+                continue
             write_summary(new / TRAINING_FOLDER, name, run, title=_TITLES[name])
         (new / TRAINING_FOLDER / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         num_parameters = _check(new)
@@ -102,6 +116,10 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         if num_bytes > MAX_BYTES:
             raise PretrainError(f"The checkpoint has {num_bytes:,} bytes; the limit is {MAX_BYTES:,}.")
     report(f"packed {num_bytes / 1e6:.1f} MB in {out}, codec as {precision}")
+
+
+def _is_packed(folder: Path) -> bool:
+    return (folder / TRAINING_FOLDER / ABOUT).is_file()
 
 
 def size_of(folder: Path) -> int:
@@ -137,6 +155,9 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
     """Steps and recipes of the runs, for users and for further training."""
     runs = {}
     for name, run in sources.runs.items():
+        if _is_packed(run):
+            runs[name] = json.loads((run / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))["runs"][name]
+            continue
         state = json.loads((run / "state" / "job.json").read_text(encoding="utf-8"))
         runs[name] = {
             "steps_before": steps_before(run),
@@ -145,6 +166,9 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
             "recipe": read_job(run),
         }
     about: dict[str, Any] = {"machine": describe_machine(), "codec_weights": codec_precision, "runs": runs}
+    if sources.corpus is None and _is_packed(sources.talker):
+        told = json.loads((sources.talker / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
+        about |= {"corpus": told["corpus"]} if "corpus" in told else {}
     if sources.corpus is not None:
         about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))
     return about

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.stage_job import StageJob
 from training.pretrain.run.training_log import TrainingLog
-from training.pretrain.run.training_state import has_state, load_state, save_state
+from training.pretrain.run.training_state import has_state, load_state, read_seconds, save_state
 
 
 class StopRequest:
@@ -57,6 +57,9 @@ class TrainingRun(ABC):
         report: Callable[[str], None],
     ) -> None:
         self.step = 0
+        self._seconds_before = 0.0
+        self._began: float | None = None
+        self._budget_seconds: float | None = None
         self.folder = folder
         self.device = device
         self.report = report
@@ -86,6 +89,7 @@ class TrainingRun(ABC):
         self._corpus_size = corpus_size
         if has_state(self.folder):
             self.step, size_then = load_state(self.folder, self._recipe, self.networks, self.optimizers)
+            self._seconds_before = read_seconds(self.folder)
             self.report(f"continuing after step {self.step}")
             if size_then != corpus_size:
                 self.report(f"the corpus has {corpus_size} utterances now, not {size_then}: other batches from here")
@@ -94,22 +98,31 @@ class TrainingRun(ABC):
             self.report(f"starting from the weights in {start}")
         self.log.forget_after(self.step)
 
-    def run(self, *, save_every_seconds: float, should_stop: Callable[[], bool]) -> bool:
+    def run(
+        self, *, save_every_seconds: float, should_stop: Callable[[], bool], budget_seconds: float | None = None
+    ) -> bool:
         """Train to the last step; returns False if `should_stop` ended it earlier, with the state saved.
+
+        With a budget, the run ends once it has trained for that time (including earlier sessions), and its schedules
+        follow the time if that is further than the steps.
 
         Raises:
             PretrainError: a loss became NaN or infinite; the last saved state is kept.
         """
         job, saved = self._recipe, time.monotonic()
-        while self.step < job.num_steps:
+        self._began, self._budget_seconds = saved, budget_seconds
+        place = self.place
+        # Read once per step: if time ended the loop after `is_last` was decided, the last state would not be saved.
+        while place < job.num_steps:
             self.log.begin_step()
             self.log.add(self.train_step())
             self.step += 1
-            is_last = self.step == job.num_steps
+            place_before, place = place, self.place
+            is_last = place >= job.num_steps
             # Stop and save only at log lines, so that a resumed run's lines are means over the same steps.
             if self.step % job.log_every and not is_last:
                 continue
-            self.log.write(self.step, learning_rate=job.learning_rate_ratio(self.step - 1))
+            self.log.write(self.step, learning_rate=job.learning_rate_ratio(place_before))
             if self.step % job.validate_every == 0 or is_last:
                 self.log.write_validation(self.step, self.validate())
             stops = should_stop() and not is_last
@@ -120,9 +133,23 @@ class TrainingRun(ABC):
                 return False
         return True
 
+    @property
+    def place(self) -> int:
+        """The step of the recipe that the run has reached: its own, or a later one if time is short."""
+        if self._budget_seconds is None:
+            return self.step
+        return max(self.step, int(self._recipe.num_steps * self._seconds() / self._budget_seconds))
+
+    def _seconds(self) -> float:
+        """Duration of the run, with earlier sessions."""
+        return self._seconds_before + (0.0 if self._began is None else time.monotonic() - self._began)
+
     def save(self) -> None:
         """Save the state of the run."""
-        save_state(self.folder, self._recipe, self.step, self.networks, self.optimizers, corpus_size=self._corpus_size)
+        size, seconds = self._corpus_size, self._seconds()
+        save_state(
+            self.folder, self._recipe, self.step, self.networks, self.optimizers, corpus_size=size, seconds=seconds
+        )
 
     def descend(self, network: nn.Module, loss: Tensor, optimizers: Mapping[str, torch.optim.Optimizer]) -> Tensor:
         """One step of a network's optimizers; returns the gradient's norm before clipping."""
@@ -130,7 +157,7 @@ class TrainingRun(ABC):
             optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(network.parameters(), self._recipe.max_gradient_norm)
-        share = self._recipe.learning_rate_ratio(self.step)
+        share = self._recipe.learning_rate_ratio(self.place)
         for optimizer in optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = optimizer.defaults["lr"] * share

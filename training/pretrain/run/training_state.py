@@ -40,17 +40,19 @@ def save_state(
     optimizers: Mapping[str, Optimizer],
     *,
     corpus_size: int,
+    seconds: float = 0.0,
 ) -> None:
     """Replace the run's state atomically: a kill at any time leaves the old state or the new one.
 
-    `step` is the number of steps done, `corpus_size` the number of utterances they were drawn from.
+    `step` is the number of steps done, `corpus_size` the number of utterances they were drawn from, `seconds` the time
+    they took.
     """
     tensors = {
         f"{name}.{key}": value.contiguous()
         for name, network in networks.items()
         for key, value in network.state_dict().items()
     }
-    about = {"step": step, "corpus_size": corpus_size, "job": job.model_dump(mode="json")}
+    about = {"step": step, "corpus_size": corpus_size, "seconds": seconds, "job": job.model_dump(mode="json")}
     with create_folder(run / _FOLDER, replace=True) as new:
         (new / _JOB).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         save_file(tensors, new / _MODEL)
@@ -66,6 +68,11 @@ def read_step(run: Path) -> int | None:
     """Number of steps that a run has done; None without a run."""
     path = run / _FOLDER / _JOB
     return int(json.loads(path.read_text(encoding="utf-8"))["step"]) if path.is_file() else None
+
+
+def read_seconds(run: Path) -> float:
+    """How long a run has trained; 0 for states of earlier versions."""
+    return float(json.loads((run / _FOLDER / _JOB).read_text(encoding="utf-8")).get("seconds", 0.0))
 
 
 def load_state(

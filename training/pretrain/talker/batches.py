@@ -20,6 +20,7 @@ from training.model.config import ModelConfig
 from training.model.network.mel import log_mel
 from training.model.prompt.prompt import AUTO_LANGUAGE, PromptHead, in_context_prompt, x_vector_prompt
 from training.pretrain.codec.frame_codes import CodedCorpus
+from training.pretrain.corpus.channels import sometimes_through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.talker.guidance import Span, spans_of
@@ -154,6 +155,7 @@ class BatchSource:
         repeated = np.resize(audio, max(wanted, len(audio)))
         first = int(random.integers(len(repeated) - wanted + 1))
         piece = repeated[first : first + wanted].astype(np.float32) / np.float32(FULL_SCALE)
+        piece = sometimes_through_channel(piece, random)
         piece *= np.float32(10 ** (random.uniform(*_GAIN_DB) / 20))
         resampled: NDArray[np.float32] = soxr.resample(
             piece, SAMPLE_RATE_HZ, self._config.speaker_encoder.sample_rate, quality="MQ"

@@ -8,11 +8,13 @@ from pathlib import Path
 import torch
 
 from training.model.device import choose_device
+from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
 from training.pretrain.run.training_run import StopRequest
+from training.pretrain.run.training_state import has_state, read_job
 from training.pretrain.talker.export import export_checkpoint
-from training.pretrain.talker.job import TalkerJob
+from training.pretrain.talker.job import TalkerJob, TalkerSize
 from training.pretrain.talker.training import TalkerTraining
 
 EXPORT_FOLDER = "export"
@@ -26,7 +28,11 @@ def main(arguments: list[str]) -> int:
         torch.set_num_threads(options.threads)
     if not options.export:
         device = choose_device(options.device)
+        codec = (
+            TokenizerJob.model_validate(read_job(options.tokenizer)) if has_state(options.tokenizer) else TokenizerJob()
+        )
         job = TalkerJob.of_length(options.steps, seed=options.seed)
+        job = job.model_copy(update={"size": TalkerSize(codebook_size=codec.size.codebook_size)})
         training = TalkerTraining(
             job.for_gpu() if device.type == "cuda" else job,
             options.corpus,
@@ -38,7 +44,11 @@ def main(arguments: list[str]) -> int:
         )
         stop = StopRequest()
         with stop:
-            finished = training.run(save_every_seconds=60 * options.save_minutes, should_stop=lambda: stop.was_asked)
+            finished = training.run(
+                save_every_seconds=60 * options.save_minutes,
+                should_stop=lambda: stop.was_asked,
+                budget_seconds=None if options.minutes is None else 60 * options.minutes,
+            )
         if not finished:
             _print(f"stopped after step {training.step}; the same command continues")
             return 3
@@ -57,6 +67,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--start", type=Path, help="run or checkpoint folder whose weights a new run begins with")
     parser.add_argument("--steps", type=int, default=TalkerJob().num_steps)
+    parser.add_argument("--minutes", type=float, help="end the run after this time even if steps are left")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all)")

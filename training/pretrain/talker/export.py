@@ -9,7 +9,6 @@ import torch
 
 from training.model.checkpoint.writing import save_checkpoint
 from training.pretrain.codec.export import share_codebooks
-from training.pretrain.codec.frame_codes import read_code_space
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.errors import PretrainError
@@ -49,7 +48,6 @@ def export_checkpoint(talker_run: Path, tokenizer_run: Path, folder: Path) -> tu
     tokenizer_job = TokenizerJob.model_validate(read_job(tokenizer_run))
     codec = TokenizerNetwork(tokenizer_job)
     tokenizer_steps = read_networks(tokenizer_run, tokenizer_job, {"network": codec})
-    codec.adopt(read_code_space(tokenizer_run, tokenizer_job))
     share_codebooks(codec.tokenizer)
     with tempfile.TemporaryDirectory() as temporary:
         write_text_tokenizer(Path(temporary))

@@ -22,6 +22,7 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.pretrain.codec import export as tokenizer_export
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
+from training.pretrain.corpus.channels import sometimes_through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE, Corpus
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
@@ -128,7 +129,8 @@ def _make(corpus: Corpus, numbers: list[int], tokenizer: SpeechTokenizer, random
             break
         sounds += [pause, audio] if members else [audio]
         members.append(number)
-    codes = tokenizer.encode([torch.from_numpy(np.concatenate(sounds))])[0]
+    heard = sometimes_through_channel(np.concatenate(sounds), random)
+    codes = tokenizer.encode([torch.from_numpy(heard)])[0].cpu()
     return Reference(tuple(members), _text_of(corpus, members), codes)
 
 

@@ -15,11 +15,13 @@ from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.model.voice_model import supports_bf16
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.frame_codes import CodedCorpus
-from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, TRAIN
+from training.pretrain.codec.job import TokenizerJob
+from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, PARTS, TRAIN
 from training.pretrain.run import muon
+from training.pretrain.run.prefetch import Prefetch
 from training.pretrain.run.run_start import record_start
 from training.pretrain.run.training_run import TrainingRun
-from training.pretrain.run.training_state import read_checkpoint, read_weights, step_random
+from training.pretrain.run.training_state import has_state, read_checkpoint, read_job, read_weights, step_random
 from training.pretrain.talker.batches import BatchSource, TalkerBatch
 from training.pretrain.talker.guidance import AttentionGuide, neighbourhoods
 from training.pretrain.talker.job import TalkerJob
@@ -55,13 +57,17 @@ class TalkerTraining(TrainingRun):
             torch.manual_seed(job.seed)
             self.network = TalkerNetwork(job)
         config = self.network.config
-        coded = frame_codes.open_codes(corpus, tokenizer_run, TRAIN)
-        tokenizer = read_tokenizer(tokenizer_run)
+        # A jointly trained decoder expects the encoder's codes rather than those of the analysis.
+        codes_run = run if _is_joint(tokenizer_run) else tokenizer_run
+        if codes_run == run:
+            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report)
+        coded = frame_codes.open_codes(corpus, codes_run, TRAIN)
+        tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
-        self._source = BatchSource(coded, shelf, job, config)
+        self._batches = Prefetch(BatchSource(coded, shelf, job, config).batch, device)
         self._validation = {
-            part: _validation_batches(frame_codes.open_codes(corpus, tokenizer_run, part), tokenizer, job, config)
+            part: _validation_batches(frame_codes.open_codes(corpus, codes_run, part), tokenizer, job, config)
             for part in _VALIDATED_PARTS
         }
         self._guide = AttentionGuide(self.network.talker)
@@ -86,11 +92,11 @@ class TalkerTraining(TrainingRun):
     def train_step(self) -> dict[str, float]:
         """One update; returns its losses."""
         random = step_random(self.job.seed, self.step)
-        batch = self._source.batch(self.step)
+        batch = self._batches.batch(self.step)
         losses = self._losses(batch, random)
         total = losses.combined(self.job.code_predictor_weight)
         guidance = total.new_zeros(())
-        if weight := self.job.guidance_weight_at(self.step):
+        if weight := self.job.guidance_weight_at(self.place):
             allowed = neighbourhoods(batch.spans, batch.examples.labels_BT.shape[1]).to(self.device)
             guidance = self._guide.loss(allowed)
             total = total + weight * guidance
@@ -123,6 +129,10 @@ class TalkerTraining(TrainingRun):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
             losses: SpeechLosses = self.network(moved, random)
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
+
+
+def _is_joint(tokenizer_run: Path) -> bool:
+    return has_state(tokenizer_run) and TokenizerJob.model_validate(read_job(tokenizer_run)).joint_from is not None
 
 
 def _validation_batches(

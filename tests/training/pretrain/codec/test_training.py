@@ -14,7 +14,9 @@ from training.pretrain import __main__ as command_line
 from training.pretrain.codec.command import train
 from training.pretrain.codec.evaluation import PARTS
 from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
+from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.codec.widening import widen
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
 
@@ -278,3 +280,86 @@ def test_the_command_trains_continues_nothing_and_evaluates(
 def test_a_missing_corpus_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert command_line.main(["tokenizer", "--corpus", str(tmp_path), "--out", str(tmp_path / "run")]) == 1
     assert "holds no corpus" in capsys.readouterr().err
+
+
+def test_encoder_and_decoder_learn_from_each_other_and_the_codebooks_follow(corpus: Path, tmp_path: Path):
+    changes = {"joint_from": 0.5, "codebooks_learn": True, "channel_share": 0.5, "num_steps": 16, "validate_every": 16}
+    job = JOB.model_copy(update=changes)
+    assert run(job, corpus, tmp_path) == 0
+    lines = [line for line in read_log(tmp_path) if "spectral" in line]
+    assert ["commitment" in line for line in lines] == [False, False, True, True]
+    space, state = load_file(tmp_path / "code-space.safetensors"), load_file(tmp_path / "state" / "model.safetensors")
+    books = "network.tokenizer.encoder.quantizer.{}_residual_vector_quantizer.layers.{}.codebook.embed_sum"
+    assert torch.equal(state[books.format("semantic", 0)], space["codebooks.0.embed_sum"])
+    assert not torch.equal(state[books.format("acoustic", 0)], space["codebooks.1.embed_sum"])
+    exported = load_exported(tmp_path)
+    assert torch.equal(
+        exported.encoder.quantizer.acoustic_residual_vector_quantizer.layers[0].codebook.embed_sum,
+        state[books.format("acoustic", 0)],
+    )
+
+
+def test_an_encoder_that_is_heard_gets_gradients_through_the_codes(corpus: Path, tmp_path: Path):
+    job = JOB.model_copy(update={"joint_from": 0.0, "heard_imitation_weight": 0.0})
+    training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
+    crops = training._joint_crops.batch(0)
+    heard = training.network(crops, torch.Generator().manual_seed(0), joint=True)
+    heard.waveform.square().mean().backward()
+    projection = training.network.tokenizer.encoder.quantizer.acoustic_residual_vector_quantizer.input_proj
+    assert projection.weight.grad.abs().sum() > 0
+
+
+def test_a_run_from_a_checkpoint_keeps_its_codes_and_what_they_mean(corpus: Path, finished: Path, tmp_path: Path):
+    size = JOB.size.model_copy(update={"num_refinements": 1, "num_layers": 2})
+    changes = {"size": size, "num_steps": 4, "validate_every": 4, "num_warmup_steps": 1, "joint_from": 0.0}
+    job = JOB.model_copy(update={**changes, "analysed_share": 0.5})
+    start = finished / "speech_tokenizer"
+    assert train(job, corpus, tmp_path, device=CPU, compiled=False, save_every_seconds=1e9, start=start) == 0
+    kept, before = (load_file(folder / "code-space.safetensors") for folder in (tmp_path, finished))
+    assert all(torch.equal(kept[name], before[name]) for name in before if name.startswith("codebooks."))
+    weights = load_file(tmp_path / "speech_tokenizer" / "model.safetensors")
+    assert weights["decoder.upsample.2.0.conv.weight"].shape == (16, 16, 1)
+    assert load_exported(tmp_path).config.decoder.upsampling_ratios == (2, 2, 1)
+
+
+def test_a_deeper_decoder_says_the_same_at_first(finished: Path):
+    smaller = load_exported(finished)
+    deeper = TokenizerNetwork(JOB.model_copy(update={"size": JOB.size.model_copy(update={"num_refinements": 2})}))
+    widen(smaller, deeper.tokenizer)
+    codes = torch.randint(16, (1, 9, 16), generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(deeper.tokenizer.decode(codes), smaller.decode(codes), rtol=1e-3, atol=1e-4)
+
+
+def test_a_run_ends_when_its_time_is_over(corpus: Path, tmp_path: Path):
+    training = TokenizerTraining(JOB, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False, budget_seconds=1e-3)
+    assert training.step == 1
+    assert training.place >= JOB.num_steps
+    again = TokenizerTraining(JOB, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
+    assert again.step == 1
+    assert json.loads((tmp_path / "state" / "job.json").read_text())["step"] == 1
+
+
+def test_a_run_whose_time_ends_during_a_validation_saves_its_last_step(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    job = JOB.model_copy(update={"log_every": 1, "validate_every": 1})
+    training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
+
+    def validate() -> dict[str, float]:
+        clock[0] += 10
+        return {}
+
+    training.validate = validate
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False, budget_seconds=5)
+    assert json.loads((tmp_path / "state" / "job.json").read_text())["step"] == training.step
+
+
+@pytest.mark.parametrize(
+    "changes", [{"joint_from": 0.5, "decoder_only": True}, {"codebooks_learn": True}, {"joint_from": 1.5}]
+)
+def test_recipes_that_contradict_themselves_are_refused(changes: dict[str, object]):
+    with pytest.raises(PretrainError, match="cannot be trained"):
+        TokenizerJob.of_length(10, **changes)

@@ -66,12 +66,19 @@ def test_speakers_are_several_hundred_and_all_different():
 
 
 @pytest.mark.parametrize(
-    ("of", "limits"),
-    [("f0", speakers.F0_RANGE), ("formants", speakers.FORMANT_RANGE), ("rate", speakers.RATE_RANGE)],
+    ("of", "wide", "limits"),
+    [
+        ("f0", False, speakers.F0_RANGE),
+        ("formants", False, speakers.FORMANT_RANGE),
+        ("rate", False, speakers.RATE_RANGE),
+        ("f0", True, speakers.WIDE_F0_RANGE),
+        ("formants", True, speakers.WIDE_FORMANT_RANGE),
+        ("rate", True, speakers.WIDE_RATE_RANGE),
+    ],
 )
-def test_speakers_fill_the_ranges_and_stay_inside(of: str, limits: tuple[float, float]):
+def test_speakers_fill_the_ranges_and_stay_inside(of: str, wide: bool, limits: tuple[float, float]):
     low, high = limits
-    values = [getattr(speaker, of) for speaker in speakers.training_speakers()]
+    values = [getattr(speaker, of) for speaker in speakers.training_speakers() if ("-wide-" in speaker.name) is wide]
     assert low <= min(values) < low * 1.02
     assert high * 0.98 < max(values) <= high
 

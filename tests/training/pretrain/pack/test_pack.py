@@ -70,6 +70,21 @@ def test_it_says_what_it_is_and_how_it_was_made(packed: Path):
         assert (packed / "training" / f"{name}.jsonl").is_file()
 
 
+def test_a_checkpoint_gives_its_talker_to_a_codec_that_was_changed_alone(
+    sources: packing.Sources, packed: Path, tmp_path: Path
+):
+    (packed / "whisper.pt").touch()
+    again = packing.Sources(tokenizer=sources.tokenizer, talker=packed, speech=VOICES[:1])
+    packing.pack(again, tmp_path / "out", report=silent)
+    (packed / "whisper.pt").unlink()
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == (packed / "model.safetensors").read_bytes()
+    assert (tmp_path / "out" / "training" / "talker.jsonl").is_file()
+    assert not (tmp_path / "out" / "whisper.pt").exists()
+    swapped = packing.Sources(tokenizer=packed, talker=sources.talker, speech=VOICES[:1])
+    with pytest.raises(PretrainError, match="holds no run"):
+        packing.pack(swapped, tmp_path / "out", report=silent)
+
+
 def test_rounding_twice_changes_nothing_more(packed: Path):
     speech = [torch.randn(16_000, generator=torch.Generator().manual_seed(0)) * 0.1]
     store_rounded(packed / "speech_tokenizer")
@@ -81,7 +96,7 @@ def test_rounding_twice_changes_nothing_more(packed: Path):
 
 def test_what_is_too_large_is_not_packed(sources: packing.Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packing, "MAX_BYTES", 10_000)
-    with pytest.raises(PretrainError, match="may have 10,000"):
+    with pytest.raises(PretrainError, match="the limit is 10,000"):
         packing.pack(sources, tmp_path / "mini", report=silent)
     assert not (tmp_path / "mini").exists()
 
@@ -92,7 +107,7 @@ def test_a_folder_with_something_else_is_not_replaced(
     (tmp_path / "letter.txt").write_text("dear", encoding="utf-8")
     runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(sources.talker)]
     assert command_line.main(["pack", *runs, "--out", str(tmp_path)]) == 1
-    assert "may hold something else" in capsys.readouterr().err
+    assert "it is not a checkpoint" in capsys.readouterr().err
     runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(tmp_path)]
     assert command_line.main(["pack", *runs, "--out", str(tmp_path / "mini")]) == 1
     assert "holds no run to pack" in capsys.readouterr().err

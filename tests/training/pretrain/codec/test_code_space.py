@@ -8,10 +8,10 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
-from training.pretrain.code_space import Components, _principal_directions
-from training.pretrain.frame_features import Features, FrameFeatures
 
 from tests.training.pretrain.tiny_corpus import tone
+from training.pretrain.codec.code_space import Components, _principal_directions
+from training.pretrain.codec.frame_features import Features, FrameFeatures
 from training.pretrain.errors import PretrainError
 
 WIDTH = 6
@@ -99,3 +99,21 @@ def test_what_is_not_finite_and_nothing_at_all_are_refused(broken: float | None)
         features[3, 5] = broken
     with pytest.raises(PretrainError, match="not finite"):
         fitted(features)
+
+
+@pytest.mark.parametrize(("num_features", "rank"), [(20, 20), (20, 9), (8, 8)])
+def test_directions_are_recovered_from_an_imitation_that_shrinks(num_features: int, rank: int):
+    draw = random(0)
+    features = torch.randn(4000, rank, generator=draw) @ torch.randn(rank, num_features, generator=draw) + 2
+    original = fitted(features, 8)
+    vectors = original(features)
+    noise = torch.randn(vectors.shape, generator=draw)
+    found = Components(num_features, 8)
+    found.recover(features, vectors * torch.linspace(1, 0.7, 8) + 0.2 * noise)
+    assert (found(features) - vectors).square().mean() < 0.02 * vectors.square().mean()
+
+
+def test_an_encoder_that_says_the_same_of_everything_imitates_nothing():
+    features = torch.randn(100, 12, generator=random(0))
+    with pytest.raises(PretrainError, match="do not follow"):
+        Components(12, 4).recover(features, torch.ones(100, 4))
