@@ -20,7 +20,7 @@ from training.pretrain.corpus.normalise import key
 from training.pretrain.corpus.text_sources import load_text_sources
 from training.pretrain.errors import CorpusError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SIZES = ["--hours", "0.015", "--held-out", "4", "--shard-size", "8", "--recordings", "none"]
 
 pytestmark = pytest.mark.needs_program("flite", "espeak-ng", "fortunes", "wamerican")

@@ -11,7 +11,7 @@ from transformers import Qwen2Tokenizer
 from training.model.prompt.text_tokenizer import NUM_ROLE_TOKENS, TextTokenizer
 from training.pretrain.talker.text_tokenizer import SPECIAL_TOKENS, VOCAB_SIZE, special_token_ids, write_text_tokenizer
 
-PUBLIC_STYLE = Path(__file__).parents[2] / "golden" / "qwen3-tts-tiny" / "tokenizer_config.json"
+PUBLIC_STYLE = Path(__file__).parents[3] / "golden" / "qwen3-tts-tiny" / "tokenizer_config.json"
 
 
 @pytest.fixture(scope="module")
