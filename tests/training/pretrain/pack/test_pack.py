@@ -79,6 +79,8 @@ def test_a_checkpoint_gives_its_talker_to_a_codec_that_was_changed_alone(
     (packed / "whisper.pt").unlink()
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == (packed / "model.safetensors").read_bytes()
     assert (tmp_path / "out" / "training" / "talker.jsonl").is_file()
+    before, after = (json.loads((one / "training" / "about.json").read_text()) for one in (packed, tmp_path / "out"))
+    assert after["runs"] == before["runs"]
     assert not (tmp_path / "out" / "whisper.pt").exists()
     swapped = packing.Sources(tokenizer=packed, talker=sources.talker, speech=VOICES[:1])
     with pytest.raises(PretrainError, match="holds no run"):
