@@ -23,7 +23,7 @@ from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
 from backend.transcription.select import load_stored_transcriber
 from backend.voices.cloning import read_reference
@@ -63,14 +63,14 @@ class Studio:
         self._num_threads = torch.get_num_threads()
 
     @cached_property
-    def database(self) -> Database:
-        """The store of everything that outlasts the program. Raises StoreError when it cannot be opened."""
-        return Database(self.settings.home_folder)
+    def home(self) -> Home:
+        """What outlasts the program. Raises StoreError when it cannot be opened."""
+        return Home(self.settings.home_folder)
 
     @cached_property
     def voices(self) -> Voices:
         """The library."""
-        return Voices(self.database, self.settings.home_folder)
+        return Voices(self.home)
 
     @cached_property
     def datasets(self) -> Datasets:
@@ -78,22 +78,22 @@ class Studio:
         # Imported here: it brings Ray along, which takes seconds to load and which speaking does not need.
         from backend.dataset.datasets import Datasets  # noqa: PLC0415 - see above
 
-        return Datasets(self.database, self.settings.home_folder)
+        return Datasets(self.home)
 
     @cached_property
     def runs(self) -> Runs:
         """Fine-tunes."""
-        return Runs(self.database, self.settings.home_folder)
+        return Runs(self.home)
 
     @cached_property
     def comparing(self) -> Comparing:
         """Voices side by side, and votes."""
-        return Comparing(Comparisons(self.database), self.voices, self.runs, self.settings.home_folder)
+        return Comparing(Comparisons(self.home.database), self.voices, self.runs, self.settings.home_folder)
 
     @cached_property
     def takes(self) -> Takes:
         """What was spoken, also before the program was started. Raises StoreError."""
-        takes = Takes(self.database, self.settings.home_folder, TakeBounds(max_takes=self.settings.max_takes))
+        takes = Takes(self.home, TakeBounds(max_takes=self.settings.max_takes))
         takes.sweep()
         return takes
 

@@ -20,7 +20,7 @@ from backend.cluster.size import ask_cluster
 from backend.runs.process.processes import end_session
 from backend.runs.runs import Runs
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 from training.export import KINDS
 from training.model.voice_model import VoiceModel
@@ -110,7 +110,7 @@ def run_pipeline(recordings: Path, home: Path, report: Path, address: str) -> No
 
 def test_recordings_become_a_voice_with_a_report(cluster: str, recordings: Path, tmp_path: Path) -> None:
     home, path = tmp_path / "home", tmp_path / "report.html"
-    runs = Runs(Database(home), home)
+    runs = Runs(Home(home))
     try:
         size = ask_cluster(cluster)
         assert (size.num_machines, size.num_cpus, size.free_cpus, size.num_gpus) == (1, 5, 4, 0)
@@ -135,7 +135,7 @@ def check_run(runs: Runs, home: Path) -> None:
         assert scores is not None
         assert scores.character_error is not None
         assert scores.speaker_similarity is not None
-    voice = Voices(Database(home), home).get("Iris")
+    voice = Voices(Home(home)).get("Iris")
     assert voice.run_id == run.id
     assert voice.variants.keys() == set(KINDS)
     custom = VoiceModel.load(voice.variants["custom_voice"], precision="fp32", device="cpu")

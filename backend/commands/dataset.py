@@ -175,9 +175,9 @@ def _shown(name: str) -> str:
 
 def _datasets(settings: Settings) -> Datasets:
     from backend.dataset.datasets import Datasets  # noqa: PLC0415 - seconds to load
-    from backend.store.database import Database  # noqa: PLC0415 - as above
+    from backend.store.home import Home  # noqa: PLC0415 - as above
 
-    return Datasets(Database(settings.home_folder), settings.home_folder)
+    return Datasets(Home(settings.home_folder))
 
 
 @contextmanager

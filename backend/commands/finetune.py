@@ -16,7 +16,7 @@ from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import require_consent
 from training.job import BATCHINGS, STRATEGIES
 from training.presets import PRESETS
@@ -145,7 +145,7 @@ def describe_progress(run: RunRecord, seconds_left: float | None, measures: dict
 def open_runs(settings: Settings) -> Runs:
     """The runs of this person's home."""
     home = settings.home_folder
-    return Runs(Database(home), home)
+    return Runs(Home(home))
 
 
 def training_request(arguments: argparse.Namespace, dataset: str | None) -> RunRequest:

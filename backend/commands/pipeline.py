@@ -21,7 +21,7 @@ from backend.runs.planning.plan import RunPlan
 from backend.runs.runs import Runs
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 
 _LINES_PER_STAGE = 5
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if not recording.exists():
             raise RecordingMissing(str(recording), problem="does not exist")
     home = settings.home_folder
-    database = Database(home)
-    datasets, runs = Datasets(database, home), Runs(database, home)
+    opened = Home(home)
+    datasets, runs = Datasets(opened), Runs(opened)
 
     def show_plan(plan: RunPlan) -> None:
         progress.close()

@@ -18,7 +18,7 @@ from backend.serving.speech.audio_stream import check_text
 from backend.serving.synthesizer import encoded
 from backend.serving.voice_resolver import checkpoint_of
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 
 NUM_SLOTS = 4
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     # What can be wrong without a model is found out before one is loaded.
     check_text(arguments.text)
     check_speed(arguments.speed)
-    voice = Voices(Database(settings.home_folder), settings.home_folder).get(arguments.voice)
+    voice = Voices(Home(settings.home_folder)).get(arguments.voice)
     output: Path = arguments.output or Path(f"{voice.name}.wav")
     audio_format = find_format(output.suffix.removeprefix("."))
     check_output(output)

@@ -15,7 +15,7 @@ from backend.errors import SettingsError
 from backend.serving.deploy.local_server import serve_locally
 from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettings
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 from training.machine import Machine
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     settings = settings.model_copy(update={"host": arguments.host})
     keys = settings.accepted_keys()
     home = settings.home_folder
-    voices = Voices(Database(home), home)
+    voices = Voices(Home(home))
     preload = tuple(voices.get(name) for name in arguments.voice)
     try:
         serving = ServeSettings(

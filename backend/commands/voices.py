@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backend.commands.options import add_consent_options, consent_of
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 
 
@@ -108,4 +108,4 @@ def _add_verb(
 
 
 def _open(settings: Settings) -> Voices:
-    return Voices(Database(settings.home_folder), settings.home_folder)
+    return Voices(Home(settings.home_folder))

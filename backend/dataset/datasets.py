@@ -19,7 +19,7 @@ from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.storage.lock import acquire_lock, dataset_lock
 from backend.dataset.storage.training_files import dataset_folder, export_dataset
 from backend.dataset.storage.workspace import remove_uploads
-from backend.store.database import Database
+from backend.store.home import Home
 from training.data.code_rows import DatasetError, read_card
 from training.model.project import PROJECT_FOLDER
 
@@ -30,10 +30,9 @@ _POLL_SECONDS = 0.5
 class Datasets(DatasetEditing):
     """The datasets of one home. Objects are cheap; any number of processes may have one."""
 
-    def __init__(self, database: Database, home: Path) -> None:
-        super().__init__(database, home)
-        self._database = database
-        self._builds = BuildTable(database, home)
+    def __init__(self, home: Home) -> None:
+        super().__init__(home)
+        self._builds = BuildTable(home)
 
     def start_build(self, job: BuildJob) -> None:
         """Build in a process of its own, which continues when this one ends; watch it with `progress`.
@@ -41,9 +40,9 @@ class Datasets(DatasetEditing):
         Raises:
             DatasetBusy: the dataset is being built or edited already.
         """
-        lock = acquire_lock(self._home, job.name)
+        lock = acquire_lock(self._home.folder, job.name)
         try:
-            folder = self._home / _JOBS_FOLDER
+            folder = self._home.folder / _JOBS_FOLDER
             folder.mkdir(parents=True, exist_ok=True)
             job_file, log_file = folder / f"{job.name}.json", folder / f"{job.name}.log"
             job_file.write_text(job.model_dump_json(indent=1), encoding="utf-8")
@@ -53,7 +52,7 @@ class Datasets(DatasetEditing):
                 process = subprocess.Popen(
                     [
                         *(sys.executable, "-m", "backend.dataset.build.process"),
-                        *(str(job_file), str(self._home.absolute()), str(lock)),
+                        *(str(job_file), str(self._home.folder), str(lock)),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -78,8 +77,8 @@ class Datasets(DatasetEditing):
         # Here: Ray and PyTorch take seconds to load, and only a build needs them.
         from backend.dataset.build.build import run_build  # noqa: PLC0415 - see above
 
-        with dataset_lock(self._home, job.name):
-            run_build(job, self._database, self._home)
+        with dataset_lock(self._home.folder, job.name):
+            run_build(job, self._home)
         return self.show(job.name)
 
     def build_and_wait(self, job: BuildJob, on_progress: Callable[[BuildProgress], None]) -> None:
@@ -120,14 +119,14 @@ class Datasets(DatasetEditing):
     def folder(self, name: str) -> Path:
         """The training files. Raises DatasetNotFound, or DatasetError if no build has finished."""
         self._table.job(name)
-        folder = dataset_folder(self._home, name)
+        folder = dataset_folder(self._home.folder, name)
         read_card(folder)
         return folder
 
     def show(self, name: str) -> DatasetView:
         """Everything about a dataset. Raises DatasetNotFound."""
         job = self._table.job(name)
-        folder = dataset_folder(self._home, name)
+        folder = dataset_folder(self._home.folder, name)
         try:
             progress = self._builds.progress(name)
         except DatasetNotFound:
@@ -168,15 +167,15 @@ class Datasets(DatasetEditing):
             DatasetBusy: it is being built or edited.
         """
         self._table.job(name)
-        with dataset_lock(self._home, name):
+        with dataset_lock(self._home.folder, name):
             self._table.delete(name)
-            shutil.rmtree(dataset_folder(self._home, name), ignore_errors=True)
-            remove_uploads(self._home, name, [self._table.job(other) for other in self._table.names()])
+            shutil.rmtree(dataset_folder(self._home.folder, name), ignore_errors=True)
+            remove_uploads(self._home.folder, name, [self._table.job(other) for other in self._table.names()])
 
     def _digest(self, name: str) -> str | None:
         """Of the training files; None if no build has finished."""
         self._table.job(name)
         try:
-            return read_card(dataset_folder(self._home, name)).digest
+            return read_card(dataset_folder(self._home.folder, name)).digest
         except DatasetError:
             return None

@@ -18,7 +18,7 @@ from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import dataset_lock
 from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.transcription.select import language_code, select_transcriber
 from backend.transcription.text import text_errors
 from training.data.code_rows import DatasetCard
@@ -29,9 +29,9 @@ _MIN_CUT_SECONDS = 0.5
 class DatasetEditing:
     """The edits of `Datasets`; each needs the dataset's lock, so none happens during a build."""
 
-    def __init__(self, database: Database, home: Path) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._table = DatasetTable(database, home)
+        self._table = DatasetTable(home)
 
     def overrule(self, name: str, key: str, verdict: Verdict | None) -> None:
         """Overrule the gates with the user's verdict; None takes it back.
@@ -39,7 +39,7 @@ class DatasetEditing:
         Raises:
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
-        with dataset_lock(self._home, name):
+        with dataset_lock(self._home.folder, name):
             self._edit(name, key, lambda edit: replace(edit, verdict=verdict))
 
     def edit_text(self, name: str, key: str, text: str | None) -> None:
@@ -52,7 +52,7 @@ class DatasetEditing:
         plain = None if text is None else " ".join(text.split())
         if plain == "":
             raise EditRefused("A clip needs a text. Type what is said in it, or reject the clip.")
-        with dataset_lock(self._home, name):
+        with dataset_lock(self._home.folder, name):
             self._edit(name, key, lambda edit: replace(edit, text=plain))
 
     def move_cut(self, name: str, key: str, start_seconds: float, end_seconds: float) -> None:
@@ -64,7 +64,7 @@ class DatasetEditing:
             EditRefused: the cut is too short or outside of the recording.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
-        with dataset_lock(self._home, name):
+        with dataset_lock(self._home.folder, name):
             details = self._clip(self._clips(name), name, key).details
             recording = next(
                 found for found in self._table.recordings(name) if found.details.audio_id == details.recording_audio_id
@@ -86,7 +86,7 @@ class DatasetEditing:
             EditRefused: the clip cannot be trained on.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
-        with dataset_lock(self._home, name):
+        with dataset_lock(self._home.folder, name):
             rows = self._clips(name)
             if key is not None and not self._clip(rows, name, key).is_usable:
                 raise EditRefused(
@@ -103,7 +103,7 @@ class DatasetEditing:
             NothingToBuild: no clip is left.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
-        with dataset_lock(self._home, name):
+        with dataset_lock(self._home.folder, name):
             job, encoder = self._table.job(name), self._table.encoder(name)
             rows = self._table.clips(name)
             missing = [
@@ -165,7 +165,7 @@ class DatasetEditing:
 
     @property
     def _workspace(self) -> DatasetWorkspace:
-        return DatasetWorkspace(self._home)
+        return DatasetWorkspace(self._home.folder)
 
     def _clips(self, name: str) -> list[ClipRow]:
         self._table.job(name)

@@ -17,7 +17,7 @@ from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRe
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent, require_consent
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
 from training.job import FineTuneJob
@@ -29,16 +29,15 @@ HUNG_AFTER_SECONDS = 20.0
 class Runs:
     """All fine-tunes of one home."""
 
-    def __init__(self, database: Database, home: Path, *, num_cpus: int | None = None) -> None:
+    def __init__(self, home: Home, *, num_cpus: int | None = None) -> None:
         """Look after the runs in `home`.
 
         Args:
-            database: of that home.
-            home: where the runs' folders are; workers must see it.
+            home: workers must see its folder.
             num_cpus: how many workers may share this machine; as many as it has processors when None.
         """
-        self._database, self._home, self._num_cpus = database, home.absolute(), num_cpus
-        self._rows = RunTable(database)
+        self._opened, self._home, self._num_cpus = home, home.folder, num_cpus
+        self._rows = RunTable(home.database)
 
     def plan(self, request: RunRequest) -> RunPlan:
         """Plan a run without storing anything.
@@ -46,7 +45,7 @@ class Runs:
         Raises:
             EncoreError: there is nothing to plan, see `plan_run`; what else is in the way is among its problems.
         """
-        return plan_run(request, self._database, self._home, self._num_cpus)
+        return plan_run(request, self._opened, self._num_cpus)
 
     def start(self, plan: RunPlan, consent: Consent | None) -> str:
         """Begin a run and return its id; it continues after the caller has ended.

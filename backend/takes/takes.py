@@ -14,8 +14,8 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 
 from backend.audio.formats import FORMAT_TABLE
-from backend.store.database import Database
 from backend.store.errors import StoreError
+from backend.store.home import Home
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take, TakeFacts
 
@@ -41,9 +41,9 @@ class TakeBounds:
 class Takes:
     """Keeps, lists and deletes takes; any number of threads and processes may hold one."""
 
-    def __init__(self, database: Database, home: Path, bounds: TakeBounds | None = None) -> None:
-        self._database = database
-        self.folder = home / TAKES_FOLDER
+    def __init__(self, home: Home, bounds: TakeBounds | None = None) -> None:
+        self._database = home.database
+        self.folder = home.folder / TAKES_FOLDER
         self.bounds = bounds or TakeBounds()
 
     @contextmanager

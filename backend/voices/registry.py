@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
@@ -34,9 +34,9 @@ _ABANDONED_AFTER_SECONDS = 24 * 3600
 class Voices:
     """Makes, finds and removes voices; any number of threads and processes may hold one."""
 
-    def __init__(self, database: Database, home: Path) -> None:
-        self._database = database
-        self.folder = home / VOICES_FOLDER
+    def __init__(self, home: Home) -> None:
+        self._database = home.database
+        self.folder = home.folder / VOICES_FOLDER
 
     def create_zero_shot(
         self,

@@ -21,7 +21,7 @@ from backend.runs.runs import Runs
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent
 from tests.backend.runs.test_ray_run import session_of
 from tests.benchmarks.report import Spread
@@ -120,7 +120,7 @@ def compare_launchers(folder: Path, dataset: Path, model: Path, options: dict[st
     # Ray is polite to everybody else on the machine by default; torchrun is not.
     os.environ.update(RAY_worker_niceness="0", OMP_NUM_THREADS="1")
     os.environ.pop("RAY_ADDRESS", None)
-    runs = Runs(Database(home), home, num_cpus=int(options["num_workers"]))
+    runs = Runs(Home(home), num_cpus=int(options["num_workers"]))
     under_ray, under_torchrun = Launcher("Ray Train", "RayTrainWorker"), Launcher("torchrun", "training.worker")
 
     def plan(**changes: Any) -> RunPlan:

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
 from tests.benchmarks.machine import describe_machine
@@ -87,7 +87,7 @@ def start_server(options: argparse.Namespace, folder: Path) -> tuple[subprocess.
     sample, reference = get_sample(SAMPLE), folder / "reference.wav"
     sample.write_reference(reference)
     home = folder / "home"
-    Voices(Database(home), home).create_zero_shot(
+    Voices(Home(home)).create_zero_shot(
         SAMPLE, reference, consent=sample.consent(), model=str(options.checkpoint), transcript=sample.reference_text
     )
     server = subprocess.Popen(

@@ -15,7 +15,7 @@ from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import is_locked
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.transcription.whisper_weights import hash_file
 from backend.voices.samples import get_sample
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
@@ -204,11 +204,7 @@ def test_clips_that_are_made_first_can_be_stopped(page, dataset):
     task = BackgroundTask(MAKING_CLIPS)
     task.cancel()  # before the first look at the build, whose process takes a second to begin
     datasets = page.studio.datasets
-    job = (
-        DatasetTable(Database(page.folder / "home"), page.folder / "home")
-        .job(dataset)
-        .model_copy(update={"name": "stopped"})
-    )
+    job = DatasetTable(Home(page.folder / "home")).job(dataset).model_copy(update={"name": "stopped"})
     with pytest.raises(TaskCancelled):
         datasets.build_and_wait(job, lambda progress: task.report(progress.num_done, progress.num_total))
     until(lambda: not datasets.progress("stopped").is_running)

@@ -36,8 +36,8 @@ from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.errors import EncoreError
-from backend.store.database import Database
 from backend.store.errors import StoreError
+from backend.store.home import Home
 from backend.transcription.select import SelectedTranscriber, language_code, select_transcriber
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress, resolve_model
@@ -45,7 +45,7 @@ from training.model.hub.hub import DownloadProgress, resolve_model
 _logger = logging.getLogger(__name__)
 
 
-def run_build(job: BuildJob, database: Database, home: Path, *, is_begun: bool = False) -> None:
+def run_build(job: BuildJob, home: Home, *, is_begun: bool = False) -> None:
     """Build a dataset; the caller holds its lock. Progress and outcome are written to the database.
 
     `is_begun`: the database has this build already, perhaps with a request to cancel it.
@@ -53,12 +53,12 @@ def run_build(job: BuildJob, database: Database, home: Path, *, is_begun: bool =
     Raises:
         EncoreError: it failed or was cancelled; what was finished is kept.
     """
-    builds = BuildTable(database, home)
+    builds = BuildTable(home)
     if not is_begun:
-        DatasetTable(database, home).save_job(job)
+        DatasetTable(home).save_job(job)
         builds.begin(job.name)
     try:
-        Build(job, database, home).run()
+        Build(job, home).run()
     except EncoreError as error:
         state = BuildState.CANCELLED if isinstance(error, BuildCancelled) else BuildState.FAILED
         # If not even this can be written, the next reader finds a build that stopped unexpectedly.
@@ -80,11 +80,11 @@ def run_build(job: BuildJob, database: Database, home: Path, *, is_begun: bool =
 class Build:
     """A running build."""
 
-    def __init__(self, job: BuildJob, database: Database, home: Path) -> None:
+    def __init__(self, job: BuildJob, home: Home) -> None:
         self._job = job
-        self._home = home
-        self._table = DatasetTable(database, home)
-        self._heartbeat = BuildHeartbeat(job.name, BuildTable(database, home))
+        self._home = home.folder
+        self._table = DatasetTable(home)
+        self._heartbeat = BuildHeartbeat(job.name, BuildTable(home))
 
     def run(self) -> None:
         """See `run_build`."""

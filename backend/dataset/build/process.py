@@ -13,7 +13,7 @@ from pathlib import Path
 from backend.dataset.build.build import run_build
 from backend.dataset.clips.job import BuildJob
 from backend.errors import EncoreError
-from backend.store.database import Database
+from backend.store.home import Home
 
 
 def main(job_file: str, home: str, lock_descriptor: str) -> int:
@@ -23,7 +23,7 @@ def main(job_file: str, home: str, lock_descriptor: str) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     job = BuildJob.model_validate_json(Path(job_file).read_bytes())
     try:
-        run_build(job, Database(Path(home)), Path(home), is_begun=True)
+        run_build(job, Home(Path(home)), is_begun=True)
     except EncoreError as error:
         print(error, file=sys.stderr)
         return 2

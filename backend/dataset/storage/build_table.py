@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from backend.dataset.clips.stages import STAGES, StageCount
 from backend.dataset.clips.views import BuildProgress, BuildState, StageProgress
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.lock import is_locked
-from backend.store.database import Database
+from backend.store.home import Home
 
 _INTERRUPTED = "The build stopped unexpectedly: the computer or the process was shut down. Build again to resume."
 
@@ -19,9 +18,9 @@ _INTERRUPTED = "The build stopped unexpectedly: the computer or the process was 
 class BuildTable:
     """State, heartbeat and counts of the last build of each dataset."""
 
-    def __init__(self, database: Database, home: Path) -> None:
-        self._database = database
-        self._home = home
+    def __init__(self, home: Home) -> None:
+        self._database = home.database
+        self._home = home.folder
 
     def begin(self, name: str) -> None:
         """A build begins; the caller holds the lock."""

@@ -17,7 +17,7 @@ from backend.dataset.clips.records import EncoderFacts
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.store.database import Database
+from backend.store.home import Home
 
 _CLIPS_REMEMBERED = 8192
 """Of thousands of clips an edit changes one or two; the others are read but not parsed again."""
@@ -39,9 +39,9 @@ _REVIEWED = set(_Review.model_fields)
 class DatasetTable:
     """Reads and writes the rows of datasets; who may write when is decided by `dataset_lock`."""
 
-    def __init__(self, database: Database, home: Path) -> None:
-        self._database = database
-        self._workspace = DatasetWorkspace(home)
+    def __init__(self, home: Home) -> None:
+        self._database = home.database
+        self._workspace = DatasetWorkspace(home.folder)
 
     def save_job(self, job: BuildJob) -> None:
         """Remember what was asked for; an older request of the same name is replaced, edits are kept."""

@@ -20,7 +20,7 @@ from backend.runs.errors import RunNotPossible
 from backend.runs.planning.launch import LaunchOptions, LaunchPlan
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.errors import VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.registry import Voices
@@ -152,12 +152,11 @@ class RunPlan(BaseModel):
         return tuple(notes)
 
 
-def plan_run(request: RunRequest, database: Database, home: Path, num_cpus: int | None = None) -> RunPlan:
+def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> RunPlan:
     """Plan a run and check all that can be checked before it starts; nothing is stored.
 
     Args:
         request: what is asked for. Without a dataset only what does not depend on one is planned and checked.
-        database: of the home.
         home: where the run would be kept.
         num_cpus: how many workers may share this machine; as many as it has processors when None.
 
@@ -168,21 +167,21 @@ def plan_run(request: RunRequest, database: Database, home: Path, num_cpus: int 
     preset = _check_preset(request.preset) if request.preset is not None else None
     voice = _UNNAMED
     if request.voice is not None:
-        voice = _free_name(database, home, request.voice, keeps_voice=chosen.name_voice)
+        voice = _free_name(home, request.voice, keeps_voice=chosen.name_voice)
     run_id = _new_run_id()
     machine = Machine.here(num_cpus)
     fixed: dict[str, Any] = {
         "voice": voice,
-        "output": RunFolder.of(home, run_id).path,
+        "output": RunFolder.of(home.folder, run_id).path,
         # The best checkpoint is exported once all have been evaluated; it is seldom the last.
         "export_at_end": False,
     }
     if request.dataset is None:
-        draft = {**job_options, **fixed, "dataset": home, "dataset_digest": "not built yet"}
+        draft = {**job_options, **fixed, "dataset": home.folder, "dataset_digest": "not built yet"}
         job = FineTuneJob.parse({**draft, "base_model": resolve_model(request.model)})
         launch = _plan_launch(job, machine, chosen, run_id)
         return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=_problems(job, launch))
-    folder, card = _find_dataset(home, request.dataset)
+    folder, card = _find_dataset(home.folder, request.dataset)
     rows = read_code_rows(folder / ROWS_FILE)
     _check_clips(rows, card)
     base_model = resolve_model(request.model)
@@ -250,18 +249,18 @@ def _check_preset(name: str) -> Preset:
     raise RunNotPossible(f"There is no preset {name[:40]!r}; there are {', '.join(PRESETS)}.{hint}")
 
 
-def _free_name(database: Database, home: Path, voice: str, *, keeps_voice: bool) -> str:
+def _free_name(home: Home, voice: str, *, keeps_voice: bool) -> str:
     """The name as it will be stored, unless it is taken or about to be."""
     name = clean_name(voice)
     if not keeps_voice:
         return name
     try:
-        Voices(database, home).get(name)
+        Voices(home).get(name)
     except VoiceNotFound:
         pass
     else:
         raise VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
-    for run in RunTable(database).list():
+    for run in RunTable(home.database).list():
         if run.state.is_active and name_key(run.voice) == name_key(name):
             raise VoiceNameTaken(f"Run {run.id} is making a voice {name!r} already. Choose another name, or cancel it.")
     return name

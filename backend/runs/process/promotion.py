@@ -18,7 +18,7 @@ from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.voice import Variant
 from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best, read_checkpoint
@@ -29,13 +29,13 @@ from training.job import FineTuneJob
 VARIANTS: tuple[Variant, ...] = ("custom_voice", "base")
 
 
-def conclude(database: Database, home: Path, run_id: str) -> None:
+def conclude(home: Home, run_id: str) -> None:
     """Choose, export, keep as a voice, write the page; the run is done afterwards.
 
     Raises:
         EncoreError: there is no checkpoint, or it cannot be exported.
     """
-    rows, folder = RunTable(database), RunFolder.of(home, run_id)
+    rows, folder = RunTable(home.database), RunFolder.of(home.folder, run_id)
     launch = LaunchPlan.read(folder.launch)
     choice = _choose(rows.checkpoints(run_id), folder)
     assert choice.best is not None
@@ -45,7 +45,7 @@ def conclude(database: Database, home: Path, run_id: str) -> None:
     rows.change(run_id, export_folder=str(folder.export))
     message = f"The best checkpoint, {choice.best}, is exported."
     if launch.name_voice:
-        message = _keep_voice(Voices(database, home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
+        message = _keep_voice(Voices(home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
     rows.move(run_id, RunState.DONE, message)
     # They are needed no more, and deleting the dataset must delete its copy too.
     shutil.rmtree(folder.dataset, ignore_errors=True)

@@ -33,7 +33,7 @@ from backend.runs.storage.control import Control, StopReason
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from training.job import FineTuneJob
 
 POLL_SECONDS = 0.5
@@ -72,10 +72,10 @@ class _DriverLost(Exception):
 class Supervisor:
     """Sees one attempt of a run through, from the queue to its end."""
 
-    def __init__(self, database: Database, home: Path, run_id: str) -> None:
-        self._home, self._database, self._run_id = home, database, run_id
-        self._rows = RunTable(database)
-        self._folder = RunFolder.of(home, run_id)
+    def __init__(self, home: Home, run_id: str) -> None:
+        self._home, self._run_id = home, run_id
+        self._rows = RunTable(home.database)
+        self._folder = RunFolder.of(home.folder, run_id)
         self._launch = LaunchPlan.read(self._folder.launch)
         # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
         job = FineTuneJob.read(self._folder.job)
@@ -123,7 +123,7 @@ class Supervisor:
             self._stop_if_wanted()
             self._beat()
             time.sleep(POLL_SECONDS)
-        conclude(self._database, self._home, self._run_id)
+        conclude(self._home, self._run_id)
 
     def _wait_for_turn(self) -> None:
         """One run at a time on this machine; a cluster's own scheduler sees to the rest."""
@@ -257,7 +257,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     folder = RunFolder.of(parsed.home, parsed.run)
     signal.signal(signal.SIGTERM, lambda number, frame: folder.ask_to_stop("interrupt"))
-    return 1 if Supervisor(Database(parsed.home), parsed.home, parsed.run).run() is RunState.FAILED else 0
+    return 1 if Supervisor(Home(parsed.home), parsed.run).run() is RunState.FAILED else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from backend.serving.protocol import SpeechService
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.synthesizer import Synthesizer
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
 from training.model.checkpoint.reading import read_config
@@ -57,11 +57,11 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         EncoreError: the registry cannot be opened, or the model is no checkpoint.
     """
     config = read_config(resolve_model(settings.engine.model))
-    database = Database(settings.home)
+    home = Home(settings.home)
     context = ApiContext(
         service=service,
-        voices=Voices(database, settings.home),
-        takes=_open_takes(database, settings),
+        voices=Voices(home),
+        takes=_open_takes(home, settings),
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         timeout_seconds=settings.timeout_seconds,
@@ -70,9 +70,9 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     return create_api(context, api_keys=settings.keys)
 
 
-def _open_takes(database: Database, settings: ServeSettings) -> Takes | None:
+def _open_takes(home: Home, settings: ServeSettings) -> Takes | None:
     if not settings.max_takes:
         return None
-    takes = Takes(database, settings.home, TakeBounds(max_takes=settings.max_takes))
+    takes = Takes(home, TakeBounds(max_takes=settings.max_takes))
     takes.sweep()
     return takes

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
@@ -27,7 +27,7 @@ def served(tmp_path):
     """The process, and a client that has its key."""
     home = tmp_path / "home"
     recording = write_voice(tmp_path / "anna.wav", seconds=1.2)
-    Voices(Database(home), home).create_zero_shot("Anna", recording, consent=Consent.give("Anna"), model="tiny")
+    Voices(Home(home)).create_zero_shot("Anna", recording, consent=Consent.give("Anna"), model="tiny")
     command = [sys.executable, "app.py", "serve", "--local", "--port", "0", "--voice", "anna", "--num-slots", "2"]
     options = ["--model", str(GOLDEN_CHECKPOINT), "--precision", "fp32", "--device", "cpu"]
     environment = {**os.environ, "ENCORE_HOME": str(home), "ENCORE_API_KEYS": "first,second"}

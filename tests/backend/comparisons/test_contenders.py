@@ -29,7 +29,7 @@ def studio(tmp_path_factory):
     """A studio with a run that has one checkpoint's row, and the plan that says what it was trained to sound like."""
     studio = Studio(Settings(home=tmp_path_factory.mktemp("home")))
     studio.load_model(str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu")
-    rows = RunTable(studio.database)
+    rows = RunTable(studio.home.database)
     rows.add(
         RunRecord(
             id="run-1",

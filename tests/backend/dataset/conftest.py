@@ -10,7 +10,7 @@ import pytest
 
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.datasets import Datasets
-from backend.store.database import Database
+from backend.store.home import Home
 from tests.backend.dataset.spoken import speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 
@@ -42,7 +42,7 @@ def job() -> Callable[..., BuildJob]:
 def built_home(tmp_path_factory: pytest.TempPathFactory, recordings: Path, job: Callable[..., BuildJob]) -> Path:
     """A home with the dataset `ann`; not to be changed."""
     home = tmp_path_factory.mktemp("built-home")
-    Datasets(Database(home), home).build(job(recordings))
+    Datasets(Home(home)).build(job(recordings))
     return home
 
 
@@ -55,4 +55,4 @@ def home(built_home: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def datasets(home: Path) -> Datasets:
     """The verbs, over a copy of the built dataset."""
-    return Datasets(Database(home), home)
+    return Datasets(Home(home))

@@ -25,6 +25,7 @@ from backend.dataset.errors import DatasetBusy, DatasetNameRefused, DatasetNotFo
 from backend.dataset.storage.lock import dataset_lock
 from backend.errors import OutputRefused
 from backend.store.database import Database
+from backend.store.home import Home
 from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
 from training.data.code_rows import codes_of, read_card, read_code_rows
 
@@ -78,7 +79,7 @@ def test_the_same_recording_under_other_names_is_one(tmp_path: Path, recordings:
     (folder / "sent.mp3").write_bytes(encoder.header() + encoder.encode(samples[3_333:]) + encoder.finish())
     for name in ("quieter", "sent"):
         (folder / f"{name}.txt").write_text(SENTENCES[1])
-    datasets = Datasets(Database(tmp_path / "home"), tmp_path / "home")
+    datasets = Datasets(Home(tmp_path / "home"))
     view = datasets.build(job(folder))
     assert "is the same file as" in next(r.problem for r in view.recordings if r.name.endswith("copy.wav"))
     by_name = {Path(clip.details.recording_name).name: clip for clip in view.clips}
@@ -176,8 +177,8 @@ def test_two_builds_of_the_same_recordings_share_what_they_make(
     home = tmp_path / "home"
     Database(home)
     with ThreadPoolExecutor(2) as pool:
-        views = list(pool.map(lambda name: Datasets(Database(home), home).build(job(recordings, name)), ("ann", "bob")))
-    wanted = Datasets(Database(built_home), built_home).show("ann")
+        views = list(pool.map(lambda name: Datasets(Home(home)).build(job(recordings, name)), ("ann", "bob")))
+    wanted = Datasets(Home(built_home)).show("ann")
     assert [view.digest for view in views] == [wanted.digest] * 2
     assert [clip.clip_id for clip in views[0].clips] == [clip.clip_id for clip in views[1].clips]
     assert not [path for path in home.rglob("*") if path.name.endswith(".partial") or path.parent.name == "incoming"]
@@ -187,7 +188,7 @@ def test_originals_are_kept_where_asked(tmp_path: Path, job: Callable[..., Build
     folder = speak_folder(tmp_path / "rec", SENTENCES[:3])
     home = tmp_path / "home"
     given = {file.read_bytes() for file in folder.glob("*.wav")}
-    datasets = Datasets(Database(home), home)
+    datasets = Datasets(Home(home))
     datasets.build(job(folder))
     assert not given & {file.read_bytes() for file in (home / "artifacts").glob("??/*.wav")}
     datasets.build(job(folder, keeps_originals=True))
@@ -237,7 +238,7 @@ def test_a_deleted_dataset_is_gone(datasets: Datasets, home: Path):
 
 def test_no_recordings_and_no_texts_are_said_plainly(tmp_path: Path, job: Callable[..., BuildJob]):
     home = tmp_path / "home"
-    datasets = Datasets(Database(home), home)
+    datasets = Datasets(Home(home))
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingToBuild):
         datasets.build(job(tmp_path / "empty"))
@@ -251,7 +252,7 @@ def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callabl
     speak(tmp_path / "rec" / "one.wav", SENTENCES[0])
     (tmp_path / "rec" / "one.txt").write_text("No. " * 80)
     home = tmp_path / "home"
-    datasets = Datasets(Database(home), home)
+    datasets = Datasets(Home(home))
     with pytest.raises(NothingToBuild, match="None of the 1 clips"):
         datasets.build(job(tmp_path / "rec"))
     view = datasets.show("ann")

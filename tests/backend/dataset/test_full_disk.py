@@ -20,13 +20,13 @@ from pathlib import Path
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.datasets import Datasets
 from backend.errors import EncoreError
-from backend.store.database import Database
+from backend.store.home import Home
 
 disk = Path(sys.argv[1])
 job = BuildJob.parse("ann", [Path(RECORDINGS)], model=MODEL, whisper="none", num_actors=0)
 for size in SIZES:
     subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
-    datasets, error = Datasets(Database(disk), disk), ""
+    datasets, error = Datasets(Home(disk)), ""
     try:
         datasets.build(job)
     except EncoreError as caught:

@@ -17,7 +17,7 @@ from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import DatasetView
 from backend.dataset.datasets import Datasets
 from backend.dataset.errors import EditRefused
-from backend.store.database import Database
+from backend.store.home import Home
 from training.model.hub.hub import EMBEDDED_FOLDER
 
 VOICES = Path(__file__).parents[3] / "assets" / "voices"
@@ -35,7 +35,7 @@ def heard_home(tmp_path_factory: pytest.TempPathFactory, job: Callable[..., Buil
     patch = pytest.MonkeyPatch()
     # An empty place for Whisper's downloads, as on a fresh machine.
     patch.setenv("XDG_CACHE_HOME", str(home / "downloads"))
-    Datasets(Database(home), home).build(job(folder, whisper=None))
+    Datasets(Home(home)).build(job(folder, whisper=None))
     patch.undo()
     return home
 
@@ -44,7 +44,7 @@ def heard_home(tmp_path_factory: pytest.TempPathFactory, job: Callable[..., Buil
 def heard(heard_home: Path, tmp_path: Path) -> Datasets:
     """The verbs, over a copy."""
     home = shutil.copytree(heard_home, tmp_path / "home")
-    return Datasets(Database(home), home)
+    return Datasets(Home(home))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from backend.dataset.clips.views import BuildState, ClipRow
 from backend.dataset.datasets import Datasets
 from backend.dataset.segmentation.segment import segment_speech
 from backend.dataset.segmentation.text_at_pauses import lay_text
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.transcription.select import SelectedTranscriber
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
@@ -101,7 +101,7 @@ def test_twenty_minutes_become_clips_that_hold_what_their_text_says(
 ):
     transcriber = RecordedTranscriber(tuple(word for sentence in story.sentences for word in sentence.words))
     monkeypatch.setattr(build, "select_transcriber", lambda *_, **__: SelectedTranscriber(source=transcriber))
-    datasets = Datasets(Database(tmp_path), tmp_path)
+    datasets = Datasets(Home(tmp_path))
     speech = transcriber.follow(tmp_path, job(story.path), story.path)
     view = datasets.build(job(story.path))
 

@@ -23,7 +23,7 @@ from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildProgress, BuildState
 from backend.dataset.datasets import Datasets
 from backend.dataset.sources.find import SourceRecording
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.transcription.select import TranscriberSource
 from tests.backend.dataset.spoken import SENTENCES
 from tests.golden import GOLDEN_CHECKPOINT
@@ -70,7 +70,7 @@ def ray_home(
 ) -> Path:
     """A home with the dataset `ann`, built by two actors per stage."""
     home = tmp_path_factory.mktemp("ray-home")
-    Datasets(Database(home), home).build(job(recordings, num_actors=2))
+    Datasets(Home(home)).build(job(recordings, num_actors=2))
     return home
 
 
@@ -86,7 +86,7 @@ def wait_for(datasets: Datasets, name: str, is_reached: Callable[[BuildProgress]
 
 
 def test_ray_builds_what_one_process_builds(ray_home: Path, built_home: Path):
-    on_ray, alone = (Datasets(Database(home), home).show("ann") for home in (ray_home, built_home))
+    on_ray, alone = (Datasets(Home(home)).show("ann") for home in (ray_home, built_home))
     assert on_ray.clips == tuple(
         replace(clip, audio=ray_home / clip.audio.relative_to(built_home)) for clip in alone.clips
     )
@@ -125,7 +125,7 @@ def test_no_stage_waits_for_what_the_actors_hold(
 
 
 def test_progress_counts_every_row_of_every_stage(ray_home: Path):
-    progress = Datasets(Database(ray_home), ray_home).progress("ann")
+    progress = Datasets(Home(ray_home)).progress("ann")
     decode, cut, tokenize = (progress.stage(stage) for stage in ("decode", "cut", "tokenize"))
     assert (decode.num_done, decode.num_total, decode.num_failed) == (len(SENTENCES) + 1, len(SENTENCES) + 1, 1)
     assert (cut.num_done, cut.num_total) == (len(SENTENCES), len(SENTENCES))
@@ -135,7 +135,7 @@ def test_progress_counts_every_row_of_every_stage(ray_home: Path):
 
 
 def test_building_again_on_ray_does_nothing(ray_home: Path, recordings: Path, job: Callable[..., BuildJob]):
-    datasets = Datasets(Database(ray_home), ray_home)
+    datasets = Datasets(Home(ray_home))
     digest = datasets.show("ann").digest
     assert datasets.build(job(recordings, num_actors=2)).digest == digest
     assert [stage.num_worked for stage in datasets.progress("ann").stages] == [0, 0, 0, 0]
@@ -146,7 +146,7 @@ def test_a_killed_build_is_seen_and_goes_on_where_it_was(
 ):
     monkeypatch.setenv("RAY_ADDRESS", ray_address)
     home = tmp_path / "home"
-    datasets = Datasets(Database(home), home)
+    datasets = Datasets(Home(home))
     datasets.start_build(job(recordings, num_actors=1))
     seen = wait_for(datasets, "ann", lambda progress: progress.stage("decode").num_done > 0 or not progress.is_running)
     assert seen.is_running, seen.problem
@@ -186,7 +186,7 @@ def test_a_killed_worker_loses_nothing(
     """The build lives in a process of its own, on the Ray that is already running at this address."""
     monkeypatch.setenv("RAY_ADDRESS", ray_address)
     home = tmp_path / "home"
-    datasets = Datasets(Database(home), home)
+    datasets = Datasets(Home(home))
     datasets.start_build(job(recordings, num_actors=1))
     driver = psutil.Process(datasets.progress("ann").process_id)
     kill_an_actor_of(driver, "TokenizeClips")
@@ -194,7 +194,7 @@ def test_a_killed_worker_loses_nothing(
     assert ended.state is BuildState.DONE, ended.problem
     tokenize = ended.stage("tokenize")
     assert (tokenize.num_done, tokenize.num_total, tokenize.num_failed) == (len(SENTENCES), len(SENTENCES), 0)
-    assert datasets.show("ann").digest == Datasets(Database(built_home), built_home).show("ann").digest
+    assert datasets.show("ann").digest == Datasets(Home(built_home)).show("ann").digest
 
 
 def test_a_build_in_its_own_process_can_be_cancelled(
@@ -202,7 +202,7 @@ def test_a_build_in_its_own_process_can_be_cancelled(
 ):
     monkeypatch.setenv("RAY_ADDRESS", ray_address)
     home = tmp_path / "home"
-    datasets = Datasets(Database(home), home)
+    datasets = Datasets(Home(home))
     datasets.start_build(job(recordings, num_actors=1))
     datasets.cancel("ann")
     ended = wait_for(datasets, "ann", lambda progress: not progress.is_running)

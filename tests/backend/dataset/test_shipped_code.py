@@ -14,7 +14,7 @@ import pytest
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
-from backend.store.database import Database
+from backend.store.home import Home
 from training.model.project import PROJECT_FOLDER
 
 pytestmark = pytest.mark.ray
@@ -38,7 +38,7 @@ import ray
 from backend.cluster.connect import BUILD_DATASET, FINE_TUNE, SERVE, connect
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.datasets import Datasets
-from backend.store.database import Database
+from backend.store.home import Home
 
 def locate():
     import backend.dataset.build.workers, sys, training.worker
@@ -50,7 +50,7 @@ for name, purpose in {"train": FINE_TUNE, "serve": SERVE, "build": BUILD_DATASET
         found[name] = ray.get(ray.remote(num_cpus=0)(locate).remote())
         if name == "build" and len(sys.argv) > 2:
             home = Path(sys.argv[2])
-            Datasets(Database(home), home).build(BuildJob.model_validate_json(Path(sys.argv[1]).read_text()))
+            Datasets(Home(home)).build(BuildJob.model_validate_json(Path(sys.argv[1]).read_text()))
 print(json.dumps(found))
 """
 
@@ -108,6 +108,6 @@ def test_workers_without_the_checkout_train_serve_and_build(
         assert not Path(backend_module).is_relative_to(PROJECT_FOLDER)
         assert not Path(training_module).is_relative_to(PROJECT_FOLDER)
         assert str(PROJECT_FOLDER) not in path
-    view = Datasets(Database(home), home).show("ann")
+    view = Datasets(Home(home)).show("ann")
     assert view.state is BuildState.DONE
     assert view.clips

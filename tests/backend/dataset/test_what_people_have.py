@@ -18,7 +18,7 @@ from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildState, ClipRow, DatasetView
 from backend.dataset.datasets import Datasets
-from backend.store.database import Database
+from backend.store.home import Home
 from tests.backend.audio.sounds import FORMATS, Format, encode, write_raw_wav, write_silent_flac
 from tests.backend.dataset.spoken import speak
 
@@ -115,7 +115,7 @@ def view(tmp_path_factory: pytest.TempPathFactory, job: Callable[..., BuildJob])
     with zipfile.ZipFile(root / "evil.zip", "w") as archive:
         archive.writestr("../../out.wav", (root / "odd.wav").read_bytes())
     paths = [folder, root / "nothing", root / "evil.zip"]
-    return Datasets(Database(root / "home"), root / "home").build(job(paths, model="mini", max_hours=0.2))
+    return Datasets(Home(root / "home")).build(job(paths, model="mini", max_hours=0.2))
 
 
 def clip_of(view: DatasetView, name: str) -> ClipRow:

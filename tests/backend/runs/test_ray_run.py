@@ -19,7 +19,7 @@ from backend.runs.process.processes import end_session
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
@@ -47,7 +47,7 @@ def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     monkeypatch.setenv("RAY_worker_niceness", "0")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     # As many as it has workers: what a killed trainer held must be free for the next.
-    runs = Runs(Database(home), home, num_cpus=2)
+    runs = Runs(Home(home), num_cpus=2)
     yield runs
     for run in runs.list():
         if run.process_id is not None:
@@ -223,7 +223,7 @@ def test_a_run_ends_as_an_evaluated_voice(runs: Runs, dataset: Path, home: Path,
     assert not (runs.folder(run_id) / "dataset").exists()
     origin = json.loads((runs.folder(run_id) / "export" / "base" / PROVENANCE_FILE).read_text())
     assert origin["job"]["dataset"] == str(dataset)
-    voice = Voices(Database(home), home).get("Ann")
+    voice = Voices(Home(home)).get("Ann")
     assert voice.run_id == run_id
     assert VoiceModel.load(voice.variants["custom_voice"], precision="fp32").config.talker.spk_id.keys() == {"ann"}
     runs.delete(run_id)

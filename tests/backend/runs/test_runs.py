@@ -13,6 +13,7 @@ from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
+from backend.store.home import Home
 from tests.backend.runs.storage.test_records import record
 
 LONG_GONE = {"process_id": 2**22 + 1, "process_started_at": 1.0}
@@ -28,7 +29,7 @@ def runs(home: Path, rows: RunTable) -> Runs:
     folder = RunFolder.of(home, "one")
     folder.path.mkdir(parents=True)
     Control(attempt=1).write(folder.control)
-    return Runs(Database(home), home)
+    return Runs(Home(home))
 
 
 def test_a_run_whose_process_is_gone_is_interrupted(runs: Runs, rows: RunTable) -> None:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from backend.store.database import Database
 from backend.store.errors import StoreError
+from backend.store.home import Home
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
@@ -35,7 +35,7 @@ FACTS = TakeFacts(
 
 
 def open_takes(home, **bounds):
-    return Takes(Database(home), home, TakeBounds(**bounds))
+    return Takes(Home(home), TakeBounds(**bounds))
 
 
 def add(takes, owner="", content=b"sound", **facts):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.cloning import clone_voice, read_reference
 from backend.voices.consent import Consent
 from backend.voices.errors import VoiceError
@@ -27,7 +27,7 @@ def model():
 
 @pytest.fixture
 def voices(tmp_path):
-    return Voices(Database(tmp_path / "home"), tmp_path / "home")
+    return Voices(Home(tmp_path / "home"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from backend.errors import CheckpointError, RecordingError
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent
 from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameRefused, VoiceNameTaken, VoiceNotFound
 from backend.voices.registry import Voices
@@ -28,7 +28,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def voices(home):
-    return Voices(Database(home), home)
+    return Voices(Home(home))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_zero_shot_voice_is_there_after_a_restart(voices, home, recording):
         " Änne  Müller ", recording, consent=CONSENT, model="mini", transcript=" Hello. ", language="English",
         sampling=Sampling(temperature=0.5),
     )  # fmt: skip
-    found = Voices(Database(home), home).get("änne müller")
+    found = Voices(Home(home)).get("änne müller")
     assert found == made
     assert found.name == "Änne Müller"
     assert (found.kind, found.language, found.transcript) == ("zero-shot", "english", "Hello.")

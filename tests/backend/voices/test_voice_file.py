@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save, save_file
 
 from backend.background_tasks import TaskCancelled
 from backend.errors import EncoreError
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices import voice_archive, voice_file
 from backend.voices.consent import Consent
 from backend.voices.errors import VoiceError, VoiceFileRefused, VoiceNameTaken
@@ -30,7 +30,7 @@ CONSENT = Consent.give("Anna", "speaker-agreed")
 
 
 def registry(home):
-    return Voices(Database(home), home)
+    return Voices(Home(home))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import Consent
 from tests.backend.runs.small_dataset import write_small_dataset
 from tests.backend.runs.storage.test_records import record
@@ -27,7 +28,7 @@ CONSENT = Consent.give("Ann")
 
 @pytest.fixture
 def runs(home: Path) -> Runs:
-    return Runs(Database(home), home, num_cpus=4)
+    return Runs(Home(home), num_cpus=4)
 
 
 def plan(runs: Runs, dataset: Path | str | None, **changes: Any) -> RunPlan:

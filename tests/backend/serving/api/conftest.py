@@ -12,7 +12,7 @@ from backend.serving.api.factory import create_api
 from backend.serving.deploy.local_service import LocalSpeech
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.synthesizer import Synthesizer
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, MODEL, client_of, load
@@ -29,7 +29,7 @@ def recording(tmp_path_factory) -> Path:
 @pytest.fixture(scope="package")
 def voices(recording, tmp_path_factory) -> Voices:
     home = tmp_path_factory.mktemp("api-home")
-    registry = Voices(Database(home), home)
+    registry = Voices(Home(home))
     registry.create_zero_shot("Anna", recording, consent=CONSENT, model=MODEL)
     folder = fine_tuned_checkpoint(tmp_path_factory.mktemp("run") / "custom_voice", scale=1.5)
     registry.add_fine_tuned("Tuned", {"custom_voice": folder}, consent=CONSENT, model=MODEL, reference=recording)
@@ -46,7 +46,7 @@ def synthesizer() -> Iterator[Synthesizer]:
 @pytest.fixture(scope="package")
 def takes(voices) -> Takes:
     home = voices.folder.parent
-    return Takes(Database(home), home, TakeBounds(max_takes=20))
+    return Takes(Home(home), TakeBounds(max_takes=20))
 
 
 @pytest.fixture(scope="package")

@@ -9,6 +9,7 @@ import pytest
 
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
+from backend.store.home import Home
 from backend.takes.take import TakeFacts
 from backend.takes.takes import Takes
 from tests.backend.serving.api.served import TEXT, ask, client_of
@@ -44,7 +45,7 @@ def test_what_was_heard_is_what_is_kept(client, audio_format, stream):
 def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, context, takes):
     client.post("/v1/audio/speech", json=ask())
     take = only_take(client)
-    opened_anew = Takes(takes._database, takes.folder.parent)
+    opened_anew = Takes(Home(takes.folder.parent))
     restarted = client_of(
         create_api(ApiContext(service=context.service, voices=context.voices, model_name="x", takes=opened_anew))
     )
@@ -76,7 +77,7 @@ def test_a_speech_that_is_refused_leaves_no_take(client, takes):
 
 
 def test_where_takes_cannot_be_kept_people_still_hear(context, tmp_path, caplog):
-    full = Takes(context.takes._database, tmp_path)
+    full = Takes(Home(tmp_path))
     full.folder.write_text("in the way")
     client = client_of(
         create_api(ApiContext(service=context.service, voices=context.voices, model_name="tiny", takes=full))

@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
@@ -52,7 +52,7 @@ def recording(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def voices(home, recording, tmp_path_factory):
-    registry = Voices(Database(home), home)
+    registry = Voices(Home(home))
     registry.create_zero_shot("Anna", recording, consent=CONSENT, model="tiny")
     folder = fine_tuned_checkpoint(tmp_path_factory.mktemp("run") / "custom_voice", scale=1.5)
     registry.add_fine_tuned("Tuned", {"custom_voice": folder}, consent=CONSENT, model="tiny")

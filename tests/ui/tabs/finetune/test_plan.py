@@ -9,7 +9,7 @@ import pytest
 from backend.background_tasks import TaskState
 from backend.runs.runs import Runs
 from backend.settings import Settings
-from backend.store.database import Database
+from backend.store.home import Home
 from backend.voices.consent import SpokenProof
 from ui.fields import NotReady
 from ui.source import Source
@@ -29,7 +29,7 @@ WISH = Wish(
 
 
 def planner(tmp_path, loading) -> Planner:
-    studio = SimpleNamespace(loaded=None, loading=loading, runs=Runs(Database(tmp_path), tmp_path))
+    studio = SimpleNamespace(loaded=None, loading=loading, runs=Runs(Home(tmp_path)))
     return Planner(SimpleNamespace(studio=studio, settings=Settings(home=tmp_path)))
 
 

@@ -12,7 +12,7 @@ from backend.evaluation.scores import EvaluatedTake, summarize
 from backend.runs.planning.plan import RunRequest, plan_run
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
-from backend.store.database import Database
+from backend.store.home import Home
 from tests.backend.runs.small_dataset import write_small_dataset
 from tests.golden import GOLDEN_CHECKPOINT
 from training.job import STRATEGIES
@@ -28,7 +28,7 @@ def planned(tmp_path_factory):
     dataset = write_small_dataset(home / "datasets" / "mine")
     options = {"strategy": "zero2", "num_workers": 2}
     request = RunRequest(dataset=dataset, model=str(GOLDEN_CHECKPOINT), preset=None, options=options)
-    return plan_run(request, Database(home), home, num_cpus=1)
+    return plan_run(request, Home(home), num_cpus=1)
 
 
 def run(state=RunState.RUNNING, **changes) -> RunRecord:
