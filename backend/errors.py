@@ -60,16 +60,16 @@ EncoreError
 │   ├── PreflightError
 │   └── ResumeError
 ├── TranscriptionError
+│   ├── LanguageNotHeard
 │   ├── WhisperDamaged
 │   └── WhisperUnavailable
-├── VoiceError
-│   ├── ConsentMissing
-│   ├── ConsentRefused
-│   ├── VoiceFileRefused
-│   ├── VoiceNameRefused
-│   ├── VoiceNameTaken
-│   └── VoiceNotFound
-└── WhisperNotFetched
+└── VoiceError
+    ├── ConsentMissing
+    ├── ConsentRefused
+    ├── VoiceFileRefused
+    ├── VoiceNameRefused
+    ├── VoiceNameTaken
+    └── VoiceNotFound
 
 Every message is one line that says what happened and what to do. Constructors take the facts and write the
 message, so that it reads the same wherever the error is raised.

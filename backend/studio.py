@@ -25,7 +25,6 @@ from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
-from backend.transcription.select import load_stored_transcriber
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentRefused, VoiceError
@@ -243,8 +242,7 @@ class Studio:
             ConsentRefused: other words or another voice, or there is no speech recognition on this machine.
             RecordingError: a recording cannot be used.
         """
-        # A downloaded Whisper is preferred: it understands any speaker.
-        listener = load_stored_transcriber(None) or self.comparing.measuring.transcriber(loaded)
+        listener = self.comparing.measuring.transcriber()
         if listener is None:
             raise ConsentRefused(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "

@@ -46,7 +46,7 @@ def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser],
         help="the model to encode for: mini, a checkpoint folder or a hub id (default: %(default)s)",
     )
     build.add_argument(
-        "--whisper", help="the transcriber: a Whisper model by name or path, mini, or none (default: base)"
+        "--whisper", help="the transcriber: a Whisper model by name or path, or none (default: automatic)"
     )
     build.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")
     build.add_argument(

@@ -144,7 +144,7 @@ class DatasetEditing:
         rows = self._clips(name)
         if keys is not None:
             rows = [self._clip(rows, name, key) for key in keys]
-        chosen = select_transcriber(whisper or job.whisper)
+        chosen = select_transcriber(whisper or job.whisper, job.language)
         if chosen.source is None:
             raise EditRefused(chosen.notice or "There is no transcriber: name a Whisper model.")
         transcriber = chosen.source.load(job.device)

@@ -16,9 +16,10 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from backend.doctor.finding import Finding, Level
 from backend.settings import Settings
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS, cache_folder
+from backend.transcription.pocketsphinx_transcriber import is_installed
 from training.model.device import choose_device
 from training.model.errors import EncoreError
-from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, resolve_model
+from training.model.hub.hub import EMBEDDED_MODEL, resolve_model
 from training.model.voice_model import choose_precision
 
 _GB = 1e9
@@ -105,13 +106,9 @@ def check_transcriber(settings: Settings) -> Finding:
         f"Download the model {DEFAULT_WHISPER} ({megabytes:.0f} MB) on the System tab, or bring a text file for each "
         "recording."
     )
-    if (EMBEDDED_FOLDER / "whisper.pt").is_file():
-        return Finding(
-            name="Whisper",
-            level=Level.LIMITED,
-            found="Only the embedded one, which understands the sample voices.",
-            remedy=remedy,
-        )
+    if is_installed():
+        found_text = "None on this computer; pocketsphinx transcribes English."
+        return Finding(name="Whisper", level=Level.LIMITED, found=found_text, remedy=remedy)
     return Finding(name="Whisper", level=Level.LIMITED, found="None on this computer.", remedy=remedy)
 
 

@@ -11,7 +11,6 @@ from huggingface_hub import scan_cache_dir
 from huggingface_hub.errors import CacheNotFound
 from pydantic import BaseModel, ConfigDict
 
-from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, KNOWN_MODELS, DownloadProgress
@@ -25,10 +24,6 @@ KEPT = {
     "voices": "Voices",
     "takes": "Takes",
 }
-
-
-class WhisperNotFetched(EncoreError):
-    """It could not be downloaded."""
 
 
 class StoredModel(BaseModel):
@@ -98,8 +93,6 @@ def fetch_whisper(
     from backend.transcription.whisper_weights import find_whisper  # noqa: PLC0415 - see above
 
     weights = find_whisper(name, progress=progress, cancel=cancelled)
-    if weights.published_name is None:
-        raise WhisperNotFetched(weights.notice or f"Whisper {name} could not be downloaded. Try again later.")
     return StoredModel(name=name, is_here=True, num_bytes=weights.path.stat().st_size)
 
 
@@ -143,14 +136,7 @@ def _models(settings: Settings) -> tuple[StoredModel, ...]:
 
 
 def _whispers() -> tuple[StoredModel, ...]:
-    from backend.transcription.whisper_weights import EMBEDDED_WEIGHTS  # noqa: PLC0415 - takes seconds to load
-
     found = []
-    if EMBEDDED_WEIGHTS.is_file():
-        size = EMBEDDED_WEIGHTS.stat().st_size
-        found.append(
-            StoredModel(name=EMBEDDED_MODEL, is_here=True, num_bytes=size, purpose="knows synthetic English only")
-        )
     for model in PUBLISHED_WHISPERS:
         is_here = model.path.is_file()
         size = model.path.stat().st_size if is_here else model.num_bytes

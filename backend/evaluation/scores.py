@@ -16,6 +16,8 @@ class Measures(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     transcript: str | None = None
+    transcriber: str | None = None
+    """Which one heard it; None in scores of earlier versions."""
     """What speech recognition understood."""
     character_error: float | None = None
     word_error: float | None = None

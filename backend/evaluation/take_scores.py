@@ -17,6 +17,7 @@ from backend.audio.resample import resample
 from backend.evaluation.plan import expected_seconds
 from backend.evaluation.scores import Measures, TakeScores, cosine
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
+from backend.transcription.errors import LanguageNotHeard
 from backend.transcription.select import language_code, load_stored_transcriber
 from backend.transcription.text import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
@@ -88,12 +89,7 @@ def score_take(
     is_audible = len(samples) >= MIN_SECONDS * sample_rate
     found: dict[str, object] = {"clipped_share": clipped_share(samples)}
     if scorers.transcriber is not None:
-        heard = ""
-        if is_audible:
-            at_its_rate = resample(samples, sample_rate, TRANSCRIBER_HZ)
-            heard = scorers.transcriber.transcribe(at_its_rate, language_code(language)).text.strip()
-        characters, words = text_errors(text, heard, language_code(language) or "en")
-        found |= {"transcript": heard, "character_error": characters, "word_error": words}
+        found |= _score_words(scorers.transcriber, samples if is_audible else None, sample_rate, text, language)
     if is_audible and reference is not None:
         voice = scorers.embed(samples, sample_rate)
         if voice.own is not None and reference.own is not None:
@@ -101,6 +97,25 @@ def score_take(
         if voice.verified is not None and reference.verified is not None:
             found["verified_similarity"] = cosine(voice.verified, reference.verified)
     return Measures.model_validate(found)
+
+
+def _score_words(
+    transcriber: Transcriber, samples: NDArray[np.float32] | None, sample_rate: int, text: str, language: str
+) -> dict[str, object]:
+    """What is heard in a take, if anything; nothing is scored in a language that the transcriber does not know."""
+    code, heard = language_code(language), ""
+    try:
+        if samples is not None:
+            heard = transcriber.transcribe(resample(samples, sample_rate, TRANSCRIBER_HZ), code).text.strip()
+    except LanguageNotHeard:
+        return {}
+    characters, words = text_errors(text, heard, code or "en")
+    return {
+        "transcript": heard,
+        "transcriber": transcriber.name,
+        "character_error": characters,
+        "word_error": words,
+    }
 
 
 class BaseModelOnDisk(Protocol):
@@ -122,15 +137,14 @@ class TakeMeasuring:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loaded_for: Path | None = None
         self._transcriber: Transcriber | None = None
+        self._is_loaded = False
 
-    def transcriber(self, base: BaseModelOnDisk) -> Transcriber | None:
-        """Speech recognition; None if no weights are on this machine."""
+    def transcriber(self) -> Transcriber | None:
+        """Speech recognition; None if there is none on this machine."""
         with self._lock:
-            if self._loaded_for != base.folder:
-                self._transcriber = load_stored_transcriber(base.folder)
-                self._loaded_for = base.folder
+            if not self._is_loaded:
+                self._transcriber, self._is_loaded = load_stored_transcriber(), True
             return self._transcriber
 
     def measure(
@@ -144,8 +158,7 @@ class TakeMeasuring:
         language: str,
     ) -> TakeScores:
         """Scores of one take (samples,) against a reference WAV that this program wrote; see `score_take`."""
-        transcriber = self.transcriber(base)
-        scorers = Scorers(own=base.model, transcriber=transcriber, verifier=load_verifier())
+        scorers = Scorers(own=base.model, transcriber=self.transcriber(), verifier=load_verifier())
         voice = None
         if reference is not None and reference.is_file():
             voice = scorers.embed(*read_own_wav(reference))

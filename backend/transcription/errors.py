@@ -9,6 +9,10 @@ class TranscriptionError(EncoreError):
     """Speech cannot be written down."""
 
 
+class LanguageNotHeard(TranscriptionError):
+    """The transcriber does not know the language."""
+
+
 class WhisperUnavailable(TranscriptionError):
     """There are no weights for the model that was asked for; the message says how to get them here."""
 

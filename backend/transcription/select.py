@@ -1,22 +1,34 @@
-"""Which Whisper transcribes: one that is asked for by name, or the best of those on this machine."""
+"""Who transcribes: a Whisper that is asked for by name or is on this machine, or pocketsphinx."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from backend.errors import EncoreError
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS
 from backend.transcription.errors import WhisperUnavailable
+from backend.transcription.pocketsphinx_transcriber import (
+    POCKETSPHINX,
+    POCKETSPHINX_PIECE_SECONDS,
+    PocketsphinxTranscriber,
+    is_installed,
+)
 from backend.transcription.transcriber import Transcriber, WhisperWeights
-from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
+from training.model.hub.hub import DownloadProgress
 
 _logger = logging.getLogger(__name__)
 
 NO_TRANSCRIBER = "none"
 """In place of a model's name: nothing is transcribed, and only recordings that come with a text can be used."""
+
+# "mini" was a small Whisper that came with the program, which older datasets and jobs name.
+_AUTOMATIC = (None, "", "mini")
+_POCKETSPHINX_NOTICE = (
+    "pocketsphinx transcribes; it knows English only and gets about one letter in ten wrong. "
+    "Check the texts, or download a Whisper model on the System tab."
+)
 
 _CODES = {
     "chinese": "zh",
@@ -46,22 +58,38 @@ class TranscriberSource(WhisperWeights):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PocketsphinxSource:
+    """The transcriber of English that comes with the installation; see `TranscriberSource`."""
+
+    name: str = POCKETSPHINX
+    identity: str = POCKETSPHINX
+    piece_seconds: float = POCKETSPHINX_PIECE_SECONDS
+
+    def load(self, device: str) -> Transcriber:
+        """It loads itself when it first listens, on the CPU."""
+        return PocketsphinxTranscriber()
+
+
+@dataclass(frozen=True, kw_only=True)
 class SelectedTranscriber:
     """The transcriber to use, if any, and what the user should know about the choice (empty if nothing)."""
 
-    source: TranscriberSource | None
+    source: TranscriberSource | PocketsphinxSource | None
     notice: str = ""
 
 
 def select_transcriber(
     name: str | None,
+    language: str = "auto",
     *,
     progress: Callable[[DownloadProgress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> SelectedTranscriber:
-    """Find the transcriber of this name, or the default one, and download it if need be.
+    """Find the transcriber of this name, and download it if need be.
 
-    If it is unavailable, the source is None and the notice says why.
+    Without a name it is the preferred Whisper on this machine; where there is none, pocketsphinx for English, and a
+    download for other languages. Without a network pocketsphinx stands in for a published Whisper, and the notice
+    says so. If nothing is available, the source is None and the notice says why.
 
     Raises:
         DownloadCancelled: `cancel` returned true.
@@ -69,36 +97,42 @@ def select_transcriber(
     """
     if name == NO_TRANSCRIBER:
         return SelectedTranscriber(source=None)
+    is_english = language_code(language) in (None, "en")
+    if name in _AUTOMATIC:
+        stored = _stored_whispers()
+        if not stored and is_english and is_installed():
+            return SelectedTranscriber(source=PocketsphinxSource(), notice=_POCKETSPHINX_NOTICE)
+        name = stored[0] if stored else DEFAULT_WHISPER
     # Here: see `TranscriberSource.load`.
     from backend.transcription.whisper_weights import find_whisper  # noqa: PLC0415
 
     try:
-        weights = find_whisper(name or DEFAULT_WHISPER, progress=progress, cancel=cancel)
+        weights = find_whisper(name, progress=progress, cancel=cancel)
     except WhisperUnavailable as error:
+        if is_english and is_installed() and any(model.name == name for model in PUBLISHED_WHISPERS):
+            return SelectedTranscriber(source=PocketsphinxSource(), notice=f"{error} {_POCKETSPHINX_NOTICE}")
         return SelectedTranscriber(source=None, notice=str(error))
-    return SelectedTranscriber(source=TranscriberSource(**vars(weights)), notice=weights.notice or "")
+    return SelectedTranscriber(source=TranscriberSource(**vars(weights)))
 
 
-def load_stored_transcriber(base_model: Path | None, device: str = "cpu") -> Transcriber | None:
-    """Load the best transcriber that needs no download, or None; evaluation never waits for a download.
-
-    The embedded transcriber knows only the voices of the embedded model, so it is used for those alone: with
-    `base_model` None, for recordings of people, never.
-    """
-    here = sorted((model for model in PUBLISHED_WHISPERS if model.path.is_file()), key=lambda model: model.preference)
-    names = [model.name for model in here]
-    if base_model is not None and base_model.resolve() == EMBEDDED_FOLDER.resolve():
-        names.insert(0, EMBEDDED_MODEL)
-    for name in names:
+def load_stored_transcriber(device: str = "cpu") -> Transcriber | None:
+    """Load the best transcriber that needs no download, or None; evaluation never waits for a download."""
+    for name in _stored_whispers():
         try:
             selected = select_transcriber(name)
-            if selected.source is not None:
+            if isinstance(selected.source, TranscriberSource):
                 return selected.source.load(device)
         except EncoreError as error:
             _logger.warning("Whisper %s cannot be loaded: %s", name, error)
         else:
             _logger.warning("Whisper %s cannot be loaded: %s", name, selected.notice)
-    return None
+    return PocketsphinxTranscriber() if is_installed() else None
+
+
+def _stored_whispers() -> list[str]:
+    """Published models on this machine, the preferred one first."""
+    here = sorted((model for model in PUBLISHED_WHISPERS if model.path.is_file()), key=lambda model: model.preference)
+    return [model.name for model in here]
 
 
 def language_code(language: str) -> str | None:

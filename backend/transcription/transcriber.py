@@ -17,9 +17,6 @@ TRANSCRIBER_HZ = 16_000
 WHISPER_PIECE_SECONDS = 24.0
 """Of the 30 seconds a Whisper could hear: with a full window it tends to stop before the end."""
 
-EMBEDDED_TRANSCRIBER = "the embedded transcriber"
-"""The name of the one that comes with the program."""
-
 
 class Transcriber(Protocol):
     """Turns speech into text, with the time of each word."""
@@ -35,7 +32,11 @@ class Transcriber(Protocol):
         ...
 
     def transcribe(self, samples_16k: NDArray[np.float32], language: str | None = None) -> Transcript:
-        """Transcribe mono samples (samples,) at TRANSCRIBER_HZ; without `language` it is detected."""
+        """Transcribe mono samples (samples,) at TRANSCRIBER_HZ; without `language` it is detected.
+
+        Raises:
+            LanguageNotHeard: it does not know the language.
+        """
         ...
 
 
@@ -49,7 +50,6 @@ class WhisperWeights:
         published_name: under which openai-whisper knows it; None for a file of the user's own.
         piece_seconds: the longest sound it takes at once.
         silence_seconds: appended to the sound; None fills the window, as Whisper does.
-        notice: something the user should know, such as that this is not the model that was asked for.
     """
 
     path: Path
@@ -58,4 +58,3 @@ class WhisperWeights:
     published_name: str | None = None
     piece_seconds: float = WHISPER_PIECE_SECONDS
     silence_seconds: float | None = None
-    notice: str | None = None

@@ -44,6 +44,7 @@ class Transcript:
 
     Attributes:
         language: two-letter code, as Whisper names languages; empty if nothing was heard.
+        transcriber: who heard it, where that matters; empty for a Whisper.
         passages: where the numbers come from, for a recording that was transcribed in parts.
     """
 
@@ -54,6 +55,7 @@ class Transcript:
     compression_ratio: float = 1.0
     mean_log_probability: float = 0.0
     passages: tuple[Passage, ...] = ()
+    transcriber: str = ""
 
     @property
     def confidence(self) -> float:
@@ -71,10 +73,12 @@ class Transcript:
         passages = tuple(passage.shifted(-start_seconds) for passage in self.passages if passage.overlaps(span))
         if not passages:
             return replace(self, text=join_words(words), words=words)
-        return assemble_transcript(words, passages, self.language)
+        return assemble_transcript(words, passages, self.language, transcriber=self.transcriber)
 
 
-def assemble_transcript(words: Sequence[Word], passages: Sequence[Passage], language: str) -> Transcript:
+def assemble_transcript(
+    words: Sequence[Word], passages: Sequence[Passage], language: str, *, transcriber: str = ""
+) -> Transcript:
     """Make one transcript of words and the passages they were heard in."""
     return Transcript(
         text=join_words(words),
@@ -84,6 +88,7 @@ def assemble_transcript(words: Sequence[Word], passages: Sequence[Passage], lang
         compression_ratio=max((each.compression_ratio for each in passages), default=1.0),
         mean_log_probability=min((each.mean_log_probability for each in passages), default=0.0),
         passages=tuple(passages),
+        transcriber=transcriber,
     )
 
 

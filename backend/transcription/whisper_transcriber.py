@@ -25,6 +25,7 @@ from backend.transcription.hallucination import (
     MAX_NO_SPEECH_PROBABILITY,
     MIN_MEAN_LOG_PROBABILITY,
 )
+from backend.transcription.pieces import split_at_quiet_moments
 from backend.transcription.transcriber import TRANSCRIBER_HZ, WhisperWeights
 from backend.transcription.transcript import Passage, Transcript, Word, assemble_transcript
 
@@ -34,9 +35,6 @@ _FRAMES_PER_TOKEN = 2
 _TEMPERATURES = (0.0, 0.2, 0.4)
 # Shorter sounds hold no word, and the alignment of nothing fails.
 _MIN_SECONDS = 0.1
-# The moment at which a piece that is too long is cut is looked for in its last part, by the level of such windows.
-_SEARCHED_SHARE = 0.5
-_QUIET_WINDOW_SECONDS = 0.1
 _SEED = 0
 
 # Whisper hooks into its network to see what it attends to, and switches a class attribute to do so.
@@ -184,19 +182,6 @@ def _encode(encoder: AudioEncoder, spectrum: torch.Tensor) -> torch.Tensor:
         hidden = block(hidden)
     encoded: torch.Tensor = encoder.ln_post(hidden)
     return encoded
-
-
-def split_at_quiet_moments(samples: NDArray[np.float32], piece_seconds: float) -> Iterator[NDArray[np.float32]]:
-    """Cut samples (samples,) at 16 kHz into pieces that are no longer, at the quietest moment of the last half."""
-    longest = int(piece_seconds * TRANSCRIBER_HZ)
-    window = int(_QUIET_WINDOW_SECONDS * TRANSCRIBER_HZ)
-    while len(samples) > longest:
-        begin = int(longest * (1 - _SEARCHED_SHARE))
-        energy = np.convolve(np.square(samples[begin:longest], dtype=np.float64), np.ones(window), mode="valid")
-        cut = begin + int(np.argmin(energy)) + window // 2
-        yield samples[:cut]
-        samples = samples[cut:]
-    yield samples
 
 
 def _load(weights: WhisperWeights, device: str) -> whisper.Whisper:

@@ -1,4 +1,4 @@
-"""From the name of a Whisper model to its weights: a file, Whisper's own cache, a download, or the embedded model."""
+"""From the name of a Whisper model to its weights: a file, Whisper's own cache, or a download."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ import whisper
 
 from backend.transcription.catalogue import DEFAULT_WHISPER, cache_folder, published_names
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
-from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER, WhisperWeights
+from backend.transcription.transcriber import WhisperWeights
 from backend.transcription.whisper_download import download_weights
-from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, DownloadProgress
-
-EMBEDDED_WEIGHTS = EMBEDDED_FOLDER / "whisper.pt"
-# What the embedded model has been trained on: single sentences.
-EMBEDDED_PIECE_SECONDS = 8.0
-# Whisper fills thirty seconds with silence. The embedded model was mostly trained with so much after the last word:
-# it hears better with that, and computes half as long.
-EMBEDDED_SILENCE_SECONDS = 0.6
+from training.model.hub.hub import DownloadProgress
 
 _HASH_BLOCK_BYTES = 1 << 20
 _SUFFIX = ".pt"
@@ -30,19 +23,15 @@ def find_whisper(
     name: str = DEFAULT_WHISPER,
     *,
     folder: Path | None = None,
-    embedded_path: Path = EMBEDDED_WEIGHTS,
     addresses: Mapping[str, str] | None = None,
     progress: Callable[[DownloadProgress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> WhisperWeights:
     """Find the weights of a Whisper model, downloading them if they are not here yet.
 
-    Without a network the embedded model is used in place of a published one, and the notice says so.
-
     Args:
-        name: a published model (`base`, `large-v3`, ...), `mini` for the embedded one, or a file or folder.
+        name: a published model (`base`, `large-v3`, ...), or a file or folder.
         folder: where downloads are kept; by default where openai-whisper keeps them.
-        embedded_path: the embedded weights.
         addresses: of the published models, if not openai-whisper's own; the last folder is the SHA-256.
         progress: called a few times a second during a download.
         cancel: asked as often; when true the download stops, and the next call continues it.
@@ -52,13 +41,6 @@ def find_whisper(
         WhisperDamaged: the user's folder does not hold exactly one weights file.
         DownloadCancelled: `cancel` said so.
     """
-    if name == EMBEDDED_MODEL:
-        if not embedded_path.is_file():
-            raise WhisperUnavailable(
-                f"The embedded transcriber is not part of this copy of Encore: {embedded_path} is missing. "
-                f"Restore it, or use another model: {published_names()}."
-            )
-        return _embedded(embedded_path)
     published = dict(addresses if addresses is not None else whisper._MODELS)
     if name not in published:
         return _find_own(name)
@@ -71,16 +53,10 @@ def find_whisper(
     try:
         download_weights(address, path, progress=progress, cancel=cancel)
     except WhisperUnavailable as error:
-        if not embedded_path.is_file():
-            raise WhisperUnavailable(
-                f"Whisper {name} is not here and cannot be downloaded: {error}. Put {path.name} into {folder}, "
-                "give the path of a Whisper weights file, or bring transcripts along."
-            ) from error
-        return _embedded(
-            embedded_path,
-            notice=f"Whisper {name} is not here and cannot be downloaded, so the embedded transcriber is used. "
-            f"It knows synthetic English voices only. For real recordings put {path.name} into {folder}.",
-        )
+        raise WhisperUnavailable(
+            f"Whisper {name} is not here and cannot be downloaded: {error}. Put {path.name} into {folder}, "
+            "give the path of a Whisper weights file, or bring transcripts along."
+        ) from error
     return found
 
 
@@ -91,17 +67,6 @@ def hash_file(path: Path) -> str:
         while block := content.read(_HASH_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
-
-
-def _embedded(path: Path, notice: str | None = None) -> WhisperWeights:
-    return WhisperWeights(
-        path=path,
-        name=EMBEDDED_TRANSCRIBER,
-        identity=hash_file(path),
-        piece_seconds=EMBEDDED_PIECE_SECONDS,
-        silence_seconds=EMBEDDED_SILENCE_SECONDS,
-        notice=notice or "The embedded transcriber knows synthetic English voices only.",
-    )
 
 
 def _find_own(name: str) -> WhisperWeights:

@@ -15,20 +15,18 @@ import torch
 from numpy.typing import NDArray
 
 from backend.audio.resample import resample
-from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
+from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX_PIECE_SECONDS, PocketsphinxTranscriber
+from backend.transcription.sentence_check import hears_sentence
 from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
 from backend.voices.consent import SpokenProof
 from backend.voices.errors import ConsentRefused
-from backend.voices.phrase_words import error_rate, num_misheard_words, statement_error_rate
+from backend.voices.phrase_words import error_rate, num_misheard_words, similar_phrases, statement_error_rate
 from training.model.voice_model import VoiceModel
 
 LISTENING_SAMPLE_RATE = 16_000
+_MAX_SENTENCE_SAMPLES = round(POCKETSPHINX_PIECE_SECONDS * LISTENING_SAMPLE_RATE)
 
-_ADVICE = {
-    False: "Read the phrase aloud once more, close to the microphone.",
-    True: "It was heard by the embedded transcriber, which knows synthetic voices only: to be heard yourself, download "
-    "a Whisper model on the System tab. Otherwise read the phrase once more.",
-}
+_ADVICE = "Read the phrase aloud once more, close to the microphone."
 
 
 class Heard(Protocol):
@@ -95,11 +93,14 @@ def check_phrase(
         error_rate=error_rate(phrase, heard),
         similarity=_similarity(model, said.samples, known.samples),
     )
-    if not says_phrase(phrase, heard, limits):
-        raise ConsentRefused(
-            f"The recording does not say the phrase; understood was {heard[:120]!r}. "
-            f"{_ADVICE[listener.name == EMBEDDED_TRANSCRIBER]}"
-        )
+    # pocketsphinx hears better whether one known sentence is said than what is said.
+    if isinstance(listener, PocketsphinxTranscriber) and len(at_16_khz) <= _MAX_SENTENCE_SAMPLES:
+        others = similar_phrases(phrase)
+        is_said = bool(others) and hears_sentence(listener, at_16_khz, phrase, others).is_said
+    else:
+        is_said = says_phrase(phrase, heard, limits)
+    if not is_said:
+        raise ConsentRefused(f"The recording does not say the phrase; understood was {heard[:120]!r}. {_ADVICE}")
     if proof.similarity < limits.min_similarity:
         raise ConsentRefused(
             "The phrase was spoken by another voice than the reference "

@@ -61,6 +61,18 @@ def num_misheard_words(phrase: str, heard: str) -> int:
     return num_misheard
 
 
+def similar_phrases(phrase: str) -> list[str]:
+    """The same phrase with one word exchanged for another that could have been drawn, once for each column.
+
+    Empty for a phrase that was not drawn here.
+    """
+    words = _drawn_words(phrase) or []
+    return [
+        _phrase([*words[:position], column[column.index(word) - 1], *words[position + 1 :]])
+        for position, (column, word) in enumerate(zip(COLUMNS, words, strict=False))
+    ]
+
+
 def _phrase(words: list[str]) -> str:
     return f"{STATEMENT} {' '.join(words)}."
 

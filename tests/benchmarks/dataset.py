@@ -1,6 +1,6 @@
 """How fast recordings become a dataset: stage by stage in one process, and on Ray Data with several actors.
 
-    python -m tests.benchmarks.dataset --model mini --whisper mini --output tests/benchmarks/results/DATE-dataset.md
+    python -m tests.benchmarks.dataset --model mini --output tests/benchmarks/results/DATE-dataset.md
 
 Recordings are made by flite. Each round has new homes, so nothing is found ready.
 """
@@ -141,7 +141,7 @@ def measure(
             job=job,
             model_folder=Path(encoder.folder),
             encoder_identity=encoder.identity,
-            transcriber=select_transcriber(job.whisper).source,
+            transcriber=select_transcriber(job.whisper, job.language).source,
             language_code="en",
             counts=counts,
         )

@@ -128,7 +128,9 @@ class Build:
 
         try:
             encoder = encoder_facts(self._job.model, self._job.device, progress=report, cancel=is_cancelled)
-            return encoder, select_transcriber(self._job.whisper, progress=report, cancel=is_cancelled)
+            return encoder, select_transcriber(
+                self._job.whisper, self._job.language, progress=report, cancel=is_cancelled
+            )
         except DownloadCancelled:
             self._heartbeat.stop_if_cancelled()
             raise

@@ -19,7 +19,7 @@ from backend.dataset.stages.tokenize import lookup_tokenized
 from backend.dataset.stages.transcribe import cut_into_pieces, transcribe_key, transcribe_piece
 from backend.dataset.storage.workspace import DatasetWorkspace, hash_inputs
 from backend.errors import DecoderFailed, RecordingError, RecordingMissing
-from backend.transcription.select import TranscriberSource
+from backend.transcription.select import PocketsphinxSource, TranscriberSource
 from backend.transcription.transcriber import Transcriber
 from backend.transcription.transcript import Transcript, assemble_transcript
 
@@ -34,7 +34,7 @@ class BuildContext:
     job: BuildJob
     model_folder: Path
     encoder_identity: str
-    transcriber: TranscriberSource | None
+    transcriber: TranscriberSource | PocketsphinxSource | None
     language_code: str | None
     counts: StageCounts
 
@@ -146,4 +146,5 @@ def _assembled(home: Path, piece_keys: Sequence[str]) -> Transcript:
         [word for heard in transcripts for word in heard.words],
         [passage for heard in transcripts for passage in heard.passages],
         next((heard.language for heard in transcripts if heard.language), ""),
+        transcriber=transcripts[0].transcriber if transcripts else "",
     )

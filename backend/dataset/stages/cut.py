@@ -14,6 +14,7 @@ from backend.dataset.segmentation.segment import DEFAULT_SETTINGS, LeftoverReaso
 from backend.dataset.segmentation.text_at_pauses import lay_text
 from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
 from backend.transcription.hallucination import HallucinationSign, find_hallucination_signs
+from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX
 from backend.transcription.transcript import Transcript, Word
 
 # A recording of up to this length that came with its text is a clip already, cut by its author.
@@ -103,7 +104,8 @@ def describe_clip(
         text_source=source if text else "none",
         language=excerpt.language if excerpt else None,
         heard=excerpt.text if excerpt else None,
-        confidence=excerpt.confidence if excerpt else None,
+        # What pocketsphinx says of its own words is no measure of them: right ones often get 0.1 to 0.5.
+        confidence=excerpt.confidence if excerpt and excerpt.transcriber != POCKETSPHINX else None,
         doubt=next((_SIGNS[sign] for sign in find_hallucination_signs(excerpt)), "") if excerpt else "",
     )
 

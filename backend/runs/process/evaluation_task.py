@@ -37,7 +37,7 @@ def evaluate_checkpoint(
     # The processors are for the training that runs at the same time.
     torch.set_num_threads(1)
     plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    scorers = load_scorers(plan, load_stored_transcriber(plan.base_model), load_verifier())
+    scorers = load_scorers(plan, load_stored_transcriber(), load_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]

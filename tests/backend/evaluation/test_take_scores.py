@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from backend.evaluation.take_scores import Scorers, TakeMeasuring, score_take
-from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
+from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX, PocketsphinxTranscriber
 from backend.transcription.transcript import Transcript
 from tests.golden import GOLDEN_CHECKPOINT
-from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.voice_model import VoiceModel
 
 
-@dataclass
-class Base:
-    """A loaded model, as far as listening goes."""
-
-    folder: Path
-
-
-def test_the_embedded_transcriber_is_used_for_the_embedded_model_only(tmp_path, monkeypatch):
+def test_without_a_whisper_pocketsphinx_is_asked_for_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     measuring = TakeMeasuring()
-    listener = measuring.transcriber(Base(EMBEDDED_FOLDER))
-    assert listener.name == EMBEDDED_TRANSCRIBER
-    assert measuring.transcriber(Base(EMBEDDED_FOLDER)) is listener
-    assert measuring.transcriber(Base(GOLDEN_CHECKPOINT)) is None
-    assert measuring.transcriber(Base(EMBEDDED_FOLDER)).name == EMBEDDED_TRANSCRIBER
+    listener = measuring.transcriber()
+    assert listener.name == POCKETSPHINX
+    assert measuring.transcriber() is listener
+
+
+def test_a_language_that_the_transcriber_does_not_know_is_not_scored():
+    own = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
+    scorers = Scorers(own=own, transcriber=PocketsphinxTranscriber())
+    scores = score_take(scorers, tone(0.5), 24_000, text="Guten Tag.", language="German", reference=None)
+    assert (scores.transcript, scores.transcriber, scores.word_error) == (None, None, None)
 
 
 class Parrot:
@@ -59,6 +53,7 @@ def test_a_take_is_compared_with_its_text_and_its_reference(scorers):
         scorers, take, 24_000, text="Hello there!", language="auto", reference=scorers.embed(take, 24_000)
     )
     assert (scores.transcript, scores.word_error, scores.character_error) == ("Hello there.", 0, 0)
+    assert scores.transcriber == "parrot"
     assert scores.speaker_similarity == pytest.approx(1, abs=1e-4)
     assert scores.verified_similarity is None
     assert scores.clipped_share == 0

@@ -9,6 +9,9 @@ import pytest
 import torch
 from whisper.model import ModelDimensions, Whisper
 
+SMALL_WHISPER = Path(__file__).with_name("small_whisper.pt")
+"""Trained on synthetic English; openai-whisper reads it like any other."""
+
 ENGLISH_TOKENS = 51_864
 MULTILINGUAL_TOKENS = 51_865
 

@@ -10,9 +10,8 @@ import pytest
 import whisper
 
 from backend.transcription.catalogue import cache_folder
+from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX
 from backend.transcription.select import language_code, load_stored_transcriber, select_transcriber
-from backend.transcription.transcriber import EMBEDDED_TRANSCRIBER
-from training.model.hub.hub import EMBEDDED_FOLDER
 
 
 @pytest.fixture
@@ -52,13 +51,15 @@ def test_a_file_is_identified_by_its_content(cache: Path, tiny_whisper: Path):
 
 
 def test_evaluation_prefers_base_to_tiny(cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch):
-    assert load_stored_transcriber(None) is None
+    found = load_stored_transcriber()
+    assert found is not None
+    assert found.name == POCKETSPHINX
     store(cache, "tiny", tiny_whisper, monkeypatch)
-    found = load_stored_transcriber(None)
+    found = load_stored_transcriber()
     assert found is not None
     assert found.name == "whisper tiny"
     store(cache, "base", tiny_whisper, monkeypatch)
-    found = load_stored_transcriber(None)
+    found = load_stored_transcriber()
     assert found is not None
     assert found.name == "whisper base"
 
@@ -68,16 +69,39 @@ def test_evaluation_passes_over_damaged_weights(cache: Path, tiny_whisper: Path,
     damaged = cache / "damaged"
     damaged.write_bytes(b"no weights")
     store(cache, "base", damaged, monkeypatch)
-    found = load_stored_transcriber(None)
+    found = load_stored_transcriber()
     assert found is not None
     assert found.name == "whisper tiny"
 
 
-def test_the_embedded_transcriber_is_used_for_its_own_voices_alone(cache: Path, tmp_path: Path):
-    assert load_stored_transcriber(tmp_path) is None
-    found = load_stored_transcriber(EMBEDDED_FOLDER)
-    assert found is not None
-    assert found.name == EMBEDDED_TRANSCRIBER
+@pytest.mark.parametrize("name", [None, "", "mini"])
+@pytest.mark.parametrize("language", ["English", "auto", "en"])
+def test_on_a_fresh_machine_pocketsphinx_transcribes_english(cache: Path, name: str | None, language: str):
+    selected = select_transcriber(name, language)
+    assert selected.source is not None
+    assert selected.source.load("cpu").name == POCKETSPHINX
+    assert "English only" in selected.notice
+
+
+@pytest.mark.parametrize("name", [None, "mini", "small"])
+def test_without_a_network_other_languages_have_no_transcriber(cache: Path, name: str | None):
+    selected = select_transcriber(name, "German")
+    assert selected.source is None
+    assert "cannot be downloaded" in selected.notice
+
+
+def test_without_a_network_pocketsphinx_stands_in_for_a_published_model(cache: Path):
+    selected = select_transcriber("small", "English")
+    assert selected.source is not None
+    assert selected.source.identity == POCKETSPHINX
+    assert "cannot be downloaded" in selected.notice
+
+
+def test_a_whisper_on_this_machine_comes_first(cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch):
+    store(cache, "tiny", tiny_whisper, monkeypatch)
+    selected = select_transcriber(None, "English")
+    assert selected.source is not None
+    assert (selected.source.name, selected.notice) == ("whisper tiny", "")
 
 
 @pytest.mark.parametrize(("language", "code"), [("English", "en"), (" auto ", None), ("", None), ("de", "de")])

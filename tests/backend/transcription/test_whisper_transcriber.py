@@ -15,9 +15,10 @@ import whisper
 from whisper import timing
 
 from backend.transcription.errors import TranscriptionError, WhisperDamaged
+from backend.transcription.pieces import split_at_quiet_moments
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber, WhisperWeights
 from backend.transcription.transcript import join_words
-from backend.transcription.whisper_transcriber import WhisperTranscriber, split_at_quiet_moments
+from backend.transcription.whisper_transcriber import WhisperTranscriber
 from backend.transcription.whisper_weights import find_whisper
 from tests.backend.audio.sounds import sing
 from tests.backend.transcription.conftest import MULTILINGUAL_TOKENS, save_tiny_whisper

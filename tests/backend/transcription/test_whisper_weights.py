@@ -10,7 +10,7 @@ import pytest
 
 from backend.transcription.catalogue import cache_folder
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
-from backend.transcription.whisper_weights import EMBEDDED_PIECE_SECONDS, find_whisper, hash_file
+from backend.transcription.whisper_weights import find_whisper, hash_file
 from tests.backend.transcription.weights_server import CONTENT, DIGEST, WeightsServer, serve_weights
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress
@@ -25,11 +25,6 @@ def server() -> Iterator[WeightsServer]:
 @pytest.fixture(autouse=True)
 def _may_download(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE")  # the tests' own server is on this machine
-
-
-@pytest.fixture
-def absent(tmp_path: Path) -> Path:
-    return tmp_path / "absent" / "whisper.pt"
 
 
 def test_a_file_and_the_only_file_of_a_folder(tmp_path: Path) -> None:
@@ -47,11 +42,11 @@ def test_a_name_that_is_none(name: str) -> None:
         find_whisper(name)
 
 
-def test_what_is_in_the_cache_is_used_without_asking(tmp_path: Path, absent: Path) -> None:
+def test_what_is_in_the_cache_is_used_without_asking(tmp_path: Path) -> None:
     (tmp_path / "base.pt").write_bytes(CONTENT)
     addresses = {"base": f"http://127.0.0.1:9/{DIGEST}/base.pt"}
-    found = find_whisper("base", folder=tmp_path, embedded_path=absent, addresses=addresses)
-    assert (found.path, found.published_name, found.notice) == (tmp_path / "base.pt", "base", None)
+    found = find_whisper("base", folder=tmp_path, addresses=addresses)
+    assert (found.path, found.published_name) == (tmp_path / "base.pt", "base")
 
 
 def test_a_download_tells_how_far_it_is(tmp_path: Path, server: WeightsServer) -> None:
@@ -63,10 +58,10 @@ def test_a_download_tells_how_far_it_is(tmp_path: Path, server: WeightsServer) -
     assert not (folder / "base.pt.partial").exists()
 
 
-def test_a_download_goes_on_where_it_broke_off(tmp_path: Path, server: WeightsServer, absent: Path) -> None:
+def test_a_download_goes_on_where_it_broke_off(tmp_path: Path, server: WeightsServer) -> None:
     server.max_bytes = 3_000_000
     with pytest.raises(WhisperUnavailable, match="continues"):
-        find_whisper("base", folder=tmp_path, addresses=server.address(), embedded_path=absent)
+        find_whisper("base", folder=tmp_path, addresses=server.address())
     server.max_bytes = len(CONTENT)
     find_whisper("base", folder=tmp_path, addresses=server.address())
     assert server.ranges == [None, "bytes=3000000-"]
@@ -84,10 +79,10 @@ def test_a_cancelled_download_is_kept(tmp_path: Path, server: WeightsServer) -> 
     assert 0 < (tmp_path / "base.pt.partial").stat().st_size < len(CONTENT)
 
 
-def test_what_arrives_wrong_does_not_stay(tmp_path: Path, server: WeightsServer, absent: Path) -> None:
+def test_what_arrives_wrong_does_not_stay(tmp_path: Path, server: WeightsServer) -> None:
     server.content = CONTENT[::-1]
     with pytest.raises(WhisperUnavailable, match="not the published file"):
-        find_whisper("base", folder=tmp_path, addresses=server.address(), embedded_path=absent)
+        find_whisper("base", folder=tmp_path, addresses=server.address())
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
 
@@ -98,38 +93,21 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(tmp_path: Path, server: We
 
 @pytest.mark.parametrize("cause", ["refused", "switched off"])
 def test_without_a_network_the_error_says_what_to_do(
-    tmp_path: Path, absent: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
     if cause == "switched off":
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     addresses = {"base": f"http://127.0.0.1:9/{DIGEST}/base.pt"}
     with pytest.raises(WhisperUnavailable, match=r"Put base\.pt into .*, give the path") as caught:
-        find_whisper("base", folder=tmp_path, addresses=addresses, embedded_path=absent)
+        find_whisper("base", folder=tmp_path, addresses=addresses)
     assert "\n" not in str(caught.value)
 
 
-def test_the_embedded_model_stands_in_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    embedded = tmp_path / "whisper.pt"
-    embedded.write_bytes(b"x")
-    found = find_whisper("base", folder=tmp_path / "cache", embedded_path=embedded)
-    assert (found.path, found.piece_seconds, found.published_name) == (embedded, EMBEDDED_PIECE_SECONDS, None)
-    assert found.notice is not None
-    assert "synthetic English voices only" in found.notice
-    asked_for = find_whisper("mini", embedded_path=embedded)
-    assert asked_for.path == embedded
-
-
-def test_the_embedded_model_is_missed_with_advice(absent: Path) -> None:
-    with pytest.raises(WhisperUnavailable, match="Restore it"):
-        find_whisper("mini", embedded_path=absent)
-
-
-def test_a_folder_that_cannot_be_written_is_said_so(tmp_path: Path, server: WeightsServer, absent: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_said_so(tmp_path: Path, server: WeightsServer) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(WhisperUnavailable, match="cannot be downloaded"):
-        find_whisper("base", folder=blocked / "cache", addresses=server.address(), embedded_path=absent)
+        find_whisper("base", folder=blocked / "cache", addresses=server.address())
 
 
 def test_the_cache_is_that_of_openai_whisper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

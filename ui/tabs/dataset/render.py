@@ -57,7 +57,7 @@ BUILD_ENDINGS = {
 
 TONES = {Verdict.ACCEPTED: "good", Verdict.WARNED: "mixed", Verdict.REJECTED: "bad"}
 
-ORIGINS = {"whisper": "by Whisper", "file": "from a file", "person": "by you", "none": "missing"}
+ORIGINS = {"whisper": "transcribed", "file": "from a file", "person": "by you", "none": "missing"}
 
 SORTS = {
     "order": "as recorded",

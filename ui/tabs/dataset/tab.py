@@ -11,7 +11,7 @@ from gradio.blocks import Block
 from backend.dataset.sources.material import proposed_name
 from backend.dataset.storage.lock import is_locked
 from backend.errors import EncoreError
-from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS
+from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from ui.context import PageContext
 from ui.events import HIDE, Update, bind
 from ui.fields import Confirmation, NotReady, build_language, language_choices
@@ -30,9 +30,8 @@ NEW = ""
 POLL_SECONDS = 1.0
 
 WHISPERS = (
-    (f"Automatic ({DEFAULT_WHISPER}, or the embedded one)", ""),
+    ("Automatic: a Whisper that is here, or pocketsphinx (English)", ""),
     *((f"{one.name}: {one.purpose} ({size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS),
-    ("The embedded one", "mini"),
     ("None: every recording has a text file", "none"),
 )
 
