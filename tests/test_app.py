@@ -235,7 +235,6 @@ REQUIRED = ["--reference", "a.wav", "--text", "Hm.", "--output", "b.wav"]
     ("arguments", "word"),
     [
         (["clone"], "--reference"),
-        (["clone", *REQUIRED, "--seed", "-1"], "--seed"),
         (["clone", *REQUIRED, "--precision", "fp64"], "--precision"),
         (["clone", *REQUIRED, "--presicion", "fp32"], "--presicion"),
         (["nonsense"], "nonsense"),
@@ -246,6 +245,15 @@ def test_bad_options_have_status_two(arguments, word, capsys):
         app.main(arguments)
     assert left.value.code == 2
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["clone", *REQUIRED], ["say", "--voice", "anna", "--text", "Hm."]])
+@pytest.mark.parametrize("seed", ["-1", str(2**64), "many"])
+def test_a_seed_out_of_range_is_one_clear_line(command, seed, capsys):
+    assert app.main([*command, "--seed", seed]) == 2
+    assert capsys.readouterr().err.strip() == (
+        f"encore: {seed!r} is not a seed. Use a whole number from 0 to {2**63 - 1}, or leave it out."
+    )
 
 
 def test_a_bad_environment_variable_is_named(monkeypatch, capsys):

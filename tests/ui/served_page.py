@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,6 +90,13 @@ class ServedPage:
         nested = [route.original_router.routes for route in self.app.routes if hasattr(route, "original_router")]
         routes = [*self.app.routes, *chain.from_iterable(nested)]
         return [(method, route.path) for route in routes for method in getattr(route, "methods", None) or ()]
+
+    def wait_for_loading(self) -> None:
+        """Until the model that was asked for is there, or cannot be."""
+        deadline = time.monotonic() + 120
+        while self.studio.loading is not None and self.studio.loading.is_running:
+            assert time.monotonic() < deadline, "the model is still being loaded"
+            time.sleep(0.05)
 
     def session(self) -> Session:
         """A session of its own."""

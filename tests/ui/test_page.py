@@ -209,7 +209,7 @@ def test_without_a_model_recordings_are_judged_and_speaking_waits(tmp_path):
         with pytest.raises(AppError, match="No model is loaded yet"):
             speak(client, "Hello.")
         client.call("load_model", name=str(GOLDEN_CHECKPOINT))
-        page.studio.wait_for_loading()
+        page.wait_for_loading()
         assert "Take 1 is ready" in speak(client, "Hm.")["status"]
         client.close()
 
@@ -217,7 +217,7 @@ def test_without_a_model_recordings_are_judged_and_speaking_waits(tmp_path):
 def test_a_second_loading_is_refused_while_one_is_under_way(tmp_path):
     with serve_page(tmp_path) as page:
         may_end = threading.Event()
-        page.studio._background_loading.start("slow/model", lambda *_: may_end.wait())
+        page.studio._tasks.start("model", "slow/model", lambda _: may_end.wait())
         client = page.session()
         with pytest.raises(AppError, match="slow/model is being loaded"):
             client.call("load_model", name=str(GOLDEN_CHECKPOINT))

@@ -248,6 +248,6 @@ def test_without_a_network_the_page_says_what_to_do(page, client, tmp_path, monk
         follow(client, "follow_system", r"small is not here and cannot be downloaded.*put small\.pt into")
     else:
         client.call("load_model", name="Qwen/Qwen3-TTS-12Hz-0.6B-Base")
-        page.studio.wait_for_loading()
+        page.wait_for_loading()
         assert "hf download" in page.studio.loading.problem
         assert page.studio.loaded.name == str(GOLDEN_CHECKPOINT)

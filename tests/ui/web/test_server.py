@@ -87,7 +87,7 @@ def test_a_queue_in_which_nothing_waits_is_looked_at_a_few_times_a_second(tmp_pa
     monkeypatch.setattr(Queue, "__len__", note)
     with serve_page(tmp_path) as page:
         # The queue runs once somebody has come.
-        page.client().close()
+        page.session().close()
         assert long_enough.wait(60)
     assert len(looks) / (looks[-1] - looks[0]) <= 1.5 / server.IDLE_LOOK_SECONDS
 

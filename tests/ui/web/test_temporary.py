@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from training.model.project import PROJECT_FOLDER
 from ui.web.temporary import temporary_folder, unguessable_path
-
-PROJECT_FOLDER = Path(__file__).resolve().parents[2]
 
 HOLD_A_FOLDER = textwrap.dedent("""
     import sys
