@@ -131,7 +131,7 @@ def check_run(runs: Runs, home: Path) -> None:
     judged = {point.name: point.scores for point in runs.checkpoints(run.id)}
     assert judged.keys() == {"base", run.best_checkpoint}
     for scores in judged.values():
-        # The embedded transcriber and verifier listened; how well the voice does is no matter of two steps.
+        # The offline transcriber and the verifier listened; how well the voice does is no matter of two steps.
         assert scores is not None
         assert scores.character_error is not None
         assert scores.speaker_similarity is not None

@@ -117,7 +117,7 @@ def upload_and_hear(page: Page, sounds: list[Path], broken: Path) -> None:
 def say_consent_aloud(page: Page, microphone: Path) -> None:
     """The phrase that the page has drawn, read into the microphone by the voice that is cloned.
 
-    The embedded transcriber understands nine phrases in ten of that voice, so there are a few to read.
+    The transcriber may mishear a phrase, so there are a few to read.
     """
     page.locator("#spoken-consent > button").click()
     result = page.locator("#spoken-result")
