@@ -245,7 +245,7 @@ def test_without_a_network_the_page_says_what_to_do(page, client, tmp_path, monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if door == "fetch_whisper":
         client.call("fetch_whisper", name="small")
-        follow(client, "follow_system", r"small is not here and cannot be downloaded.*put small\.pt into")
+        follow(client, "follow_system", r"small is not here and cannot be downloaded.*Put small\.pt into")
     else:
         client.call("load_model", name="Qwen/Qwen3-TTS-12Hz-0.6B-Base")
         page.wait_for_loading()

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import backend.errors
 from backend.errors import (
     AudioNotWritten,
     DecoderFailed,
@@ -40,30 +38,6 @@ def errors_about(name: str) -> list[EncoreError]:
         DecoderFailed(name, cause="the decoder crashed"),
         AudioNotWritten(name, problem="the disk is full; free some space and try again"),
     ]
-
-
-def kinds_below(kind: type[EncoreError]) -> Iterator[type[EncoreError]]:
-    for child in vars(backend.errors).values():
-        if isinstance(child, type) and kind in child.__bases__:
-            yield child
-
-
-def draw_tree(kind: type[EncoreError], indent: str = "") -> Iterator[str]:
-    """The class tree as lines, each `indent` + branch + name."""
-    children = list(kinds_below(kind))
-    for child in children:
-        is_last = child is children[-1]
-        yield f"{indent}{'└' if is_last else '├'}── {child.__name__}"
-        yield from draw_tree(child, indent + ("    " if is_last else "│   "))
-
-
-def test_the_drawing_is_the_tree() -> None:
-    drawn = re.findall(r"^[│ ]*[├└]── \w+$", str(backend.errors.__doc__), re.MULTILINE)
-    # Siblings may be drawn in the order that reads best; their lines differ in nothing else.
-    assert sorted(line.replace("└", "├") for line in drawn) == sorted(
-        line.replace("└", "├") for line in draw_tree(EncoreError)
-    )
-    assert set(backend.errors.__all__) == {line.split()[-1] for line in drawn} | {"EncoreError"}
 
 
 @given(st.text(max_size=300))

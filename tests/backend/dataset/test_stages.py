@@ -160,9 +160,9 @@ def test_a_transcript_is_assembled_once_per_process(
     context, transcriber = listening(context, spoken)
     assembled = []
 
-    def assemble(*parts: object) -> Transcript:
+    def assemble(*parts: object, **named: object) -> Transcript:
         assembled.append(parts)
-        return assemble_transcript(*parts)
+        return assemble_transcript(*parts, **named)
 
     monkeypatch.setattr(context_module, "assemble_transcript", assemble)
     recording = source(spoken.path)

@@ -254,7 +254,7 @@ def test_sixty_listeners_who_leave_at_random_leave_nothing_behind(engine, reques
     )
     assert ended == 60
     assert after.num_failed_total == before.num_failed_total
-    assert engine._batch._on_their_way == {}
+    assert engine._batch._preparing == {}
 
 
 def test_an_idle_engine_uses_no_processor(engine):

@@ -88,7 +88,7 @@ def test_what_is_no_folder_is_explained(checkpoint: Path, break_it: Callable[[Pa
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
-        (become_pickled, r"only as pickle \(pytorch_model\.bin\)\. .* run arbitrary code .* convert it"),
+        (become_pickled, r"only as pickle \(pytorch_model\.bin\)\. .* run arbitrary code.* convert it"),
         (become_a_dangling_link, "is a broken link"),
         (lambda folder: (folder / "model.safetensors").unlink(), r"has no weights: model\.safetensors is missing"),
     ],
