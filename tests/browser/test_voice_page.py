@@ -75,7 +75,7 @@ def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_pat
     expect(page.locator("#loading")).to_contain_text("was not loaded")
     page.locator("#model-choice input").fill(str(folder))
     page.locator("#load").click()
-    expect(page.locator("#model")).to_contain_text("Model: a model, in full precision (fp32) on the processor")
+    expect(page.locator("#model")).to_contain_text("Model: a model, in full precision (fp32) on the CPU")
     expect(page.locator("#explanation")).to_be_hidden()
     fill_in(page, voice, "Hello. How are you today?")
     page.locator("#speak").click()
