@@ -2,6 +2,7 @@
 # make test     every test that can run here (ARGS=... are passed on to pytest)
 # make check    formatting, lint, types and the import contract
 # make format   rewrite the files the way `make check` wants them
+# make constraints   write the newest versions that requirements.txt allows into constraints.txt: test them, then commit
 # make clean    remove what this file created: .venv and the tool caches
 #
 # Plain PyPI torch is a CUDA build of several GB on Linux. For the CPU build:
@@ -9,9 +10,10 @@
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-PIP_INSTALL = $(PYTHON) -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+PIP_OPTIONS = --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+PIP_INSTALL = $(PYTHON) -m pip install $(PIP_OPTIONS) --constraint constraints.txt
 
-.PHONY: start test check format clean FORCE
+.PHONY: start test check format constraints clean FORCE
 
 start: $(VENV)/.runtime-installed
 	$(PYTHON) app.py $(ARGS)
@@ -29,12 +31,22 @@ format: $(VENV)/.dev-installed
 	$(PYTHON) -m ruff format
 	$(PYTHON) -m ruff check --fix
 
+# In an environment of its own. Torch's builds differ in their local version and in what they bring along.
+constraints: $(VENV)/.created
+	rm -rf $(VENV)-newest
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install $(PIP_OPTIONS) -r requirements-dev.txt
+	{ sed -n '/^#/p' constraints.txt; $(VENV)-newest/bin/python -m pip freeze \
+	    | grep --extended-regexp --invert-match '^(triton|nvidia-|cuda-)' | sed 's/+[a-z0-9.]*$$//'; } > constraints.new
+	mv constraints.new constraints.txt
+	rm -rf $(VENV)-newest
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-newest .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written only after its step succeeded, so an interrupted one is taken up by the next call.
-$(VENV)/.runtime-installed: requirements.txt $(VENV)/.created
+$(VENV)/.runtime-installed: requirements.txt constraints.txt $(VENV)/.created
 	$(PIP_INSTALL) -r requirements.txt
 	@touch $@
 
