@@ -21,7 +21,7 @@ _MAX_REMEMBERED = 200
 Result = TypeVar("Result")
 
 
-class TaskRefused(EncoreError):
+class TaskBusy(EncoreError):
     """A task of the same key is running already."""
 
 
@@ -155,14 +155,14 @@ class BackgroundTasks(Generic[Result]):
             replaces: cancel and forget a running task of the same key.
 
         Raises:
-            TaskRefused: a task of the same key is running.
+            TaskBusy: a task of the same key is running.
         """
         task: BackgroundTask[Result] = BackgroundTask(what)
         with self._lock:
             before = self._tasks.get(key)
             if before is not None and before.state.is_running:
                 if not replaces:
-                    raise TaskRefused(f"This is already running: {before.state.what}. Wait for it, or stop it.")
+                    raise TaskBusy(f"This is already running: {before.state.what}. Wait for it, or stop it.")
                 before.cancel()
             # Moved to the end: the oldest are forgotten first.
             self._tasks.pop(key, None)

@@ -3,74 +3,75 @@
 EncoreError
 ├── ApiError
 ├── AudioFormatError
-├── AudioNotWritten
+├── AudioWriteFailed
 ├── ClusterError
 ├── ComparisonError
 ├── DatasetError
-├── DatasetRefused
 │   ├── BuildCancelled
 │   ├── DatasetBusy
+│   ├── DatasetEmpty
 │   ├── DatasetInUse
-│   ├── DatasetNameRefused
+│   ├── DatasetNameInvalid
 │   ├── DatasetNotFound
 │   ├── DiskFull
-│   ├── EditRefused
-│   └── NothingToBuild
+│   └── EditInvalid
 ├── EvaluationError
+├── FormIncomplete
 ├── ModelError
 │   ├── CheckpointError
 │   ├── ConfigError
 │   ├── DownloadError
 │   │   └── DownloadCancelled
 │   └── PromptError
-├── NotReady
-├── OutputRefused
+├── OutputInvalid
 ├── PretrainError
 │   └── CorpusError
 ├── RecordingError
 │   ├── DecoderFailed
-│   ├── NotAudio
 │   ├── RecordingDamaged
-│   ├── RecordingMissing
+│   ├── RecordingNotAudio
+│   ├── RecordingNotFound
 │   ├── RecordingSilent
 │   ├── RecordingTooLarge
 │   ├── RecordingTooLong
 │   ├── RecordingTooShort
 │   └── RecordingUnsupported
 ├── RunError
+│   ├── RunInvalid
 │   ├── RunNotFound
-│   ├── RunNotPossible
-│   └── RunStateError
+│   └── RunStateInvalid
 ├── ServingError
+│   ├── EngineBusy
 │   ├── EngineClosed
 │   │   └── ReplicaLost
 │   ├── RequestTimedOut
-│   ├── TakeFailed
-│   └── TooBusy
+│   └── TakeFailed
 ├── SettingsError
-│   └── ShareRefused
+│   └── ShareUnavailable
 ├── StoreError
 │   ├── ArtifactError
 │   └── StoreTooNew
 ├── TakeNotFound
+├── TaskBusy
 ├── TaskCancelled
-├── TaskRefused
+├── TrainingDataError
 ├── TrainingError
-│   ├── JobError
+│   ├── JobInvalid
 │   ├── PreflightError
 │   └── ResumeError
 ├── TranscriptionError
-│   ├── LanguageNotHeard
+│   ├── LanguageUnsupported
 │   ├── WhisperDamaged
 │   └── WhisperUnavailable
 └── VoiceError
+    ├── ConsentInvalid
     ├── ConsentMissing
-    ├── ConsentRefused
-    ├── VoiceFileRefused
-    ├── VoiceNameRefused
+    ├── VoiceFileInvalid
+    ├── VoiceNameInvalid
     ├── VoiceNameTaken
     └── VoiceNotFound
 
+A branch is called XError; below it a name says what is wrong with X: XNotFound, XBusy, XNameTaken, XInvalid, XDamaged.
 Every message is one line that says what happened and what to do. Constructors take the facts and write the
 message, so that it reads the same wherever the error is raised.
 """
@@ -91,7 +92,7 @@ from training.model.errors import (
 )
 
 __all__ = [
-    "AudioNotWritten",
+    "AudioWriteFailed",
     "CheckpointError",
     "ConfigError",
     "DecoderFailed",
@@ -99,12 +100,12 @@ __all__ = [
     "DownloadError",
     "EncoreError",
     "ModelError",
-    "NotAudio",
-    "OutputRefused",
+    "OutputInvalid",
     "PromptError",
     "RecordingDamaged",
     "RecordingError",
-    "RecordingMissing",
+    "RecordingNotAudio",
+    "RecordingNotFound",
     "RecordingSilent",
     "RecordingTooLarge",
     "RecordingTooLong",
@@ -129,7 +130,7 @@ class RecordingError(EncoreError):
         return _restore, (type(self), self.args, self.__dict__)
 
 
-class RecordingMissing(RecordingError):
+class RecordingNotFound(RecordingError):
     """There is no file to read: not there, a folder, not readable."""
 
     def __init__(self, name: str, *, problem: str) -> None:
@@ -139,16 +140,16 @@ class RecordingMissing(RecordingError):
 class RecordingTooLarge(RecordingError):
     """The file itself is larger than anything that is worth decoding."""
 
-    def __init__(self, name: str, *, num_bytes: int, maximum_bytes: int) -> None:
+    def __init__(self, name: str, *, num_bytes: int, max_bytes: int) -> None:
         size_mb = _round_up(num_bytes / _BYTES_PER_MB)
         super().__init__(
             name,
-            f"has {size_mb} MB; at most {maximum_bytes / _BYTES_PER_MB:g} MB are accepted. "
+            f"has {size_mb} MB; at most {max_bytes / _BYTES_PER_MB:g} MB are accepted. "
             "Cut out a shorter part or save it as FLAC.",
         )
 
 
-class NotAudio(RecordingError):
+class RecordingNotAudio(RecordingError):
     """The content is no recording, whatever the file is called."""
 
     def __init__(self, name: str, *, problem: str = "is not a kind of audio file that is known here") -> None:
@@ -172,31 +173,31 @@ class RecordingDamaged(RecordingError):
 class RecordingTooShort(RecordingError):
     """Too little of a voice to imitate."""
 
-    def __init__(self, name: str, *, seconds: float, minimum_seconds: float) -> None:
+    def __init__(self, name: str, *, seconds: float, min_seconds: float) -> None:
         # Rounded down: 0.96 s must not read as the 1.0 s it falls short of.
         shown = f"{math.floor(seconds * 10) / 10:.1f}"
-        super().__init__(name, f"lasts {shown} s; cloning needs {minimum_seconds:.1f} s or more. Record a longer take.")
+        super().__init__(name, f"lasts {shown} s; cloning needs {min_seconds:.1f} s or more. Record a longer take.")
 
 
 class RecordingTooLong(RecordingError):
     """More sound than is accepted at once; `seconds` is None where decoding stopped at the limit."""
 
-    def __init__(self, name: str, *, maximum_seconds: float, seconds: float | None = None) -> None:
+    def __init__(self, name: str, *, max_seconds: float, seconds: float | None = None) -> None:
         length = "longer than that" if seconds is None else f"{_round_up(seconds)} s"
         super().__init__(
             name,
-            f"is too long: at most {_length(maximum_seconds)} are accepted, it is {length}. Cut out a shorter part.",
+            f"is too long: at most {_length(max_seconds)} are accepted, it is {length}. Cut out a shorter part.",
         )
 
 
 class RecordingSilent(RecordingError):
     """There is no voice in it: nothing, or nothing but noise far below speech."""
 
-    def __init__(self, name: str, *, measure: str, level_dbfs: float, minimum_dbfs: float) -> None:
+    def __init__(self, name: str, *, measure: str, level_dbfs: float, min_dbfs: float) -> None:
         level = "digital silence" if math.isinf(level_dbfs) else f"{level_dbfs:.0f} dBFS"
         super().__init__(
             name,
-            f"is silent: its {measure} is {level}, and speech has {minimum_dbfs:.0f} dBFS or more. "
+            f"is silent: its {measure} is {level}, and speech has {min_dbfs:.0f} dBFS or more. "
             "Check the microphone and record again.",
         )
 
@@ -208,7 +209,7 @@ class DecoderFailed(RecordingError):
         super().__init__(name, f"could not be decoded: {cause}. Save it as 16-bit WAV and try again.")
 
 
-class AudioNotWritten(EncoreError):
+class AudioWriteFailed(EncoreError):
     """Sound could not be stored; nothing was left behind under the wanted name."""
 
     def __init__(self, name: str, *, problem: str) -> None:
@@ -218,7 +219,7 @@ class AudioNotWritten(EncoreError):
         return _restore, (type(self), self.args, self.__dict__)
 
 
-class OutputRefused(EncoreError):
+class OutputInvalid(EncoreError):
     """The place named for a result cannot take it; found out before the work, not after."""
 
 

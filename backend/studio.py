@@ -14,8 +14,8 @@ from pydantic import JsonValue
 from backend.audio.quality import ReferenceReport, report_on
 from backend.audio.writing import write_wav
 from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
-from backend.comparisons.comparing import Comparing
 from backend.comparisons.comparisons import Comparisons
+from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
 from backend.errors import ModelError
 from backend.runs.runs import Runs
@@ -27,11 +27,11 @@ from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
-from backend.voices.errors import ConsentRefused, VoiceError
-from backend.voices.phrase import check_phrase
+from backend.voices.errors import ConsentInvalid, VoiceError
 from backend.voices.reference import write_reference
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
+from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.voice_model import PrecisionChoice
@@ -85,9 +85,9 @@ class Studio:
         return Runs(self.home)
 
     @cached_property
-    def comparing(self) -> Comparing:
+    def comparisons(self) -> Comparisons:
         """Voices side by side, and votes."""
-        return Comparing(Comparisons(self.home.database), self.voices, self.runs, self.settings.home_folder)
+        return Comparisons(VoteTable(self.home.database), self.voices, self.runs, self.settings.home_folder)
 
     @cached_property
     def takes(self) -> Takes:
@@ -162,7 +162,7 @@ class Studio:
 
         Raises:
             RecordingError: no voice can be cloned from it.
-            AudioNotWritten: the preview cannot be stored.
+            AudioWriteFailed: the preview cannot be stored.
         """
         recording = read_reference(reference)
         if preview is not None:
@@ -239,12 +239,12 @@ class Studio:
         """Check that a phrase was spoken by the voice of a reference.
 
         Raises:
-            ConsentRefused: other words or another voice, or there is no speech recognition on this machine.
+            ConsentInvalid: other words or another voice, or there is no speech recognition on this machine.
             RecordingError: a recording cannot be used.
         """
-        listener = self.comparing.measuring.transcriber()
+        listener = self.comparisons.measuring.transcriber()
         if listener is None:
-            raise ConsentRefused(
+            raise ConsentInvalid(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "
                 "download a Whisper model on the System tab."
             )

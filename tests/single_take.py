@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backend.serving.engine.slot import BUFFERED_CHUNK_FRAMES, LIVE_CHUNK_FRAMES
-from training.model.decoding.frame_loop import FinishReason, FrameLoop, FrameRequest
-from training.model.decoding.reference_decoder import ReferenceDecoders
-from training.model.decoding.take_layout import lay_out
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
-from training.model.speech_tokenizer.streaming import DecoderState
+from training.model.codec.streaming import DecoderState
+from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
+from training.model.generation.reference_decoder import ReferenceDecoders
+from training.model.generation.take_layout import lay_out
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 

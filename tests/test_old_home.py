@@ -57,7 +57,7 @@ RENAMED = {
     "reference_shortest_seconds": "min_reference_seconds", "reference_longest_seconds": "max_reference_seconds",
     "most_held_out": "max_held_out", "least_to_train_on": "min_clips_to_train_on", "most_takes": "max_takes",
     "most_characters": "max_characters", "most_queued": "max_queued", "most_waiting": "max_waiting",
-    "most_engines": "max_engines",
+    "most_engines": "max_engines", "judge": "evaluate",
 }  # fmt: skip
 
 
@@ -148,7 +148,10 @@ FIELDS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 # (kind, the old home's name of it) -> the value it had -> the one it is read as, where a word was replaced.
-VALUES: dict[tuple[str, str], dict[str, str]] = {}
+VALUES: dict[tuple[str, str], dict[str, str]] = {
+    ("run", "state"): {"judging": "evaluating"},
+    ("checkpoint", "state"): {"judging": "evaluating", "judged": "evaluated"},
+}
 
 FILES = {"finetune": FineTuneJob.read, "launch": LaunchPlan.read, "control": Control.read}
 """What reads files of a kind."""
@@ -279,7 +282,7 @@ def tell_run(studio: Studio, run_id: str) -> dict[str, Any]:
 
 
 def tell_comparison(studio: Studio, comparison_id: str) -> dict[str, Any]:
-    one = studio.comparing.rows.get(comparison_id)
+    one = studio.comparisons.votes.get(comparison_id)
     return {
         **(tell("comparison", one) or {}),
         "made": one.made_at.isoformat(),
@@ -557,10 +560,10 @@ def test_comparisons_and_their_votes_count(studio, expected):
             ],
         }
     was = expected["tally"]
-    (counted,) = studio.comparing.rows.tallies([was["first"], was["second"]])
+    (counted,) = studio.comparisons.votes.tallies([was["first"], was["second"]])
     assert tell("tally", counted) == wanted("tally", was)
     # And what was voted on can still be chosen.
-    assert {was["first"], was["second"]} <= {side.key for side in studio.comparing.list_sides()}
+    assert {was["first"], was["second"]} <= {side.key for side in studio.comparisons.list_sides()}
 
 
 def test_an_exported_voice_is_imported(own_place):

@@ -9,7 +9,7 @@ class TrainingError(EncoreError):
     """A fine-tune cannot continue."""
 
 
-class JobError(TrainingError):
+class JobInvalid(TrainingError):
     """A job is invalid: a misspelt option, a value out of range, options that exclude each other."""
 
 

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from training.errors import JobError
+from training.errors import JobInvalid
 from training.model.seed import Seed
 from training.renamed import with_current_names
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
@@ -189,28 +189,30 @@ class FineTuneJob(BaseModel):
         """Validate a job from a file, a form or another process.
 
         Raises:
-            JobError: what is wrong with it, on one line, with the nearest name for a misspelt one.
+            JobInvalid: what is wrong with it, on one line, with the nearest name for a misspelt one.
         """
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
-            raise JobError(f"The fine-tune job is invalid: {'; '.join(_explain(error, cls.model_fields))}.") from error
+            raise JobInvalid(
+                f"The fine-tune job is invalid: {'; '.join(_explain(error, cls.model_fields))}."
+            ) from error
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a job file.
 
         Raises:
-            JobError: it is missing, or does not hold a valid job.
+            JobInvalid: it is missing, or does not hold a valid job.
         """
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise JobError(f"The job {path} cannot be read: {error.strerror}.") from error
+            raise JobInvalid(f"The job {path} cannot be read: {error.strerror}.") from error
         except ValueError as error:
-            raise JobError(f"The job {path} is not JSON: {error}.") from error
+            raise JobInvalid(f"The job {path} is not JSON: {error}.") from error
         if not isinstance(raw, dict):
-            raise JobError(f"The job {path} must hold one JSON object.")
+            raise JobInvalid(f"The job {path} must hold one JSON object.")
         return cls.parse(raw)
 
     def write(self, path: Path) -> None:

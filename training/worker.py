@@ -142,7 +142,7 @@ def read_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> Traini
     """Read what a job trains on; the same for every preset.
 
     Raises:
-        DatasetError, CheckpointError, ConfigError: data or base model are missing or do not fit each other.
+        TrainingDataError, CheckpointError, ConfigError: data or base model are missing or do not fit each other.
         PreflightError: the dataset was changed since the run was planned.
     """
     config = read_config(job.base_model)

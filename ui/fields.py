@@ -17,24 +17,26 @@ from ui.events import HIDE, SHOW, bind
 """Upper limit of the random generator."""
 
 
-class NotReady(EncoreError):
+class FormIncomplete(EncoreError):
     """Something on the page is still to be filled in or loaded."""
 
 
 def require_model(studio: Studio) -> Synthesizer:
-    """The loaded model. Raises NotReady."""
+    """The loaded model. Raises FormIncomplete."""
     if studio.loaded is None:
-        raise NotReady("No model is loaded yet. Load one at the top of the page.")
+        raise FormIncomplete("No model is loaded yet. Load one at the top of the page.")
     return studio.loaded
 
 
 def parse_seed(written: str) -> int | None:
-    """The seed in a text field, None if it is empty. Raises NotReady for anything but a whole number."""
+    """The seed in a text field, None if it is empty. Raises FormIncomplete for anything but a whole number."""
     digits = written.strip()
     if not digits:
         return None
     if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_SEED:
-        raise NotReady(f"{digits!r} is not a valid seed. Use a whole number from 0 to {MAX_SEED}, or leave it empty.")
+        raise FormIncomplete(
+            f"{digits!r} is not a valid seed. Use a whole number from 0 to {MAX_SEED}, or leave it empty."
+        )
     return int(digits)
 
 

@@ -11,7 +11,7 @@ from backend.dataset.sources.sidecars import SIDECAR_SUFFIXES
 from backend.dataset.storage.workspace import uploads_folder
 from backend.errors import SettingsError
 from ui.context import PageContext
-from ui.fields import NotReady
+from ui.fields import FormIncomplete
 from ui.source import Reference, Source
 
 MAX_ACTORS = 256
@@ -52,7 +52,7 @@ def plan_build(
         EncoreError: there is nothing to prepare, or the name cannot be used.
     """
     if not material.is_given:
-        raise NotReady("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
+        raise FormIncomplete("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
     name = check_name(name.strip())
     recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name))
     loaded = context.studio.loaded

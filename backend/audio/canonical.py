@@ -19,7 +19,7 @@ from backend.audio.decoding import decoded_samples
 from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.audio.pcm16 import from_pcm16
 from backend.audio.writing import WavWriter
-from backend.errors import RecordingDamaged, RecordingMissing
+from backend.errors import RecordingDamaged, RecordingNotFound
 
 CANONICAL_HZ = 24_000
 
@@ -55,7 +55,7 @@ def store_recording(
 
     Raises:
         RecordingError: the recording cannot be used; one line says why.
-        AudioNotWritten: the disk is full or not writable.
+        AudioWriteFailed: the disk is full or not writable.
     """
     job = DecodingJob(sample_rate=CANONICAL_HZ, limits=limits or recording_decoding(), sample_format="pcm16")
     with decoded_samples(path, job, name=name, work_folder=wav_path.parent) as (samples_path, decoded):
@@ -79,7 +79,7 @@ def read_part(
     """Samples (samples,) of a part of a canonical WAV file, and their rate; what lies outside of it is left out.
 
     Raises:
-        RecordingMissing, RecordingDamaged: the file is not there, or not as Encore has written it.
+        RecordingNotFound, RecordingDamaged: the file is not there, or not as Encore has written it.
     """
     with _open_wav(wav_path) as file:
         rate, num_samples = file.getframerate(), file.getnframes()
@@ -107,7 +107,7 @@ def _open_wav(wav_path: Path) -> Iterator[wave.Wave_read]:
                 raise RecordingDamaged(wav_path.name, problem=_NOT_OURS)
             yield file
     except OSError as error:
-        raise RecordingMissing(wav_path.name, problem=f"cannot be read ({error.strerror})") from error
+        raise RecordingNotFound(wav_path.name, problem=f"cannot be read ({error.strerror})") from error
     except (wave.Error, EOFError) as error:
         raise RecordingDamaged(wav_path.name, problem=_NOT_OURS) from error
 

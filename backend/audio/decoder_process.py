@@ -50,7 +50,7 @@ def main() -> None:
 def _confine(job: DecodingJob) -> None:
     """Give up what decoding does not need; called when everything is imported and open."""
     limits = job.limits
-    max_output_bytes = int(limits.maximum_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
+    max_output_bytes = int(limits.max_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
     max_output_bytes += _OUTPUT_SLACK_BYTES
     if sys.platform == "linux":
         # On other systems the address space says nothing about memory in use; the other limits have to suffice.

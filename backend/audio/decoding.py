@@ -31,10 +31,10 @@ from backend.audio.limits import REFERENCE_DECODING, DecodingLimits
 from backend.audio.recording import Recording
 from backend.errors import (
     DecoderFailed,
-    NotAudio,
     RecordingDamaged,
     RecordingError,
-    RecordingMissing,
+    RecordingNotAudio,
+    RecordingNotFound,
     RecordingTooLarge,
     RecordingTooLong,
     RecordingUnsupported,
@@ -144,19 +144,19 @@ def _open_file(path: Path, name: str, limits: DecodingLimits) -> Iterator[int]:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
-        raise RecordingMissing(name, problem="does not exist") from None
+        raise RecordingNotFound(name, problem="does not exist") from None
     except OSError as error:
-        raise RecordingMissing(name, problem=f"cannot be opened ({error.strerror})") from error
+        raise RecordingNotFound(name, problem=f"cannot be opened ({error.strerror})") from error
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            raise RecordingMissing(name, problem="is a folder, not a file")
+            raise RecordingNotFound(name, problem="is a folder, not a file")
         if not stat.S_ISREG(status.st_mode):
-            raise RecordingMissing(name, problem="is not a regular file")
+            raise RecordingNotFound(name, problem="is not a regular file")
         if status.st_size == 0:
-            raise NotAudio(name, problem="is empty")
-        if status.st_size > limits.maximum_bytes:
-            raise RecordingTooLarge(name, num_bytes=status.st_size, maximum_bytes=limits.maximum_bytes)
+            raise RecordingNotAudio(name, problem="is empty")
+        if status.st_size > limits.max_bytes:
+            raise RecordingTooLarge(name, num_bytes=status.st_size, max_bytes=limits.max_bytes)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -262,23 +262,23 @@ def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> Recording
     number = outcome.number
     match outcome.refused:
         case "unknown_container":
-            return NotAudio(name)
+            return RecordingNotAudio(name)
         case "no_audio_track":
-            return NotAudio(name, problem="holds no sound")
+            return RecordingNotAudio(name, problem="holds no sound")
         case "codec":
             return RecordingUnsupported(name, problem=f"uses the codec {outcome.codec}, which is not decoded here")
         case "channels":
             # FFmpeg counts beyond 512 channels as none.
-            most = limits.maximum_channels
+            most = limits.max_channels
             counted = f"has {number:.0f} channels, more than {most}"
             return RecordingUnsupported(
                 name, problem=counted if number else f"has too many channels or none, not 1 to {most}"
             )
         case "sample_rate":
-            accepted = f"{limits.minimum_sample_rate} to {limits.maximum_sample_rate} Hz"
+            accepted = f"{limits.min_sample_rate} to {limits.max_sample_rate} Hz"
             return RecordingUnsupported(name, problem=f"has a sample rate of {number:.0f} Hz, not one of {accepted}")
         case "too_long":
-            return RecordingTooLong(name, maximum_seconds=limits.maximum_seconds)
+            return RecordingTooLong(name, max_seconds=limits.max_seconds)
         case "ends_early":
             return RecordingDamaged(
                 name, problem=f"it ends after {number:.1f} s of the {outcome.promised:.1f} s it should have"

@@ -16,14 +16,14 @@ class DecodingLimits:
     """
 
     # Five minutes of 96 kHz stereo in 32-bit float, the largest sensible form, are 230 MB.
-    maximum_bytes: int = 256 * _MIB
+    max_bytes: int = 256 * _MIB
     # The most a cloning reference may have; a dataset recording is decoded with its own limit.
-    maximum_seconds: float = 300.0
+    max_seconds: float = 300.0
     # 7.1 is the largest layout that recorders and editors write; beyond are measuring instruments and attacks.
-    maximum_channels: int = 8
+    max_channels: int = 8
     # Telephones record at 8 kHz; under 4 kHz there is no intelligible speech. Interfaces end at 384 kHz.
-    minimum_sample_rate: int = 4_000
-    maximum_sample_rate: int = 384_000
+    min_sample_rate: int = 4_000
+    max_sample_rate: int = 384_000
     # On top of what the started interpreter holds. Decoding block by block needs under 40 MB; an index of a long
     # MP4 and a resampler from 384 kHz need some more.
     memory_bytes: int = 256 * _MIB
@@ -33,12 +33,12 @@ class DecodingLimits:
     wall_seconds: float = 120.0
 
 
-def recording_decoding(*, maximum_seconds: float = 2 * 60 * 60.0, maximum_bytes: int = 500_000_000) -> DecodingLimits:
+def recording_decoding(*, max_seconds: float = 2 * 60 * 60.0, max_bytes: int = 500_000_000) -> DecodingLimits:
     """Limits for the recordings of a data set, which may be hours long; effort grows with the permitted length."""
-    minutes = maximum_seconds / 60.0
+    minutes = max_seconds / 60.0
     return DecodingLimits(
-        maximum_bytes=maximum_bytes,
-        maximum_seconds=maximum_seconds,
+        max_bytes=max_bytes,
+        max_seconds=max_seconds,
         # Five seconds a minute are more than ten times what any codec takes on a slow core.
         cpu_seconds=60 + round(5 * minutes),
         wall_seconds=120.0 + 15 * minutes,
@@ -50,15 +50,15 @@ class ReferenceLimits:
     """What a recording must be like to clone a voice from it; levels in dB relative to full scale."""
 
     # Less than a second holds two or three syllables: the speaker embedding is then mostly chance.
-    minimum_seconds: float = 1.0
+    min_seconds: float = 1.0
     # Longer prompts cost time and context with each sentence and add nothing to the likeness.
-    maximum_seconds: float = 300.0
+    max_seconds: float = 300.0
     # Speech peaks at -30 dBFS even in timid recordings; a muted microphone leaves -70 dBFS and less.
-    minimum_peak_dbfs: float = -60.0
+    min_peak_dbfs: float = -60.0
     # Of the loudest second, so that pauses do not count: quiet speech has -45 dBFS, hiss with a click -60.
-    minimum_rms_dbfs: float = -55.0
+    min_rms_dbfs: float = -55.0
     # +18 dB. Float files may exceed full scale a little; a larger peak means integers stored as floats.
-    maximum_peak: float = 8.0
+    max_peak: float = 8.0
 
 
 REFERENCE_DECODING = DecodingLimits()

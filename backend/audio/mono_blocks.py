@@ -90,7 +90,7 @@ class MonoBlocks:
             self.sample_rate = self.sample_rate or frame.sample_rate
             self.channels = max(self.channels, frame.layout.nb_channels)
             self.seconds += frame.samples / frame.sample_rate
-            if self.seconds > self._limits.maximum_seconds + _ROUNDING_SECONDS:
+            if self.seconds > self._limits.max_seconds + _ROUNDING_SECONDS:
                 raise Refusal("too_long")
             block = _mono(frame)
             # Before resampling: one NaN would smear over its neighbours.
@@ -113,11 +113,11 @@ class MonoBlocks:
             raise Refusal("undecodable") from error
 
     def _check_rate(self, sample_rate: int) -> None:
-        if not self._limits.minimum_sample_rate <= sample_rate <= self._limits.maximum_sample_rate:
+        if not self._limits.min_sample_rate <= sample_rate <= self._limits.max_sample_rate:
             raise Refusal("sample_rate", number=sample_rate)
 
     def _check_channels(self, channels: int) -> None:
-        if not 1 <= channels <= self._limits.maximum_channels:
+        if not 1 <= channels <= self._limits.max_channels:
             raise Refusal("channels", number=channels)
 
     def _check_complete(self) -> None:

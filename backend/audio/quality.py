@@ -138,19 +138,19 @@ def check_reference(recording: Recording, limits: ReferenceLimits = REFERENCE_LI
     name, samples = recording.source_name, recording.samples
     if not np.isfinite(samples).all():
         raise RecordingDamaged(name, problem="some samples are not numbers (NaN or infinite)")
-    if recording.seconds < limits.minimum_seconds:
-        raise RecordingTooShort(name, seconds=recording.seconds, minimum_seconds=limits.minimum_seconds)
-    if recording.seconds > limits.maximum_seconds:
-        raise RecordingTooLong(name, seconds=recording.seconds, maximum_seconds=limits.maximum_seconds)
+    if recording.seconds < limits.min_seconds:
+        raise RecordingTooShort(name, seconds=recording.seconds, min_seconds=limits.min_seconds)
+    if recording.seconds > limits.max_seconds:
+        raise RecordingTooLong(name, seconds=recording.seconds, max_seconds=limits.max_seconds)
     peak = float(np.abs(samples).max(initial=0.0))
-    if peak > limits.maximum_peak:
+    if peak > limits.max_peak:
         raise RecordingDamaged(name, problem=f"its loudest sample is {peak:.0f} times full scale")
-    for measure, level_dbfs, minimum_dbfs in (
-        ("peak", _to_dbfs(peak), limits.minimum_peak_dbfs),
-        ("loudest second", _to_dbfs(_loudest_second_rms(samples, recording.sample_rate)), limits.minimum_rms_dbfs),
+    for measure, level_dbfs, min_dbfs in (
+        ("peak", _to_dbfs(peak), limits.min_peak_dbfs),
+        ("loudest second", _to_dbfs(_loudest_second_rms(samples, recording.sample_rate)), limits.min_rms_dbfs),
     ):
-        if level_dbfs < minimum_dbfs:
-            raise RecordingSilent(name, measure=measure, level_dbfs=level_dbfs, minimum_dbfs=minimum_dbfs)
+        if level_dbfs < min_dbfs:
+            raise RecordingSilent(name, measure=measure, level_dbfs=level_dbfs, min_dbfs=min_dbfs)
 
 
 def _loudest_second_rms(samples: NDArray[np.float32], sample_rate: int) -> float:

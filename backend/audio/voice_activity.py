@@ -25,9 +25,9 @@ class VoiceActivitySettings:
     # Speech continues until it falls below this, so that one faint frame does not split a word.
     end_probability: float = 0.35
     # Stops in words (the silence of a "p") are shorter.
-    minimum_pause_seconds: float = 0.1
+    min_pause_seconds: float = 0.1
     # Clicks and breaths are shorter; "no" is longer.
-    minimum_speech_seconds: float = 0.15
+    min_speech_seconds: float = 0.15
     # The first frame of a word is often too faint to be noticed; its end is noticed two frames late.
     margin_seconds: float = 0.03
 
@@ -68,7 +68,7 @@ def _spans_of(probabilities: list[float], settings: VoiceActivitySettings) -> li
         if begin is None and probability >= settings.start_probability:
             begin = frame
         elif begin is not None and probability < settings.end_probability:
-            if spans and (begin - spans[-1][1]) * FRAME_SECONDS < settings.minimum_pause_seconds:
+            if spans and (begin - spans[-1][1]) * FRAME_SECONDS < settings.min_pause_seconds:
                 spans[-1] = spans[-1][0], frame
             else:
                 spans.append((begin, frame))
@@ -76,7 +76,7 @@ def _spans_of(probabilities: list[float], settings: VoiceActivitySettings) -> li
     return [
         Span(start_seconds=first * FRAME_SECONDS, end_seconds=end * FRAME_SECONDS)
         for first, end in spans
-        if (end - first) * FRAME_SECONDS >= settings.minimum_speech_seconds
+        if (end - first) * FRAME_SECONDS >= settings.min_speech_seconds
     ]
 
 

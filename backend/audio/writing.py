@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.pcm16 import to_pcm16
-from backend.errors import AudioNotWritten
+from backend.errors import AudioWriteFailed
 from backend.store.artifacts import sync_folder
 
 _BYTES_PER_SAMPLE = 2
@@ -31,7 +31,7 @@ def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) 
     An existing file is replaced in one step; on any error it stays as it was.
 
     Raises:
-        AudioNotWritten: the disk is full or not writable, or a sample is not a number.
+        AudioWriteFailed: the disk is full or not writable, or a sample is not a number.
     """
     with WavWriter(path, sample_rate) as writer:
         writer.write(samples)
@@ -66,21 +66,21 @@ class WavWriter:
         """Append mono `samples` of shape (samples,), clipped to [-1, 1].
 
         Raises:
-            AudioNotWritten: see `write_wav`; the file will not appear.
+            AudioWriteFailed: see `write_wav`; the file will not appear.
         """
         assert samples.ndim == 1, f"mono samples expected, not shape {samples.shape}"
         if not np.isfinite(samples).all():
-            raise AudioNotWritten(self._path.name, problem="some samples are not numbers; generate it again")
+            raise AudioWriteFailed(self._path.name, problem="some samples are not numbers; generate it again")
         self.write_pcm16(to_pcm16(samples))
 
     def write_pcm16(self, integers: NDArray[np.int16]) -> None:
         """Append mono samples (samples,) that are 16-bit integers already.
 
         Raises:
-            AudioNotWritten: see `write_wav`; the file will not appear.
+            AudioWriteFailed: see `write_wav`; the file will not appear.
         """
         if (self.num_samples + len(integers)) * _BYTES_PER_SAMPLE > _MAX_BYTES:
-            raise AudioNotWritten(self._path.name, problem="a WAV file holds 4 GB at most; write it in parts")
+            raise AudioWriteFailed(self._path.name, problem="a WAV file holds 4 GB at most; write it in parts")
         with self._or_not_written():
             # Not writeframes, which would patch the header each time.
             self._wave.writeframesraw(integers.astype("<i2", copy=False).tobytes())
@@ -116,7 +116,7 @@ class WavWriter:
         try:
             yield
         except OSError as error:
-            raise AudioNotWritten(self._path.name, problem=_explain(error)) from error
+            raise AudioWriteFailed(self._path.name, problem=_explain(error)) from error
 
 
 def _explain(error: OSError) -> str:

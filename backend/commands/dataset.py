@@ -124,7 +124,7 @@ def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
 
 def describe(view: DatasetView, *, with_clips: bool) -> str:
     """A dataset as text: recordings that were left out, clips if wanted, totals in minutes."""
-    from backend.dataset.clips.gates import Verdict  # noqa: PLC0415 - seconds to load
+    from backend.dataset.clips.verdicts import Verdict  # noqa: PLC0415 - seconds to load
 
     lines = [f"note: {view.notice}"] if view.notice else []
     for recording in view.recordings:

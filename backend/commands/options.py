@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from backend.errors import OutputRefused
+from backend.errors import OutputInvalid
 from backend.settings import Settings
 from backend.voices.consent import STATEMENTS, Consent
 from training.model.seed import parse_seed
@@ -53,12 +53,12 @@ def check_output(output: Path, example: str = "take.wav", *, suffix: str | None 
         suffix: that its name must end in, such as .wav.
 
     Raises:
-        OutputRefused: it is a folder, is named otherwise, or lies in a folder that does not exist.
+        OutputInvalid: it is a folder, is named otherwise, or lies in a folder that does not exist.
     """
     if output.is_dir():
-        raise OutputRefused(f"{output} is a folder. Name a file to write, such as {output / example}.")
+        raise OutputInvalid(f"{output} is a folder. Name a file to write, such as {output / example}.")
     if suffix is not None and output.suffix.lower() != suffix:
         kind = suffix.removeprefix(".").upper()
-        raise OutputRefused(f"{output} is not named *{suffix}, and {kind} is what is written. Rename the output.")
+        raise OutputInvalid(f"{output} is not named *{suffix}, and {kind} is what is written. Rename the output.")
     if not output.absolute().parent.is_dir():
-        raise OutputRefused(f"The folder {output.absolute().parent} does not exist. Create it first.")
+        raise OutputInvalid(f"The folder {output.absolute().parent} does not exist. Create it first.")

@@ -15,7 +15,7 @@ from backend.commands.progress import Progress
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import BuildProgress
 from backend.dataset.datasets import Datasets
-from backend.errors import RecordingMissing
+from backend.errors import RecordingNotFound
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan
 from backend.runs.runs import Runs
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         check_output(arguments.report, "report.html")
     for recording in arguments.recordings:
         if not recording.exists():
-            raise RecordingMissing(str(recording), problem="does not exist")
+            raise RecordingNotFound(str(recording), problem="does not exist")
     home = settings.home_folder
     opened = Home(home)
     datasets, runs = Datasets(opened), Runs(opened)

@@ -10,7 +10,7 @@ from pathlib import Path
 from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
 from backend.commands.options import add_model_options, add_seed_option, check_output
-from backend.errors import OutputRefused
+from backend.errors import OutputInvalid
 from backend.serving.deploy.factory import build_synthesizer
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings
@@ -91,6 +91,6 @@ def _write(output: Path, content: bytes) -> None:
         partial.write_bytes(content)
         os.replace(partial, output)
     except OSError as error:
-        raise OutputRefused(f"{output} cannot be written: {error.strerror}. Choose another place.") from error
+        raise OutputInvalid(f"{output} cannot be written: {error.strerror}. Choose another place.") from error
     finally:
         partial.unlink(missing_ok=True)

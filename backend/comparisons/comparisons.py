@@ -1,86 +1,79 @@
-"""Comparisons and their votes as rows of the store."""
+"""Voices side by side: who can be compared, making a comparison, and keeping the winner."""
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
-from backend.comparisons.comparison import LETTERS, Comparison, Verdict
+from backend.comparisons.contender_voices import ContenderVoices
+from backend.comparisons.contenders import Contender, list_sides
 from backend.comparisons.errors import ComparisonError
-from backend.comparisons.preference import Tally, tally
-from backend.store.database import Database
+from backend.comparisons.make_comparison import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
+from backend.comparisons.vote_table import VoteTable
+from backend.evaluation.take_scores import TakeMeasuring
+from backend.runs.runs import Runs
+from backend.serving.synthesizer import Synthesizer
+from backend.voices.registry import Voices
+from backend.voices.samples import list_samples
+from backend.voices.voice import Voice
 
 
 class Comparisons:
-    """Keeps what was compared; any number of threads and processes may hold one."""
+    """Compares voices; its methods may be called from any thread.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Attributes:
+        votes: what was compared, and the votes on it.
+        contenders: their voices.
+        measuring: measures takes.
+    """
 
-    def add(self, comparison: Comparison) -> None:
-        """Put a comparison down, to be voted on."""
-        takes = [take.model_dump(mode="json") for take in comparison.takes]
-        with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT INTO comparisons (id, made_at, text, language, seed, is_blind, takes)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    comparison.id,
-                    comparison.made_at.isoformat(),
-                    comparison.text,
-                    comparison.language,
-                    str(comparison.seed),
-                    int(comparison.is_blind),
-                    json.dumps(takes),
-                ),
-            )
+    def __init__(self, votes: VoteTable, voices: Voices, runs: Runs, home: Path) -> None:
+        self.votes, self.contenders, self.measuring = votes, ContenderVoices(voices, runs, home), TakeMeasuring()
+        self._voices, self._runs = voices, runs
 
-    def get(self, comparison_id: str) -> Comparison:
-        """One comparison as it stands. Raises ComparisonError."""
-        with self._database.reading() as connection:
-            return _get(connection, comparison_id)
+    def list_sides(self) -> tuple[Contender, ...]:
+        """All that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
+        runs = [(run, self._runs.checkpoints(run.id)) for run in self._runs.list()]
+        return list_sides(self._voices.list(), runs, list_samples())
 
-    def vote(self, comparison_id: str, verdict: Verdict) -> Comparison:
-        """Put a vote down; it stands.
+    def compare(
+        self,
+        synthesizer: Synthesizer,
+        order: ComparisonOrder,
+        place: Callable[[str], Path],
+        *,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Iterator[ComparisonProgress | FinishedComparison]:
+        """Let two or three contenders say the same; yields progress and then the comparison, which can be voted on.
+
+        Args:
+            synthesizer: speaks; zero-shot contenders with its base model.
+            order: what to compare.
+            place: where a file of that name may be put.
+            cancelled: asked before every frame; a comparison that was cancelled ends without a result.
 
         Raises:
-            ComparisonError: there is no such comparison or side, or the vote was given before.
+            EncoreError: a contender is not there any more or cannot speak, or the disk is full.
         """
-        with self._database.transaction() as connection:
-            comparison = _get(connection, comparison_id)
-            if comparison.verdict is not None:
-                raise ComparisonError("You have voted on this one. Compare again for another vote.")
-            if verdict in LETTERS and verdict not in {take.letter for take in comparison.takes}:
-                raise ComparisonError(f"There is no side {verdict} in this comparison. Choose one that was heard.")
-            connection.execute(
-                "UPDATE comparisons SET verdict = ?, voted_at = ? WHERE id = ?",
-                (verdict, datetime.now(UTC).isoformat(), comparison_id),
-            )
-            return _get(connection, comparison_id)
+        steps = make_comparison(
+            order,
+            find_voice=self.contenders.find,
+            synthesizer=synthesizer,
+            measuring=self.measuring,
+            place=place,
+            cancelled=cancelled,
+        )
+        with closing(steps):
+            for step in steps:
+                if isinstance(step, FinishedComparison):
+                    self.votes.add(step.comparison)
+                yield step
 
-    def list_voted(self) -> tuple[Comparison, ...]:
-        """All that were voted on, the oldest first."""
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT * FROM comparisons WHERE verdict IS NOT NULL ORDER BY voted_at"
-            ).fetchall()
-        return tuple(map(_from_row, rows))
-
-    def tallies(self, keys: Sequence[str]) -> tuple[Tally, ...]:
-        """How each of these sides fared against each other."""
-        voted = self.list_voted()
-        pairs = [(first, second) for index, first in enumerate(keys) for second in keys[index + 1 :]]
-        return tuple(tally(voted, first, second) for first, second in pairs)
-
-
-def _get(connection: sqlite3.Connection, comparison_id: str) -> Comparison:
-    row = connection.execute("SELECT * FROM comparisons WHERE id = ?", (comparison_id,)).fetchone()
-    if row is None:
-        raise ComparisonError("This comparison is not there any more. Compare again.")
-    return _from_row(row)
-
-
-def _from_row(row: sqlite3.Row) -> Comparison:
-    return Comparison.model_validate({**dict(row), "seed": int(row["seed"]), "takes": json.loads(row["takes"])})
+    def keep(self, synthesizer: Synthesizer, comparison_id: str, name: str) -> Voice:
+        """Make the winner of a comparison a voice of the library. Raises EncoreError."""
+        comparison = self.votes.get(comparison_id)
+        if comparison.winner is None:
+            raise ComparisonError("Nobody won this comparison, so there is no voice to keep. Compare again.")
+        provenance = {"chosen_in_comparison": comparison_id}
+        return self.contenders.keep(comparison.winner.side, name, synthesizer.name, provenance)

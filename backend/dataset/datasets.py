@@ -20,7 +20,7 @@ from backend.dataset.storage.lock import acquire_lock, dataset_lock
 from backend.dataset.storage.training_files import dataset_folder, export_dataset
 from backend.dataset.storage.workspace import remove_uploads
 from backend.store.home import Home
-from training.data.code_rows import DatasetError, read_card
+from training.data.code_rows import TrainingDataError, read_card
 from training.model.project import PROJECT_FOLDER
 
 _JOBS_FOLDER = "jobs/dataset"
@@ -87,7 +87,7 @@ class Datasets(DatasetEditing):
         If `on_progress` raises, the build is cancelled; what it has done is kept.
 
         Raises:
-            DatasetError: it failed or was cancelled.
+            TrainingDataError: it failed or was cancelled.
             DatasetBusy: see `start_build`.
         """
         self.start_build(job)
@@ -99,7 +99,7 @@ class Datasets(DatasetEditing):
             # No effect on a build that has ended.
             self.cancel(job.name)
         if progress.state is not BuildState.DONE:
-            raise DatasetError(
+            raise TrainingDataError(
                 progress.problem or f"The dataset {job.name} is {progress.state}. Build it again to resume."
             )
 
@@ -117,7 +117,7 @@ class Datasets(DatasetEditing):
         return self._table.names()
 
     def folder(self, name: str) -> Path:
-        """The training files. Raises DatasetNotFound, or DatasetError if no build has finished."""
+        """The training files. Raises DatasetNotFound, or TrainingDataError if no build has finished."""
         self._table.job(name)
         folder = dataset_folder(self._home.folder, name)
         read_card(folder)
@@ -177,5 +177,5 @@ class Datasets(DatasetEditing):
         self._table.job(name)
         try:
             return read_card(dataset_folder(self._home.folder, name)).digest
-        except DatasetError:
+        except TrainingDataError:
             return None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from backend.audio.span import Span
 from backend.dataset.build.assemble_clips import review_change, review_clips, with_cut
-from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, TranscriptChange
-from backend.dataset.errors import DatasetNotFound, EditRefused
-from backend.dataset.review.review import mark_selection
+from backend.dataset.errors import DatasetNotFound, EditInvalid
+from backend.dataset.selection.select_clips import mark_selection
 from backend.dataset.stages.tokenize import lookup_tokenized, tokenize_clips
 from backend.dataset.stages.transcribe import transcribe_piece
 from backend.dataset.storage.dataset_table import DatasetTable
@@ -46,12 +46,12 @@ class DatasetEditing:
         """Replace the text of a clip; None restores that of the build.
 
         Raises:
-            EditRefused: the text is empty.
+            EditInvalid: the text is empty.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
         plain = None if text is None else " ".join(text.split())
         if plain == "":
-            raise EditRefused("A clip needs a text. Type what is said in it, or reject the clip.")
+            raise EditInvalid("A clip needs a text. Type what is said in it, or reject the clip.")
         with dataset_lock(self._home.folder, name):
             self._edit(name, key, lambda edit: replace(edit, text=plain))
 
@@ -61,7 +61,7 @@ class DatasetEditing:
         A text from the transcript becomes the words within the new cut.
 
         Raises:
-            EditRefused: the cut is too short or outside of the recording.
+            EditInvalid: the cut is too short or outside of the recording.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
         with dataset_lock(self._home.folder, name):
@@ -71,7 +71,7 @@ class DatasetEditing:
             )
             total = recording.seconds or 0.0
             if not 0 <= start_seconds < end_seconds <= total + 0.01 or end_seconds - start_seconds < _MIN_CUT_SECONDS:
-                raise EditRefused(
+                raise EditInvalid(
                     f"{start_seconds:g} to {end_seconds:g} s cannot be cut from {recording.name}, which lasts "
                     f"{total:.1f} s. A clip needs {_MIN_CUT_SECONDS:g} s or more, within its recording."
                 )
@@ -83,13 +83,13 @@ class DatasetEditing:
         """Choose the reference clip; None leaves the choice to the build again.
 
         Raises:
-            EditRefused: the clip cannot be trained on.
+            EditInvalid: the clip cannot be trained on.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
         with dataset_lock(self._home.folder, name):
             rows = self._clips(name)
             if key is not None and not self._clip(rows, name, key).is_usable:
-                raise EditRefused(
+                raise EditInvalid(
                     "This clip is rejected or has no text or codes yet, so it cannot be the reference clip. "
                     "Accept it and rebuild the rows first, or choose another one."
                 )
@@ -100,7 +100,7 @@ class DatasetEditing:
         """Bring the files up to date with all edits; only clips whose sound has changed are tokenized again.
 
         Raises:
-            NothingToBuild: no clip is left.
+            DatasetEmpty: no clip is left.
             DatasetNotFound, DatasetBusy: see `Datasets`.
         """
         with dataset_lock(self._home.folder, name):
@@ -146,7 +146,7 @@ class DatasetEditing:
             rows = [self._clip(rows, name, key) for key in keys]
         chosen = select_transcriber(whisper or job.whisper, job.language)
         if chosen.source is None:
-            raise EditRefused(chosen.notice or "There is no transcriber: name a Whisper model.")
+            raise EditInvalid(chosen.notice or "There is no transcriber: name a Whisper model.")
         transcriber = chosen.source.load(job.device)
         changes = []
         for index, row in enumerate(rows):

@@ -5,37 +5,37 @@ from __future__ import annotations
 from training.model.errors import EncoreError
 
 
-class DatasetRefused(EncoreError):
+class DatasetError(EncoreError):
     """The request cannot be fulfilled for this dataset, or not now."""
 
 
-class DatasetNotFound(DatasetRefused):
+class DatasetNotFound(DatasetError):
     """No dataset or clip has this name."""
 
 
-class DatasetNameRefused(DatasetRefused):
+class DatasetNameInvalid(DatasetError):
     """The name cannot be that of a folder on every machine."""
 
 
-class DatasetBusy(DatasetRefused):
+class DatasetBusy(DatasetError):
     """Another process is building or editing this dataset."""
 
 
-class DatasetInUse(DatasetRefused):
+class DatasetInUse(DatasetError):
     """A fine-tune is reading this dataset."""
 
 
-class BuildCancelled(DatasetRefused):
+class BuildCancelled(DatasetError):
     """The user stopped the build; what it had finished is kept and used next time."""
 
 
-class DiskFull(DatasetRefused):
+class DiskFull(DatasetError):
     """The disk is too full for a build; what it had finished is kept and used next time."""
 
 
-class NothingToBuild(DatasetRefused):
+class DatasetEmpty(DatasetError):
     """No recording, or no clip of any recording, can be trained on."""
 
 
-class EditRefused(DatasetRefused):
+class EditInvalid(DatasetError):
     """An edit that would leave no usable clip: an empty text, a cut outside of the recording."""

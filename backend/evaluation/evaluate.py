@@ -21,7 +21,7 @@ from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, score_take
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.audio_stream import AudioStream
 from backend.transcription.transcriber import Transcriber
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 _logger = logging.getLogger(__name__)

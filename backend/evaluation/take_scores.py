@@ -17,7 +17,7 @@ from backend.audio.resample import resample
 from backend.evaluation.plan import expected_seconds
 from backend.evaluation.scores import Measures, TakeScores, cosine
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
-from backend.transcription.errors import LanguageNotHeard
+from backend.transcription.errors import LanguageUnsupported
 from backend.transcription.select import language_code, load_stored_transcriber
 from backend.transcription.text import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
@@ -107,7 +107,7 @@ def _score_words(
     try:
         if samples is not None:
             heard = transcriber.transcribe(resample(samples, sample_rate, TRANSCRIBER_HZ), code).text.strip()
-    except LanguageNotHeard:
+    except LanguageUnsupported:
         return {}
     characters, words = text_errors(text, heard, code or "en")
     return {

@@ -9,7 +9,7 @@ class RunError(EncoreError):
     """A fine-tune cannot be started, found or steered."""
 
 
-class RunNotPossible(RunError):
+class RunInvalid(RunError):
     """What was asked for cannot be trained: found out before any worker starts."""
 
 
@@ -23,5 +23,5 @@ class RunNotFound(RunError):
         return RunError, tuple(map(str, self.args))
 
 
-class RunStateError(RunError):
+class RunStateInvalid(RunError):
     """What was asked for does not fit what the run is doing."""

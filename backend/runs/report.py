@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from backend.errors import OutputRefused
+from backend.errors import OutputInvalid
 from backend.evaluation.scores import EvaluatedTake
 from backend.runs.charts import line_chart
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
@@ -44,11 +44,11 @@ def write_report(
     """Write the page, whole or not at all.
 
     Raises:
-        OutputRefused: the place named for it cannot take it.
+        OutputInvalid: the place named for it cannot take it.
         EncoreError: the disk is full.
     """
     if path.is_dir():
-        raise OutputRefused(f"{path} is a folder. Name a file to write, such as {path / 'report.html'}.")
+        raise OutputInvalid(f"{path} is a folder. Name a file to write, such as {path / 'report.html'}.")
     write_whole(path, render_report(run, metrics, checkpoints, events, run_folder).encode())
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.errors import EncoreError, OutputRefused
-from backend.runs.errors import RunError, RunNotPossible, RunStateError
+from backend.errors import EncoreError, OutputInvalid
+from backend.runs.errors import RunError, RunInvalid, RunStateInvalid
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
 from backend.runs.process.processes import end_session, is_alive, start_supervisor
 from backend.runs.report import write_report
@@ -117,11 +117,11 @@ class Runs:
         """End a run for now; its last checkpoint is kept, and it can be resumed.
 
         Raises:
-            RunNotFound, RunStateError: there is nothing to cancel.
+            RunNotFound, RunStateInvalid: there is nothing to cancel.
         """
         run = self._rows.get(run_id)
         if not run.state.is_active and run.state not in (RunState.PAUSED, RunState.INTERRUPTED):
-            raise RunStateError(f"Run {run_id} is {run.state}, so there is nothing to cancel.")
+            raise RunStateInvalid(f"Run {run_id} is {run.state}, so there is nothing to cancel.")
         folder = RunFolder.of(self._home, run_id)
         asked_before = Control.read(folder.control).stop == "cancel"
         is_hung = asked_before and time.time() - folder.control.stat().st_mtime > HUNG_AFTER_SECONDS
@@ -136,11 +136,11 @@ class Runs:
         """Let a run save a checkpoint after its step, and free the machine.
 
         Raises:
-            RunNotFound, RunStateError: it is not running.
+            RunNotFound, RunStateInvalid: it is not running.
         """
         run = self._rows.get(run_id)
         if not run.state.is_active:
-            raise RunStateError(f"Run {run_id} is {run.state}, so it cannot be paused.")
+            raise RunStateInvalid(f"Run {run_id} is {run.state}, so it cannot be paused.")
         if self._is_looked_after(run):
             RunFolder.of(self._home, run_id).ask_to_stop("pause")
         else:
@@ -151,13 +151,13 @@ class Runs:
         """Continue from the last complete checkpoint.
 
         Raises:
-            RunNotFound, RunStateError: it is running, or done.
+            RunNotFound, RunStateInvalid: it is running, or done.
         """
         run = self._rows.get(run_id)
         if run.state.is_active and not self._is_looked_after(run):
             run = self._interrupt(run)
         if not run.state.can_resume:
-            raise RunStateError(f"Run {run_id} is {run.state}, so it cannot be resumed.")
+            raise RunStateInvalid(f"Run {run_id} is {run.state}, so it cannot be resumed.")
         folder = RunFolder.of(self._home, run_id)
         if not folder.job.is_file():
             raise RunError(f"The files of run {run_id} are gone from {folder.path}. Start a new run.")
@@ -170,11 +170,11 @@ class Runs:
         """Forget a run and remove its files; a voice made of it stays.
 
         Raises:
-            RunNotFound, RunStateError: it is running.
+            RunNotFound, RunStateInvalid: it is running.
         """
         run = self._rows.get(run_id)
         if run.state.is_active and self._is_looked_after(run):
-            raise RunStateError(f"Run {run_id} is {run.state}. Cancel it before you delete it.")
+            raise RunStateInvalid(f"Run {run_id} is {run.state}. Cancel it before you delete it.")
         self._end_leftovers(run)
         self._rows.delete(run_id)
         shutil.rmtree(RunFolder.of(self._home, run_id).path, ignore_errors=True)
@@ -188,7 +188,7 @@ class Runs:
         run, folder = self._rows.get(run_id), RunFolder.of(self._home, run_id)
         destination = path or folder.report
         if not destination.absolute().parent.is_dir():
-            raise OutputRefused(f"The folder {destination.absolute().parent} does not exist. Create it first.")
+            raise OutputInvalid(f"The folder {destination.absolute().parent} does not exist. Create it first.")
         events = self._rows.events(run_id)
         write_report(destination, run, self.metrics(run_id), self.checkpoints(run_id), events, folder.path)
         return destination
@@ -256,12 +256,12 @@ def _store(plan: RunPlan, data: DataPlan, folder: RunFolder) -> None:
     """Write everything that a supervisor needs; on failure nothing is left behind.
 
     Raises:
-        RunStateError: it was started already.
-        RunNotPossible: the dataset is no longer what the run was planned with.
+        RunStateInvalid: it was started already.
+        RunInvalid: the dataset is no longer what the run was planned with.
         RunError: the disk is full.
     """
     if folder.job.exists():
-        raise RunStateError(f"Run {plan.run_id} was started already. Plan another one.")
+        raise RunStateInvalid(f"Run {plan.run_id} was started already. Plan another one.")
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
         _keep_rows(plan.job, folder)
@@ -287,4 +287,4 @@ def _keep_rows(job: FineTuneJob, folder: RunFolder) -> None:
     if not is_same:
         shutil.rmtree(folder.path, ignore_errors=True)
         message = f"The dataset {job.dataset.name} was changed or deleted since this run was planned. Plan it again."
-        raise RunNotPossible(message)
+        raise RunInvalid(message)

@@ -11,7 +11,7 @@ class ServingError(EncoreError):
     """The request is in order, but it cannot be served now."""
 
 
-class TooBusy(ServingError):
+class EngineBusy(ServingError):
     """More is waiting than is accepted; worth another try after `retry_after_seconds`."""
 
     def __init__(self, what: str, *, retry_after_seconds: float) -> None:
@@ -37,5 +37,5 @@ class TakeFailed(ServingError):
         super().__init__(message)
 
 
-def _busy_again(kind: type[TooBusy], what: str, retry_after_seconds: float) -> TooBusy:
+def _busy_again(kind: type[EngineBusy], what: str, retry_after_seconds: float) -> EngineBusy:
     return kind(what, retry_after_seconds=retry_after_seconds)

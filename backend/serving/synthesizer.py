@@ -21,8 +21,8 @@ from backend.serving.requests import AudioChunk, SpeechFailure, SpeechSummary, S
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 

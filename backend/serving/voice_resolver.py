@@ -17,7 +17,7 @@ from backend.voices.cloning import clone_voice
 from backend.voices.errors import VoiceError
 from backend.voices.prompts import VoicePrompts
 from backend.voices.voice import VARIANT_OF_MODE, Voice
-from training.model.decoding.take_request import VoicePrompt
+from training.model.generation.take_request import VoicePrompt
 
 _FULL_SCALE = 32767.0
 

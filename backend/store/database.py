@@ -39,13 +39,17 @@ class Database:
         self._migrate()
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, checks_references: bool = True) -> Iterator[sqlite3.Connection]:
         """Write: everything in the block happens, or nothing; no other writer comes between.
+
+        Args:
+            checks_references: off for migrations, which replace tables that other tables refer to.
 
         Raises:
             StoreError: the disk is full, or the file cannot be written.
         """
         with self._connection() as connection:
+            connection.execute(f"PRAGMA foreign_keys = {int(checks_references)}")  # has no effect in a transaction
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -72,7 +76,6 @@ class Database:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")  # consent must survive a power loss
-            connection.execute("PRAGMA foreign_keys = ON")
             yield connection
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
@@ -84,7 +87,7 @@ class Database:
     def _migrate(self) -> None:
         """Apply the migrations this file has not seen, in the order of their names."""
         known = {path.name: path for path in sorted(_MIGRATIONS.glob("*.sql"))}
-        with self.transaction() as connection:
+        with self.transaction(checks_references=False) as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL)"
             )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from backend.audio.formats import AudioFormat
 from backend.voices.consent import Consent
-from training.model.decoding.frame_loop import FinishReason
+from training.model.generation.frame_loop import FinishReason
 from training.model.sampling import Sampling
 
 

@@ -9,7 +9,7 @@ class TranscriptionError(EncoreError):
     """Speech cannot be written down."""
 
 
-class LanguageNotHeard(TranscriptionError):
+class LanguageUnsupported(TranscriptionError):
     """The transcriber does not know the language."""
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from backend.transcription.errors import LanguageNotHeard
+from backend.transcription.errors import LanguageUnsupported
 from backend.transcription.pieces import split_at_quiet_moments
 from backend.transcription.pronunciation import guess_pronunciation, with_plural_s
 from backend.transcription.spoken_words import spoken_words
@@ -109,10 +109,10 @@ class PocketsphinxTranscriber:
         """Write down mono samples (samples,); words in lower case, numbers as words, without punctuation.
 
         Raises:
-            LanguageNotHeard: the language is not English.
+            LanguageUnsupported: the language is not English.
         """
         if language not in (None, *self.languages):
-            raise LanguageNotHeard(f"pocketsphinx hears English only, not {language!r}. Download a Whisper model.")
+            raise LanguageUnsupported(f"pocketsphinx hears English only, not {language!r}. Download a Whisper model.")
         words: list[Word] = []
         passages: list[Passage] = []
         start_seconds = 0.0

@@ -35,7 +35,7 @@ class Transcriber(Protocol):
         """Transcribe mono samples (samples,) at TRANSCRIBER_HZ; without `language` it is detected.
 
         Raises:
-            LanguageNotHeard: it does not know the language.
+            LanguageUnsupported: it does not know the language.
         """
         ...
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from backend.voices.errors import VoiceFileRefused
+from backend.voices.errors import VoiceFileInvalid
 from backend.voices.variants import check_variant
 from backend.voices.voice import Variant
 from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, read_config, read_speech_tokenizer_config
 from training.model.checkpoint.stored_tensors import compare_tensors, locate_tensors, open_safetensors
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.model.prompt.text_tokenizer import TextTokenizer
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 # Networks are laid out without memory, but each layer of one takes time; the public ones have up to 28.
 _MAX_LAYERS = 200
@@ -33,7 +33,7 @@ def check_checkpoint(folder: Path, variant: Variant) -> None:
     """Refuse a checkpoint whose parts do not belong together; no weight is read.
 
     Raises:
-        VoiceFileRefused: sizes that no model has, or a tokenizer that reaches outside.
+        VoiceFileInvalid: sizes that no model has, or a tokenizer that reaches outside.
         VoiceError: it is not of the kind its place promises.
         ModelError: tensors are missing, unknown, or of other shapes or types than the configuration says.
     """
@@ -81,7 +81,7 @@ def _check_sizes(config: ModelConfig, tokenizer: SpeechTokenizerConfig) -> None:
     )
     for what, most, number in sizes:
         if not 0 <= number <= most:
-            raise VoiceFileRefused(f"The voice's checkpoint has {number} {what}, more than any model. It is not used.")
+            raise VoiceFileInvalid(f"The voice's checkpoint has {number} {what}, more than any model. It is not used.")
 
 
 def _check_text_tokenizer(folder: Path, config: ModelConfig) -> None:
@@ -89,8 +89,8 @@ def _check_text_tokenizer(folder: Path, config: ModelConfig) -> None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (ValueError, RecursionError) as error:
-        raise VoiceFileRefused("The voice's tokenizer_config.json is not JSON. It is not used.") from error
+        raise VoiceFileInvalid("The voice's tokenizer_config.json is not JSON. It is not used.") from error
     if not isinstance(fields, dict) or _REFUSED_TOKENIZER_FIELDS & fields.keys():
-        raise VoiceFileRefused("The voice's text tokenizer wants to read files of its own choice. It is not used.")
+        raise VoiceFileInvalid("The voice's text tokenizer wants to read files of its own choice. It is not used.")
     if len(TextTokenizer.from_folder(folder)) > config.talker.text_vocab_size:
-        raise VoiceFileRefused("The voice's text tokenizer belongs to another model. It is not used.")
+        raise VoiceFileInvalid("The voice's text tokenizer belongs to another model. It is not used.")

@@ -10,7 +10,7 @@ from backend.audio.decoding import decode_recording
 from backend.audio.quality import check_reference
 from backend.audio.recording import Recording
 from backend.audio.resample import resample
-from training.model.decoding.take_request import VoicePrompt
+from training.model.generation.take_request import VoicePrompt
 from training.model.prompt.reference import prepare_reference
 from training.model.voice_model import VoiceModel
 

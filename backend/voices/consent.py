@@ -25,7 +25,7 @@ _Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class SpokenProof(BaseModel):
-    """What was heard when a random phrase was spoken as proof of consent; see `backend.voices.phrase`."""
+    """What was heard when a random phrase was spoken as proof of consent; see `backend.voices.spoken_consent`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

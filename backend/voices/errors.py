@@ -17,7 +17,7 @@ class VoiceNameTaken(VoiceError):
     """Another voice has the name already."""
 
 
-class VoiceNameRefused(VoiceError):
+class VoiceNameInvalid(VoiceError):
     """Something that cannot be a voice's name."""
 
 
@@ -25,9 +25,9 @@ class ConsentMissing(VoiceError):
     """Nobody has said that this voice may be cloned."""
 
 
-class ConsentRefused(VoiceError):
+class ConsentInvalid(VoiceError):
     """A consent that was given, but does not hold."""
 
 
-class VoiceFileRefused(VoiceError):
+class VoiceFileInvalid(VoiceError):
     """A voice file that is damaged, or holds what no voice file holds."""

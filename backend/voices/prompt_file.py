@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from backend.voices.errors import VoiceFileRefused
+from backend.voices.errors import VoiceFileInvalid
 from training.model.checkpoint.stored_tensors import open_safetensors
-from training.model.decoding.take_request import VoicePrompt
+from training.model.generation.take_request import VoicePrompt
 
 # Far beyond what any model makes: the public ones have width 2048, 16 codebooks and 12.5 frames a second.
 _WIDEST = 65_536
@@ -21,24 +21,24 @@ def check_prompt_file(path: Path) -> None:
     """Refuse a file that holds anything but a prompt, from its header and then its values.
 
     Raises:
-        VoiceFileRefused: unknown tensors, other types or shapes, values that no model makes.
+        VoiceFileInvalid: unknown tensors, other types or shapes, values that no model makes.
         CheckpointError: it is no safetensors file.
     """
     with open_safetensors(path) as file:
         names = set(file.keys())
         if "speaker" not in names or names - _EXPECTED.keys():
-            raise VoiceFileRefused(f"{path.name} holds {', '.join(sorted(names))[:100]} instead of a voice's prompt.")
+            raise VoiceFileInvalid(f"{path.name} holds {', '.join(sorted(names))[:100]} instead of a voice's prompt.")
         for name in names:
             header = file.get_slice(name)
             shape = header.get_shape()
             if header.get_dtype() != _EXPECTED[name] or not _is_plausible(name, shape):
-                raise VoiceFileRefused(
+                raise VoiceFileInvalid(
                     f"{path.name}: {name} is {header.get_dtype()} {shape}, which no model makes of a recording."
                 )
         if not bool(file.get_tensor("speaker").isfinite().all()):
-            raise VoiceFileRefused(f"{path.name}: speaker holds values that are no numbers.")
+            raise VoiceFileInvalid(f"{path.name}: speaker holds values that are no numbers.")
         if "codes" in names and int(file.get_tensor("codes").min()) < 0:
-            raise VoiceFileRefused(f"{path.name}: codes holds negative numbers.")
+            raise VoiceFileInvalid(f"{path.name}: codes holds negative numbers.")
 
 
 def read_prompt_file(path: Path, transcript: str | None) -> VoicePrompt:

@@ -15,13 +15,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from backend.errors import RecordingMissing
+from backend.errors import RecordingNotFound
 from backend.voices.cloning import clone_voice, read_reference
 from backend.voices.errors import VoiceError
 from backend.voices.prompt_file import check_prompt_file, read_prompt_file
 from backend.voices.voice import Voice
-from training.model.decoding.take_request import VoicePrompt
 from training.model.errors import CheckpointError
+from training.model.generation.take_request import VoicePrompt
 from training.model.voice_model import VoiceModel
 
 MAX_PROMPTS = 64
@@ -146,7 +146,7 @@ def _hash_content(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise RecordingMissing(path.name, problem="cannot be read") from error
+        raise RecordingNotFound(path.name, problem="cannot be read") from error
 
 
 def _write(path: Path, prompt: VoicePrompt) -> None:

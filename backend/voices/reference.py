@@ -23,7 +23,7 @@ def write_reference(destination: Path, recordings: Sequence[Path]) -> None:
     Raises:
         RecordingError: one cannot be used, or all together are too long.
         VoiceError: there is none.
-        AudioNotWritten: the disk is full or not writable.
+        AudioWriteFailed: the disk is full or not writable.
     """
     if not recordings:
         raise VoiceError("A voice needs a recording to be cloned from. Add one.")
@@ -34,10 +34,10 @@ def write_reference(destination: Path, recordings: Sequence[Path]) -> None:
         recording = read_reference(path)
         parts += [recording.samples, pause]
         num_samples += len(recording.samples) + len(pause)
-        if num_samples > REFERENCE_LIMITS.maximum_seconds * REFERENCE_SAMPLE_RATE + len(pause):
+        if num_samples > REFERENCE_LIMITS.max_seconds * REFERENCE_SAMPLE_RATE + len(pause):
             raise RecordingTooLong(
                 path.name,
                 seconds=num_samples / REFERENCE_SAMPLE_RATE,
-                maximum_seconds=REFERENCE_LIMITS.maximum_seconds,
+                max_seconds=REFERENCE_LIMITS.max_seconds,
             )
     write_wav(destination, np.concatenate(parts[:-1]), REFERENCE_SAMPLE_RATE)

@@ -54,7 +54,7 @@ class Voices:
 
         Raises:
             ConsentMissing: nobody agreed.
-            VoiceNameRefused, VoiceNameTaken: the name cannot be had.
+            VoiceNameInvalid, VoiceNameTaken: the name cannot be had.
             RecordingError: no voice can be cloned from a recording.
         """
         paths = [recordings] if isinstance(recordings, Path) else list(recordings)
@@ -100,7 +100,7 @@ class Voices:
 
         Raises:
             ConsentMissing: nobody agreed.
-            VoiceNameRefused, VoiceNameTaken: the name cannot be had.
+            VoiceNameInvalid, VoiceNameTaken: the name cannot be had.
             EncoreError: a checkpoint is missing or does not fit its kind, or the reference cannot be used.
         """
         if not checkpoints or ("custom_voice" not in checkpoints and reference is None):
@@ -144,7 +144,7 @@ class Voices:
         return tuple(voice for voice in found if voice is not None)
 
     def rename(self, name: str, new_name: str) -> Voice:
-        """Call a voice something else. Raises VoiceNotFound, VoiceNameRefused, VoiceNameTaken."""
+        """Call a voice something else. Raises VoiceNotFound, VoiceNameInvalid, VoiceNameTaken."""
         return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
 
     def set_sampling(self, name: str, sampling: Sampling | None) -> Voice:
@@ -171,7 +171,7 @@ class Voices:
         """Make a voice of a file that somebody exported; `name` replaces the one it has.
 
         Raises:
-            VoiceFileRefused: the file is damaged, or holds anything that is no part of a voice.
+            VoiceFileInvalid: the file is damaged, or holds anything that is no part of a voice.
             VoiceNameTaken: there is a voice of that name.
             EncoreError: its recording or its checkpoint cannot be used.
         """

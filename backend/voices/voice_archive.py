@@ -18,7 +18,7 @@ from typing import Annotated, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError
 
-from backend.voices.errors import VoiceFileRefused
+from backend.voices.errors import VoiceFileInvalid
 from backend.voices.variants import is_checkpoint_file
 from backend.voices.voice import VARIANT_FOLDERS, VoiceRecord
 
@@ -79,7 +79,7 @@ class VoiceArchive:
         return sum(info.file_size for info in self._infos.values())
 
     def read_record(self) -> VoiceRecord:
-        """What the file says about the voice. Raises VoiceFileRefused."""
+        """What the file says about the voice. Raises VoiceFileInvalid."""
         buffer = io.BytesIO()
         self._copy(RECORD_MEMBER, buffer)
         try:
@@ -91,7 +91,7 @@ class VoiceArchive:
         """Write one member to `folder` under its own name, telling the bytes done.
 
         Raises:
-            VoiceFileRefused: it is not what it should be.
+            VoiceFileInvalid: it is not what it should be.
         """
         destination = folder / name
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ class VoiceArchive:
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
             raise self._refused(f"its member {name} cannot be read") from error
 
-    def _refused(self, problem: str) -> VoiceFileRefused:
+    def _refused(self, problem: str) -> VoiceFileInvalid:
         return refusal(self._name, problem)
 
 
@@ -163,7 +163,7 @@ def open_voice_archive(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Voice
     """Open a voice file and check its table of contents.
 
     Raises:
-        VoiceFileRefused: it is no voice file, too large, or holds what no voice file holds.
+        VoiceFileInvalid: it is no voice file, too large, or holds what no voice file holds.
     """
     try:
         with path.open("rb") as file:
@@ -180,9 +180,9 @@ def open_voice_archive(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Voice
         raise
 
 
-def refusal(name: str, problem: str) -> VoiceFileRefused:
+def refusal(name: str, problem: str) -> VoiceFileInvalid:
     """The one sentence about a voice file that is not imported."""
-    return VoiceFileRefused(f"{_printable(name)} is not imported: {problem}. Ask for the file again where it is from.")
+    return VoiceFileInvalid(f"{_printable(name)} is not imported: {problem}. Ask for the file again where it is from.")
 
 
 class _ReadTooLong(Exception):

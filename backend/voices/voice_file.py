@@ -87,7 +87,7 @@ def import_voice(
         report: told how far it is.
 
     Raises:
-        VoiceFileRefused: it is damaged, or holds anything that is no part of a voice.
+        VoiceFileInvalid: it is damaged, or holds anything that is no part of a voice.
         VoiceNameTaken: there is a voice of that name; give another.
         EncoreError: its recording or its checkpoint cannot be used.
     """

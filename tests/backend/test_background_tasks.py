@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskRefused
+from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskBusy
 from backend.errors import EncoreError
 
 PATIENCE_SECONDS = 60.0
@@ -50,7 +50,7 @@ def test_one_that_is_cancelled_stops_at_its_next_report():
 
     background_tasks.start("one", "Counting", work)
     assert begun.wait(PATIENCE_SECONDS)
-    with pytest.raises(TaskRefused, match="Counting"):
+    with pytest.raises(TaskBusy, match="Counting"):
         background_tasks.start("one", "Counting", work)
     background_tasks.cancel("one")
     go_on.set()

@@ -124,7 +124,7 @@ def compare_launchers(folder: Path, dataset: Path, model: Path, options: dict[st
     under_ray, under_torchrun = Launcher("Ray Train", "RayTrainWorker"), Launcher("torchrun", "training.worker")
 
     def plan(**changes: Any) -> RunPlan:
-        fields = {**options, "judge": False, "name_voice": False, **changes}
+        fields = {**options, "evaluate": False, "name_voice": False, **changes}
         return runs.plan(RunRequest(dataset=dataset, voice="Ann", model=str(model), preset="quick", options=fields))
 
     def start(**changes: Any) -> str:

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from tests.benchmarks.shapes import materialize
+from training.model.codec.speech_tokenizer import SpeechTokenizer
+from training.model.codec.streaming import DecoderState
 from training.model.config import ModelConfig, SpeechTokenizerConfig
-from training.model.decoding.cuda_graphs import GraphedCalls
-from training.model.decoding.frame_loop import FrameLoop, FrameRequest
+from training.model.generation.cuda_graphs import GraphedCalls
+from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.network.linear import Precision
 from training.model.network.talker import Talker
 from training.model.prompt.prompt import PromptHead, x_vector_prompt
-from training.model.speech_tokenizer.streaming import DecoderState
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.model.voice_model import supports_bf16
 
 ROLE_ROWS, HEAD_ROWS = 3, 10

@@ -16,7 +16,7 @@ import soundfile
 from playwright.sync_api import Page, expect
 
 from backend.audio.writing import write_wav
-from backend.runs.errors import RunStateError
+from backend.runs.errors import RunStateInvalid
 from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.cloning import read_reference
@@ -68,7 +68,7 @@ class Program:
         runs = Studio(Settings(home=self.home)).runs
         for run in runs.list():
             if run.state.is_active:
-                with suppress(RunStateError):  # it has just ended
+                with suppress(RunStateInvalid):  # it has just ended
                     runs.cancel(run.id)
 
 

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from training.data.example import build_example, collate
 from training.loss import SpeechLoss
-from training.model.decoding.frame_loop import FrameLoop, FrameRequest
-from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.errors import EncoreError
+from training.model.generation.frame_loop import FrameLoop, FrameRequest
+from training.model.generation.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.network.mel import log_mel
 from training.model.prompt.prompt import Prompt, PromptHead, x_vector_prompt
 from training.model.sampling import Sampling

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from backend.voices.names import clean_name
 from tests.training.finetuning import make_job
-from training.errors import JobError
+from training.errors import JobInvalid
 from training.job import STRATEGIES, FineTuneJob
 from training.strategies.build import WRAP_BY_STRATEGY
 
@@ -54,7 +54,7 @@ def test_paths_become_absolute(tmp_path, monkeypatch):
     ids=str,
 )
 def test_what_is_wrong_is_said_on_one_line(tmp_path, changes, message):
-    with pytest.raises(JobError, match=message) as caught:
+    with pytest.raises(JobInvalid, match=message) as caught:
         make_job(tmp_path, **changes)
     assert "\n" not in str(caught.value)
 
@@ -69,7 +69,7 @@ def test_files_without_a_job_are_refused(tmp_path, content):
     path = tmp_path / "job.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(JobError, match=r"job\.json"):
+    with pytest.raises(JobInvalid, match=r"job\.json"):
         FineTuneJob.read(path)
 
 

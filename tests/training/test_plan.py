@@ -15,7 +15,7 @@ from tests.benchmarks.finetune import memory_table
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from training.data.batching import generator_of
-from training.errors import JobError
+from training.errors import JobInvalid
 from training.estimate import estimate_run
 from training.job import STRATEGIES, FineTuneJob
 from training.loss import SpeechLoss
@@ -123,7 +123,7 @@ def test_presets_make_jobs_that_grow(folder):
     epochs = job_from_preset("quick", {**fields, "num_epochs": 30})
     assert (epochs.num_steps, plan_data(epochs)[2].num_steps) == (None, 30)
     assert epochs.checkpoint_every == 10
-    with pytest.raises(JobError, match="did you mean 'num_steps'"):
+    with pytest.raises(JobInvalid, match="did you mean 'num_steps'"):
         job_from_preset("quick", {**fields, "num_step": 7})
 
 

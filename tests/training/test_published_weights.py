@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from tests.single_take import Synthesizer
 from training.data.example import IGNORED, build_example, collate
 from training.loss import SpeechLoss
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest, VoicePrompt, build_prompt
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.weights

@@ -31,8 +31,8 @@ from training.checkpoint import (
 from training.errors import PreflightError, ResumeError, TrainingError
 from training.export import EXPORTS_FOLDER, KINDS, PROVENANCE_FILE, export_checkpoint, speaker_row, with_speaker
 from training.model.config import ModelConfig
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
 from training.model.errors import CheckpointError
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 from training.worker import main, plan_data, run_worker
 

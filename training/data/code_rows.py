@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
 )
 
 
-class DatasetError(EncoreError):
+class TrainingDataError(EncoreError):
     """A dataset is missing, damaged, or was built for another model."""
 
 
@@ -85,10 +85,12 @@ def codes_of(row: CodeRow, num_codebooks: int) -> Tensor:
     """A row's codes, int64 (frames, codebooks).
 
     Raises:
-        DatasetError: they do not fill whole frames.
+        TrainingDataError: they do not fill whole frames.
     """
     if not row.codes or len(row.codes) % num_codebooks:
-        raise DatasetError(f"Clip {row.clip_id} has {len(row.codes)} codes, which is not a whole number of frames.")
+        raise TrainingDataError(
+            f"Clip {row.clip_id} has {len(row.codes)} codes, which is not a whole number of frames."
+        )
     return torch.tensor(row.codes, dtype=torch.long).view(-1, num_codebooks)
 
 
@@ -101,7 +103,7 @@ def read_code_rows(path: Path) -> list[CodeRow]:
     """All rows of a Parquet file.
 
     Raises:
-        DatasetError: it is missing, damaged, or has other columns.
+        TrainingDataError: it is missing, damaged, or has other columns.
     """
     return rows_of_table(read_rows_table(path))
 
@@ -110,16 +112,16 @@ def read_rows_table(path: Path) -> pa.Table:
     """All rows of a Parquet file as they are stored, to pass on to other processes; see `rows_of_table`.
 
     Raises:
-        DatasetError: it is missing, damaged, or has other columns.
+        TrainingDataError: it is missing, damaged, or has other columns.
     """
     try:
         table = pq.read_table(path)
     except FileNotFoundError as error:
-        raise DatasetError(f"{path} is missing. Build the dataset again.") from error
+        raise TrainingDataError(f"{path} is missing. Build the dataset again.") from error
     except (OSError, pa.ArrowException) as error:
-        raise DatasetError(f"{path} cannot be read: {str(error).rstrip('.')}. Build the dataset again.") from error
+        raise TrainingDataError(f"{path} cannot be read: {str(error).rstrip('.')}. Build the dataset again.") from error
     if missing := set(SCHEMA.names) - set(table.column_names):
-        raise DatasetError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
+        raise TrainingDataError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
     return table.select(SCHEMA.names).cast(SCHEMA)
 
 
@@ -137,12 +139,12 @@ def read_card(folder: Path) -> DatasetCard:
     """The description of the dataset in `folder`.
 
     Raises:
-        DatasetError: it is missing, or cannot be read.
+        TrainingDataError: it is missing, or cannot be read.
     """
     path = folder / CARD_FILE
     try:
         return DatasetCard.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
-        raise DatasetError(f"{folder} holds no dataset. Build one with `app.py dataset build`.") from error
+        raise TrainingDataError(f"{folder} holds no dataset. Build one with `app.py dataset build`.") from error
     except (OSError, ValueError, ValidationError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}. Build the dataset again.") from error
+        raise TrainingDataError(f"{path} cannot be read: {error}. Build the dataset again.") from error

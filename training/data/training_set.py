@@ -12,7 +12,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, DatasetError, codes_of, read_card, read_code_rows
+from training.data.code_rows import (
+    ROWS_FILE,
+    CodeRow,
+    DatasetCard,
+    TrainingDataError,
+    codes_of,
+    read_card,
+    read_code_rows,
+)
 from training.data.example import TrainingExample, build_example
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
@@ -120,21 +128,23 @@ def read_training_set(
         rows: all rows of the dataset, in any order; read from its Parquet file when None.
 
     Raises:
-        DatasetError: it is missing or damaged, was made for another model, or holds nothing to train on.
+        TrainingDataError: it is missing or damaged, was made for another model, or holds nothing to train on.
     """
     card = read_card(folder)
     source = read_code_rows(folder / ROWS_FILE) if rows is None else rows
     # Rows from a pipeline may arrive in any order, and what a seed selects depends on the order.
     ordered = sorted(source, key=lambda row: row.clip_id)
     if card.num_codebooks != config.talker.num_code_groups:
-        raise DatasetError(
+        raise TrainingDataError(
             f"The dataset {card.name} has {card.num_codebooks} codebooks per frame and the model "
             f"{config.talker.num_code_groups}. Build it again with this model."
         )
     trained_on = [row for row in ordered if not row.held_out]
     if not trained_on:
         held_out = f" ({len(ordered)} are held out)" if ordered else ""
-        raise DatasetError(f"The dataset {card.name} has no clips to train on{held_out}. Accept or add some clips.")
+        raise TrainingDataError(
+            f"The dataset {card.name} has no clips to train on{held_out}. Accept or add some clips."
+        )
     everything = TrainingSet(
         config=config,
         role_ids=tuple(text_tokenizer.role_ids),
@@ -144,7 +154,7 @@ def read_training_set(
     limit = min(max_tokens, config.talker.max_position_embeddings)
     fitting = [clip for i, clip in enumerate(everything.clips) if everything.num_tokens(ClipUse(clip=i)) <= limit]
     if not fitting:
-        raise DatasetError(
+        raise TrainingDataError(
             f"None of the {len(trained_on)} clips of the dataset {card.name} fits into {limit} tokens with its text. "
             "Raise max_clip_tokens, or cut the recordings into shorter clips."
         )
@@ -160,7 +170,7 @@ def read_training_set(
 def _prepare(row: CodeRow, config: ModelConfig, text_tokenizer: TextTokenizer) -> TrainingClip:
     codes_FQ = codes_of(row, config.talker.num_code_groups)
     if int(codes_FQ.min()) < 0 or int(codes_FQ.max()) >= config.code_predictor.vocab_size:
-        raise DatasetError(
+        raise TrainingDataError(
             f"Clip {row.clip_id} has codes beyond the model's {config.code_predictor.vocab_size}. "
             "Build the dataset again with this model."
         )
@@ -168,9 +178,9 @@ def _prepare(row: CodeRow, config: ModelConfig, text_tokenizer: TextTokenizer) -
         text_ids = tuple(text_tokenizer.encode_text(row.text))
         language_tag(config, row.language)
     except PromptError as error:
-        raise DatasetError(f"Clip {row.clip_id} cannot be trained on: {error}") from error
+        raise TrainingDataError(f"Clip {row.clip_id} cannot be trained on: {error}") from error
     if not text_ids:
-        raise DatasetError(f"Clip {row.clip_id} has no transcript. Write one, or reject the clip.")
+        raise TrainingDataError(f"Clip {row.clip_id} has no transcript. Write one, or reject the clip.")
     return TrainingClip(clip_id=row.clip_id, text_ids=text_ids, language=row.language, codes_FQ=codes_FQ)
 
 
@@ -183,19 +193,21 @@ def _speaker_embedding(
     else:
         chosen = [row for row in rows if row.clip_id == card.reference_clip_id]
         if not chosen:
-            raise DatasetError(
+            raise TrainingDataError(
                 f"The reference clip {card.reference_clip_id} of the dataset {card.name} is not among its rows. "
                 "Choose another reference."
             )
     for row in chosen:
         if len(row.speaker_embedding) != width:
-            raise DatasetError(
+            raise TrainingDataError(
                 f"Clip {row.clip_id} has a speaker embedding of width {len(row.speaker_embedding)}, the model's is "
                 f"{width}. Build the dataset again with this model."
             )
     stacked = torch.tensor([list(row.speaker_embedding) for row in chosen], dtype=torch.float32)
     if not bool(stacked.isfinite().all()):
-        raise DatasetError(f"A speaker embedding of the dataset {card.name} is not finite. Build the dataset again.")
+        raise TrainingDataError(
+            f"A speaker embedding of the dataset {card.name} is not finite. Build the dataset again."
+        )
     return stacked.mean(dim=0)
 
 

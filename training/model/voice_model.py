@@ -14,6 +14,7 @@ from torch import Tensor
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.checkpoint.writing import save_checkpoint
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig
 from training.model.device import choose_device
 from training.model.errors import CheckpointError, ModelError, PromptError
@@ -23,7 +24,6 @@ from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.model.prompt.text_tokenizer import TextTokenizer
 from training.model.sampling import Sampling
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 PrecisionChoice = Literal["auto", "fp32", "bf16", "int8"]
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from backend.audio.formats import FORMAT_TABLE
 from backend.takes.take import Take
-from training.model.decoding.frame_loop import FinishReason
+from training.model.generation.frame_loop import FinishReason
 from ui.html.messages import note
 from ui.html.templates import render
 

@@ -16,7 +16,7 @@ from backend.errors import SettingsError
 GOES_ON = "The page goes on working on this machine."
 
 
-class ShareRefused(SettingsError):
+class ShareUnavailable(SettingsError):
     """The link could not be made; the message says why."""
 
 
@@ -24,7 +24,7 @@ def open_link(page: gr.Blocks) -> str:
     """Make the link to a page that is being served; returns its address.
 
     Raises:
-        ShareRefused: there is no network, or the program that makes the tunnel is not available.
+        ShareUnavailable: there is no network, or the program that makes the tunnel is not available.
     """
     try:
         tunneling.Tunnel.download_binary()  # type: ignore[no-untyped-call]
@@ -37,9 +37,9 @@ def open_link(page: gr.Blocks) -> str:
             share_server_tls_certificate=None,
         )
     except (ChecksumMismatchError, ShareCertificateWriteError) as error:
-        raise ShareRefused(f"There is no share link: {error}. {GOES_ON}") from error
+        raise ShareUnavailable(f"There is no share link: {error}. {GOES_ON}") from error
     except (OSError, RuntimeError, ValueError, httpx.HTTPError) as error:
-        raise ShareRefused(
+        raise ShareUnavailable(
             "There is no share link: Gradio's share server, or the program frpc that reaches it, is not available from "
             f"this machine. Check the network and start again with --share. {GOES_ON}"
         ) from error
@@ -53,7 +53,7 @@ def announce_link(page: gr.Blocks) -> threading.Thread:
         """Wait for the link in a thread of its own."""
         try:
             print(f"Shared at {open_link(page)} with everyone who has the link and the password.", flush=True)
-        except ShareRefused as error:
+        except ShareUnavailable as error:
             print(f"encore: {error}", flush=True)
 
     thread = threading.Thread(target=announce, daemon=True, name="share-link")
@@ -62,7 +62,10 @@ def announce_link(page: gr.Blocks) -> threading.Thread:
 
 
 def _require_published(program: Path) -> None:
-    """Gradio checks the program only when it downloads it, and leaves a wrong one where it is. Raises ShareRefused."""
+    """Check the tunnel program, which Gradio does only after downloading it and then leaves a wrong one in place.
+
+    Raises ShareUnavailable.
+    """
     wanted = tunneling.CHECKSUMS.get(tunneling.BINARY_URL)
     if wanted is None:
         return
@@ -70,7 +73,7 @@ def _require_published(program: Path) -> None:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != wanted:
         program.unlink()
-        raise ShareRefused(
+        raise ShareUnavailable(
             f"There is no share link: {program.name} was not the published program, and was removed. Start again with "
             f"--share to fetch it anew. {GOES_ON}"
         )

@@ -15,8 +15,8 @@ from backend.dataset.build.context import BuildContext
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import CutClip, DecodedRecording
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
-from backend.dataset.review.incremental_review import ReviewedSet
-from backend.dataset.review.review import Candidate, review
+from backend.dataset.selection.change_clip import ClipSelection
+from backend.dataset.selection.select_clips import Candidate, select_clips
 from backend.dataset.sources.find import FoundRecording, SourceRecording
 from backend.dataset.stages.cut import describe_clip
 from backend.dataset.stages.tokenize import lookup_tokenized
@@ -66,7 +66,7 @@ def review_clips(
         _candidate(key, details, edits.get(key, ClipEdit()), workspace, encoder_identity)
         for key, details in clips.items()
     ]
-    rows = review(candidates, edits, table.chosen_reference(job.name), job.gates)
+    rows = select_clips(candidates, edits, table.chosen_reference(job.name), job.gates)
     table.save_clips(job.name, rows)
     return rows
 
@@ -82,7 +82,7 @@ def review_change(
     """The same after one clip was changed or edited: its key and details; `rows` are the clips as stored."""
     edits = table.edits(job.name)
     key, details = changed
-    reviewed = ReviewedSet(rows, job.gates, lambda tensors_id: _embedding(workspace.home, tensors_id))
+    reviewed = ClipSelection(rows, job.gates, lambda tensors_id: _embedding(workspace.home, tensors_id))
     try:
         reviewed.change(_candidate(key, details, edits.get(key, ClipEdit()), workspace, encoder_identity))
     except ArtifactError:

@@ -28,7 +28,7 @@ from backend.dataset.build.workers import DISK_FULL
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import EncoderFacts
 from backend.dataset.clips.views import BuildState
-from backend.dataset.errors import BuildCancelled, DiskFull, NothingToBuild
+from backend.dataset.errors import BuildCancelled, DatasetEmpty, DiskFull
 from backend.dataset.sources.find import FoundRecording, SourceRecording, keep_originals, open_sources
 from backend.dataset.stages.clip_encoder import ClipEncoder
 from backend.dataset.storage.build_table import BuildTable
@@ -91,7 +91,7 @@ class Build:
         job, workspace = self._job, DatasetWorkspace(self._home)
         with open_sources(job, workspace) as recordings, self._heartbeat:
             if not recordings:
-                raise NothingToBuild(
+                raise DatasetEmpty(
                     "No recording was found. Name audio files, folders that hold some, or zip archives of them."
                 )
             if job.keeps_originals:
@@ -140,7 +140,7 @@ class Build:
         self._heartbeat.note(chosen.notice)
         sources = [found.source for found in recordings if found.source is not None]
         if chosen.source is None and sources and not any(source.given_text for source in sources):
-            raise NothingToBuild(
+            raise DatasetEmpty(
                 chosen.notice
                 or "No recording came with a text, and there is no transcriber. Name a Whisper model, or add texts."
             )

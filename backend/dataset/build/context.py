@@ -18,7 +18,7 @@ from backend.dataset.stages.decode import decode_key, decode_recording
 from backend.dataset.stages.tokenize import lookup_tokenized
 from backend.dataset.stages.transcribe import cut_into_pieces, transcribe_key, transcribe_piece
 from backend.dataset.storage.workspace import DatasetWorkspace, hash_inputs
-from backend.errors import DecoderFailed, RecordingError, RecordingMissing
+from backend.errors import DecoderFailed, RecordingError, RecordingNotFound
 from backend.transcription.select import PocketsphinxSource, TranscriberSource
 from backend.transcription.transcriber import Transcriber
 from backend.transcription.transcript import Transcript, assemble_transcript
@@ -61,7 +61,7 @@ class BuildContext:
             return found, "reused"
         try:
             result = decode_recording(self.workspace, Path(source.path), source.name, self.job.decoding)
-        except (DecoderFailed, RecordingMissing):
+        except (DecoderFailed, RecordingNotFound):
             raise
         except RecordingError as error:
             result = DecodedRecording(problem=str(error))

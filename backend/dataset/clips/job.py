@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.errors import DatasetNameRefused
+from backend.dataset.errors import DatasetNameInvalid
 from backend.errors import SettingsError
 from training.renamed import with_current_names
 
@@ -47,16 +47,14 @@ class BuildJob(BaseModel):
     @property
     def decoding(self) -> DecodingLimits:
         """Limits for decoding each recording."""
-        return recording_decoding(
-            maximum_seconds=self.max_hours * 3600.0, maximum_bytes=round(self.max_megabytes * 1e6)
-        )
+        return recording_decoding(max_seconds=self.max_hours * 3600.0, max_bytes=round(self.max_megabytes * 1e6))
 
     @classmethod
     def parse(cls, name: str, recordings: Sequence[Path], **options: Any) -> Self:  # Any: checked by the model
         """Describe a build as a form or the command line gives it; `options` are further fields, as typed.
 
         Raises:
-            DatasetNameRefused: the name cannot be used.
+            DatasetNameInvalid: the name cannot be used.
             SettingsError: a number is out of its range.
         """
         model = str(options.pop("model", cls.model_fields["model"].default))
@@ -83,10 +81,10 @@ def check_name(name: str) -> str:
     """Return `name` if a dataset may be called so.
 
     Raises:
-        DatasetNameRefused: it may not.
+        DatasetNameInvalid: it may not.
     """
     if not _NAME.fullmatch(name):
-        raise DatasetNameRefused(
+        raise DatasetNameInvalid(
             f"{name[:80]!r} cannot be the name of a dataset. Use letters, digits, - and _, at most 64 of them."
         )
     return name

@@ -44,14 +44,12 @@ class Phrase:
 
 
 def find_phrases(
-    speech: Sequence[Span], words: Sequence[Word] | None, duration_seconds: float, minimum_pause_seconds: float
+    speech: Sequence[Span], words: Sequence[Word] | None, duration_seconds: float, min_pause_seconds: float
 ) -> list[Phrase]:
     """Join whatever speech and words have no pause between them; what is left are the phrases, in order."""
     spans = _clamp_spans(speech, duration_seconds)
     fitted = _fit_words(_disentangle(words or (), duration_seconds), spans)
-    joined = _join_neighbours(
-        [*spans, *((word.start_seconds, word.end_seconds) for word in fitted)], minimum_pause_seconds
-    )
+    joined = _join_neighbours([*spans, *((word.start_seconds, word.end_seconds) for word in fitted)], min_pause_seconds)
     middles = [(left[1] + right[0]) / 2 for left, right in itertools.pairwise(joined)]
     starts = [word.start_seconds for word in fitted]
     phrases = []
@@ -62,10 +60,10 @@ def find_phrases(
     return phrases
 
 
-def _join_neighbours(stretches: list[tuple[float, float]], minimum_pause_seconds: float) -> list[tuple[float, float]]:
+def _join_neighbours(stretches: list[tuple[float, float]], min_pause_seconds: float) -> list[tuple[float, float]]:
     joined: list[tuple[float, float]] = []
     for begin, end in sorted(stretches):
-        if joined and begin - joined[-1][1] < minimum_pause_seconds:
+        if joined and begin - joined[-1][1] < min_pause_seconds:
             joined[-1] = joined[-1][0], max(joined[-1][1], end)
         else:
             joined.append((begin, end))

@@ -30,14 +30,14 @@ _COMFORTABLE_PAUSE_SECONDS = 0.4
 class SegmentSettings:
     """What a good clip is like; all in seconds."""
 
-    minimum_seconds: float = 2.0
-    maximum_seconds: float = 12.0
+    min_seconds: float = 2.0
+    max_seconds: float = 12.0
     # Where there is a choice. Long enough for the melody of a sentence, short enough for many to fit into a batch.
     preferred_seconds: float = 6.0
     # Around what is spoken, as far as the pause goes.
     padding_seconds: float = 0.2
     # Silence in both sources that is long enough to cut at: three frames of voice activity.
-    minimum_pause_seconds: float = 0.09
+    min_pause_seconds: float = 0.09
     # A longer silence is the end of a thought; inside a clip it would teach the model to stall.
     max_pause_seconds: float = 1.5
 
@@ -93,7 +93,7 @@ def segment_speech(
         settings: what a good clip is like.
     """
     has_words = words is not None
-    phrases = find_phrases(speech, words, duration_seconds, settings.minimum_pause_seconds)
+    phrases = find_phrases(speech, words, duration_seconds, settings.min_pause_seconds)
     chosen = _choose_runs(phrases, has_words, settings)
     taken = {index for first, end in chosen for index in range(first, end)}
     segments = tuple(_join(phrases[first:end], has_words, settings) for first, end in chosen)
@@ -146,9 +146,9 @@ def _possible_begins(phrases: list[Phrase], end: int, has_words: bool, settings:
             return
         start_seconds, end_seconds = _padded(phrase, phrases[end - 1], settings)
         seconds = end_seconds - start_seconds
-        if seconds > settings.maximum_seconds:
+        if seconds > settings.max_seconds:
             return
-        if seconds >= settings.minimum_seconds and not (has_words and phrase.is_breath):
+        if seconds >= settings.min_seconds and not (has_words and phrase.is_breath):
             yield first
 
 
@@ -190,5 +190,5 @@ def _reason_for_losing(phrase: Phrase, settings: SegmentSettings) -> LeftoverRea
     if phrase.is_unspoken:
         return LeftoverReason.WORDS_NOT_SPOKEN
     begin, end = _padded(phrase, phrase, settings)
-    is_long = end - begin > settings.maximum_seconds
+    is_long = end - begin > settings.max_seconds
     return LeftoverReason.TOO_LONG if is_long else LeftoverReason.TOO_SHORT

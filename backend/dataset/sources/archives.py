@@ -31,9 +31,9 @@ _ENCRYPTED = 0x1
 class ArchiveLimits:
     """How much one archive may unpack to. Its headers are not trusted: bytes are counted as they come."""
 
-    maximum_entries: int = 20_000
-    maximum_entry_bytes: int = 500_000_000
-    maximum_total_bytes: int = 20_000_000_000
+    max_entries: int = 20_000
+    max_entry_bytes: int = 500_000_000
+    max_total_bytes: int = 20_000_000_000
     # Of the disk, so that other programs on this machine can continue.
     reserve_bytes: int = 256_000_000
 
@@ -67,8 +67,8 @@ def unpack_archive(
     limits = limits or ArchiveLimits()
     try:
         with path.open("rb") as file:
-            if _directory_bytes(file) > limits.maximum_entries * _MAX_DIRECTORY_BYTES_PER_ENTRY:
-                return [_refuse_archive(f"holds more than {limits.maximum_entries} files")]
+            if _directory_bytes(file) > limits.max_entries * _MAX_DIRECTORY_BYTES_PER_ENTRY:
+                return [_refuse_archive(f"holds more than {limits.max_entries} files")]
             with zipfile.ZipFile(file) as archive:
                 return _Unpacking(archive, folder, is_wanted, limits).run()
     except (zipfile.BadZipFile, EOFError, struct.error, ValueError):
@@ -93,8 +93,8 @@ class _Unpacking:
     def run(self) -> list[RefusedEntry]:
         """Unpack the accepted files; returns what was refused."""
         entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
-        if len(entries) > self._limits.maximum_entries:
-            return [_refuse_archive(f"holds {len(entries)} files; at most {self._limits.maximum_entries} are accepted")]
+        if len(entries) > self._limits.max_entries:
+            return [_refuse_archive(f"holds {len(entries)} files; at most {self._limits.max_entries} are accepted")]
         for entry in sorted(entries, key=lambda entry: entry.filename):
             name = PurePosixPath(entry.filename)
             leads_out = name.is_absolute() or ".." in name.parts or "\\" in entry.filename or not name.parts
@@ -141,19 +141,19 @@ class _Unpacking:
             except (_Full, zipfile.BadZipFile, zlib.error, EOFError):
                 target.unlink()
                 raise
-        if num_bytes > self._limits.maximum_entry_bytes:
+        if num_bytes > self._limits.max_entry_bytes:
             target.unlink()
-            return f"unpacks to more than {self._limits.maximum_entry_bytes / 1e6:g} MB"
+            return f"unpacks to more than {self._limits.max_entry_bytes / 1e6:g} MB"
         return None
 
     def _copy(self, head: bytes, source: IO[bytes], output: BinaryIO) -> int:
         """Copy until the end or until there is too much of it; return how much came."""
         num_bytes, block = 0, head
-        while block and num_bytes <= self._limits.maximum_entry_bytes:
+        while block and num_bytes <= self._limits.max_entry_bytes:
             num_bytes += len(block)
             self._num_bytes += len(block)
-            if self._num_bytes > self._limits.maximum_total_bytes:
-                max_mb = self._limits.maximum_total_bytes / 1e6
+            if self._num_bytes > self._limits.max_total_bytes:
+                max_mb = self._limits.max_total_bytes / 1e6
                 raise _Full(f"unpacks to more than {max_mb:g} MB; the rest was left out")
             if shutil.disk_usage(self._folder).free < self._limits.reserve_bytes:
                 raise _Full("would fill the disk; free some space and try again")

@@ -24,7 +24,7 @@ from backend.dataset.sources.sidecars import (
     match_sidecars,
     read_sidecar,
 )
-from backend.errors import NotAudio, RecordingError, RecordingMissing, RecordingTooLarge
+from backend.errors import RecordingError, RecordingNotAudio, RecordingNotFound, RecordingTooLarge
 
 AUDIO_SUFFIXES = frozenset(
     ".wav .wave .flac .mp3 .ogg .oga .opus .m4a .m4b .aac .mp4 .m4v .mov .3gp .webm .mka .mkv".split()
@@ -40,7 +40,7 @@ class IntakeLimits:
 
     decoding: DecodingLimits = field(default_factory=recording_decoding)
     archive: ArchiveLimits = field(default_factory=ArchiveLimits)
-    maximum_files: int = 100_000
+    max_files: int = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,8 +172,8 @@ class _Search:
             folders[:] = sorted(each for each in folders if not each.startswith(".") and each != "__MACOSX")
             for file in sorted(each for each in files if not each.startswith(".")):
                 num_files += 1
-                if num_files > self._limits.maximum_files:
-                    most = self._limits.maximum_files
+                if num_files > self._limits.max_files:
+                    most = self._limits.max_files
                     self._refuse(name, f"{name} holds more than {most} files; the rest was left out.")
                     return
                 path = Path(place, file)
@@ -245,19 +245,19 @@ def _check(path: Path, name: str, limits: DecodingLimits) -> None:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise RecordingMissing(name, problem="is not a regular file")
+            raise RecordingNotFound(name, problem="is not a regular file")
         if status.st_size == 0:
-            raise NotAudio(name, problem="is empty")
-        if status.st_size > limits.maximum_bytes:
-            raise RecordingTooLarge(name, num_bytes=status.st_size, maximum_bytes=limits.maximum_bytes)
+            raise RecordingNotAudio(name, problem="is empty")
+        if status.st_size > limits.max_bytes:
+            raise RecordingTooLarge(name, num_bytes=status.st_size, max_bytes=limits.max_bytes)
         with path.open("rb") as file:
             if sniff_container(file) is None:
-                raise NotAudio(name)
+                raise RecordingNotAudio(name)
     except FileNotFoundError:
-        raise RecordingMissing(name, problem="does not exist") from None
+        raise RecordingNotFound(name, problem="does not exist") from None
     except (OSError, ValueError) as error:
         problem = f"cannot be opened ({getattr(error, 'strerror', None) or error})"
-        raise RecordingMissing(name, problem=problem) from error
+        raise RecordingNotFound(name, problem=problem) from error
 
 
 def _has_sound(path: Path) -> bool:

@@ -14,7 +14,7 @@ from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
 
 def decode_key(recording_id: str, limits: DecodingLimits, *name: str) -> str:
     """The key of a decoded recording; with a name that of a refusal, whose sentence names the file."""
-    return stage_key("decode", recording_id, limits.maximum_seconds, limits.maximum_bytes, *name)
+    return stage_key("decode", recording_id, limits.max_seconds, limits.max_bytes, *name)
 
 
 def decode_recording(workspace: DatasetWorkspace, path: Path, name: str, limits: DecodingLimits) -> DecodedRecording:
@@ -22,7 +22,7 @@ def decode_recording(workspace: DatasetWorkspace, path: Path, name: str, limits:
 
     Raises:
         RecordingError: it cannot be used, or not now: no memory, no time, no file.
-        ArtifactError, AudioNotWritten: the disk is full.
+        ArtifactError, AudioWriteFailed: the disk is full.
     """
     artifacts = workspace.artifacts
     with artifacts.incoming(WAV_SUFFIX) as wav:

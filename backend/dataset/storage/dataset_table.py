@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.span import Span
-from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import EncoderFacts
+from backend.dataset.clips.verdicts import GateResult, Verdict
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.workspace import DatasetWorkspace
@@ -123,7 +123,7 @@ class DatasetTable:
             self.update_clips(name, before, clips)
             return
         with self._database.transaction() as connection:
-            for table in ("dataset_clips", "dataset_judgements"):
+            for table in ("dataset_clips", "dataset_reviews"):
                 connection.execute(f"DELETE FROM {table} WHERE dataset = ?", (name,))
             _write_clips(connection, name, enumerate(clips))
             _write_reviews(connection, name, clips)
@@ -149,8 +149,8 @@ class DatasetTable:
         """The clips of a dataset, in the order of their recordings."""
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT dataset_clips.*, judgement FROM dataset_clips "
-                "LEFT JOIN dataset_judgements USING (dataset, key) WHERE dataset = ? ORDER BY position",
+                "SELECT dataset_clips.*, review FROM dataset_clips "
+                "LEFT JOIN dataset_reviews USING (dataset, key) WHERE dataset = ? ORDER BY position",
                 (name,),
             )
             return [_clip_row(row, self._workspace.wav(row["clip_id"])) for row in rows]
@@ -232,7 +232,7 @@ def _write_clips(connection: sqlite3.Connection, dataset: str, clips: Iterable[t
 
 def _write_reviews(connection: sqlite3.Connection, dataset: str, clips: Iterable[ClipRow]) -> None:
     connection.executemany(
-        "INSERT OR REPLACE INTO dataset_judgements (dataset, key, judgement) VALUES (?, ?, ?)",
+        "INSERT OR REPLACE INTO dataset_reviews (dataset, key, review) VALUES (?, ?, ?)",
         ((dataset, clip.key, clip.details.model_dump_json(include=_REVIEWED)) for clip in clips),
     )
 
@@ -248,8 +248,8 @@ def _unreviewed(clip: ClipRow) -> ClipRow:
 def _clip_row(row: sqlite3.Row, audio: Path) -> ClipRow:
     details = _details(row["details"])
     # Earlier versions stored it among the details.
-    if row["judgement"] is not None:
-        details = details.model_copy(update=_review(row["judgement"]))
+    if row["review"] is not None:
+        details = details.model_copy(update=_review(row["review"]))
     return ClipRow(
         key=row["key"],
         clip_id=row["clip_id"],

@@ -9,14 +9,14 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import WAV_SUFFIX, EncoderFacts
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import ClipRow
-from backend.dataset.errors import NothingToBuild
+from backend.dataset.errors import DatasetEmpty
 from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.errors import OutputRefused
+from backend.errors import OutputInvalid
 from backend.store.errors import ArtifactError
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
 from training.model.checkpoint.atomic_folder import create_folder
@@ -38,12 +38,12 @@ def write_dataset(
     """Write the clips that may be trained on, in the place of what was there before.
 
     Raises:
-        NothingToBuild: no clip may.
+        DatasetEmpty: no clip may.
         ArtifactError: the disk is full, or a clip is gone.
     """
     usable = list({clip.clip_id: clip for clip in clips if clip.is_usable}.values())
     if not usable:
-        raise NothingToBuild(_why_nothing(clips))
+        raise DatasetEmpty(_why_nothing(clips))
     rows = [_code_row(workspace, job, clip) for clip in usable]
     card = DatasetCard(
         name=job.name,
@@ -75,14 +75,14 @@ def export_dataset(clips: Sequence[ClipRow], folder: Path) -> int:
     scripts have to be started in this folder.
 
     Raises:
-        OutputRefused: `folder` holds something already, or cannot be written.
-        NothingToBuild: no clip may be trained on.
+        OutputInvalid: `folder` holds something already, or cannot be written.
+        DatasetEmpty: no clip may be trained on.
     """
     usable = list({clip.clip_id: clip for clip in clips if _is_exported(clip)}.values())
     if not usable:
-        raise NothingToBuild(_why_nothing(clips))
+        raise DatasetEmpty(_why_nothing(clips))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputRefused(f"{folder} is not empty. Name a new folder to export to.")
+        raise OutputInvalid(f"{folder} is not empty. Name a new folder to export to.")
     reference = next((clip for clip in usable if clip.is_reference), usable[0])
     try:
         (folder / AUDIO_FOLDER).mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def export_dataset(clips: Sequence[ClipRow], folder: Path) -> int:
             if lines:
                 (folder / name).write_text("".join(lines), encoding="utf-8")
     except OSError as error:
-        raise OutputRefused(f"{folder} cannot be written: {error.strerror}. Name another folder.") from error
+        raise OutputInvalid(f"{folder} cannot be written: {error.strerror}. Name another folder.") from error
     return len(usable)
 
 

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
-from backend.runs.errors import RunError, RunNotPossible
+from backend.runs.errors import RunError, RunInvalid
 from training.job import FineTuneJob
 from training.machine import Machine
+from training.renamed import with_current_names
+
+FORMER_NAMES = {"judge": "evaluate"}
+"""As version 0.1 spells them."""
 
 
 class LaunchOptions(BaseModel):
@@ -22,22 +26,27 @@ class LaunchOptions(BaseModel):
     """Fewer than the job's workers makes the run elastic: it takes what the cluster has, and grows when it can."""
     max_failures: NonNegativeInt = 3
     """Workers lost before the run gives up; each time it goes on from the last checkpoint."""
-    judge: bool = True
+    evaluate: bool = True
     """Evaluate the checkpoints by how they sound."""
     num_held_out: NonNegativeInt = 4
     num_standard: NonNegativeInt = 4
     name_voice: bool = True
     """Keep the best checkpoint as a voice when the run is done."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_names(cls, raw: Any) -> Any:  # Any: whatever is to be validated
+        return with_current_names(raw, FORMER_NAMES)
+
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        """Check options that came from a form or a command line. Raises RunNotPossible."""
+        """Check options that came from a form or a command line. Raises RunInvalid."""
         try:
             return cls.model_validate(raw)
         except ValidationError as error:
             first = error.errors()[0]
             reason = f"{first['loc'][0]} cannot be {first['input']!r}: {first['msg']}. Correct it."
-            raise RunNotPossible(reason) from error
+            raise RunInvalid(reason) from error
 
 
 class LaunchPlan(LaunchOptions):

@@ -16,8 +16,8 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
-from backend.runs.errors import RunNotPossible
-from backend.runs.planning.launch import LaunchOptions, LaunchPlan
+from backend.runs.errors import RunInvalid
+from backend.runs.planning.launch import FORMER_NAMES, LaunchOptions, LaunchPlan
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.store.home import Home
@@ -31,13 +31,14 @@ from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
+from training.model.codec.fingerprint import tokenizer_fingerprint
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig
 from training.model.hub.hub import resolve_model
 from training.model.prompt.length import FRAMES_PER_SECOND
-from training.model.speech_tokenizer.fingerprint import tokenizer_fingerprint
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 from training.preflight import disk_problems, job_problems, uses_gpus
 from training.presets import PRESETS, Preset, preset_fields
+from training.renamed import with_current_names
 from training.worker import plan_batches, read_data
 
 DATASETS_FOLDER = "datasets"
@@ -124,9 +125,9 @@ class RunPlan(BaseModel):
     data: DataPlan | None = None
 
     def require_possible(self) -> Self:
-        """The plan itself. Raises RunNotPossible with all of its problems."""
+        """The plan itself. Raises RunInvalid with all of its problems."""
         if self.problems:
-            raise RunNotPossible(" ".join(self.problems))
+            raise RunInvalid(" ".join(self.problems))
         return self
 
     @property
@@ -208,7 +209,7 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
             base_model,
             speaker=training_set.speaker_D.tolist(),
             # Without evaluation it is still what knows the voice's embedding and reference.
-            num_held_out=chosen.num_held_out if chosen.judge else 1,
+            num_held_out=chosen.num_held_out if chosen.evaluate else 1,
             num_standard=chosen.num_standard,
             seed=job.seed,
         ),
@@ -228,14 +229,15 @@ def recommend_preset(minutes: float) -> Preset:
 
 
 def _split_options(options: Mapping[str, Any]) -> tuple[LaunchOptions, dict[str, Any]]:
-    """Options of the launch, and those of the job, whose own check names misspelt ones. Raises RunNotPossible."""
+    """Options of the launch, and those of the job, whose own check names misspelt ones. Raises RunInvalid."""
     if decided := sorted(_DECIDED_HERE & options.keys()):
-        raise RunNotPossible(f"The run itself decides {decided[0]}, so it cannot be set. Leave it out.")
+        raise RunInvalid(f"The run itself decides {decided[0]}, so it cannot be set. Leave it out.")
+    options = with_current_names(options, FORMER_NAMES)
     launch = {name: value for name, value in options.items() if name in LaunchOptions.model_fields}
     chosen = LaunchOptions.parse(launch)
-    if chosen.judge and not chosen.num_held_out + chosen.num_standard:
-        raise RunNotPossible(
-            "There is no sentence to evaluate with. Raise num_held_out or num_standard, or set judge=false."
+    if chosen.evaluate and not chosen.num_held_out + chosen.num_standard:
+        raise RunInvalid(
+            "There is no sentence to evaluate with. Raise num_held_out or num_standard, or set evaluate=false."
         )
     return chosen, {name: value for name, value in options.items() if name not in launch}
 
@@ -246,7 +248,7 @@ def _check_preset(name: str) -> Preset:
             return preset
     near = difflib.get_close_matches(name, PRESETS, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    raise RunNotPossible(f"There is no preset {name[:40]!r}; there are {', '.join(PRESETS)}.{hint}")
+    raise RunInvalid(f"There is no preset {name[:40]!r}; there are {', '.join(PRESETS)}.{hint}")
 
 
 def _free_name(home: Home, voice: str, *, keeps_voice: bool) -> str:
@@ -278,31 +280,31 @@ def _find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
     if not folder.is_dir():
         found = sorted(path.name for path in named.parent.iterdir()) if named.parent.is_dir() else []
         known = f"There are: {', '.join(found[:20])}." if found else "Build one with `app.py dataset build`."
-        raise RunNotPossible(f"There is no dataset {str(dataset)[:100]!r}. {known}")
+        raise RunInvalid(f"There is no dataset {str(dataset)[:100]!r}. {known}")
     return folder, read_card(folder)
 
 
 def _check_clips(rows: Sequence[CodeRow], card: DatasetCard) -> None:
-    """Refuse a dataset with too little in it. Raises RunNotPossible."""
+    """Refuse a dataset with too little in it. Raises RunInvalid."""
     if not rows:
-        raise RunNotPossible(f"The dataset {card.name} has no accepted clips. Accept some, or add recordings.")
+        raise RunInvalid(f"The dataset {card.name} has no accepted clips. Accept some, or add recordings.")
     if len(rows) < MIN_CLIPS:
-        raise RunNotPossible(
+        raise RunInvalid(
             f"The dataset {card.name} has one accepted clip, and a fine-tune needs {MIN_CLIPS} or more. "
             "Add recordings, or clone the voice without fine-tuning."
         )
 
 
 def _check_model(folder: Path, card: DatasetCard, model: str) -> None:
-    """Refuse a model that is not a base model, or that uses other codes than the dataset. Raises RunNotPossible."""
+    """Refuse a model that is not a base model, or that uses other codes than the dataset. Raises RunInvalid."""
     config = read_config(folder)
     if config.tts_model_type != "base":
-        raise RunNotPossible(
+        raise RunInvalid(
             f"{model} is a {config.tts_model_type} checkpoint, and only base ones can be fine-tuned. "
             "Choose a base checkpoint, or the base variant of a fine-tuned voice."
         )
     if fingerprint_of(folder) != card.tokenizer_fingerprint:
-        raise RunNotPossible(
+        raise RunInvalid(
             f"The dataset {card.name} was made with {card.model}, whose codes {model} does not understand. "
             f"Build the dataset again with {model}, or fine-tune {card.model}."
         )

@@ -24,7 +24,7 @@ class Driver:
 
         Raises:
             TrainingFailedError: workers failed more often than the plan allows.
-            DatasetError: the dataset cannot be read.
+            TrainingDataError: the dataset cannot be read.
         """
         import ray.train  # noqa: PLC0415 - in the actor's process only
         from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415

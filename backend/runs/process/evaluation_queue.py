@@ -36,12 +36,12 @@ class EvaluationQueue:
         self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
         self._current: tuple[CheckpointRecord, Any] | None = None
         self._plan: EvaluationPlan | None = None
-        if not launch.judge:
+        if not launch.evaluate:
             return
         self._plan = EvaluationPlan.read(folder.evaluation_plan)
         rows.add_checkpoint(run_id, BASE, 0)
         for record in rows.checkpoints(run_id):
-            if record.state in ("judging", "failed"):
+            if record.state in ("evaluating", "failed"):
                 rows.mark_evaluating(run_id, record.name, waiting=True)
 
     def advance(self) -> bool:

@@ -41,7 +41,7 @@ def evaluate_checkpoint(
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]
-    exported = folder.judging / name
+    exported = folder.evaluating / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
         speaker = torch.tensor(plan.speaker, dtype=torch.float32)

@@ -26,7 +26,7 @@ def share_rows(dataset: Path) -> ray.data.Dataset:
     """Put a dataset's rows into the object store; for the process that starts the workers.
 
     Raises:
-        DatasetError: they are missing or damaged.
+        TrainingDataError: they are missing or damaged.
     """
     import ray.data  # noqa: PLC0415 - in the driver's process only
 

@@ -118,7 +118,7 @@ class Supervisor:
             self._train_to_the_end(monitor, evaluation)
         else:
             self._rows.move(self._run_id, RunState.RUNNING, "All steps are done.")
-        self._rows.move(self._run_id, RunState.JUDGING, "Evaluating the checkpoints.")
+        self._rows.move(self._run_id, RunState.EVALUATING, "Evaluating the checkpoints.")
         while evaluation.advance():
             self._stop_if_wanted()
             self._beat()

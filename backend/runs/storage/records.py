@@ -90,7 +90,7 @@ class CheckpointRecord(BaseModel):
     name: str
     step: int
     saved_at: float
-    state: Literal["waiting", "judging", "judged", "failed"]
+    state: Literal["waiting", "evaluating", "evaluated", "failed"]
     problem: str = ""
     scores: CheckpointScores | None = None
     takes: tuple[EvaluatedTake, ...] = ()

@@ -42,7 +42,8 @@ class RunFolder:
     @property
     def evaluation_plan(self) -> Path:
         """What its checkpoints speak; kept, because the dataset may be edited while it runs."""
-        return self.path / "judging.json"
+        former = self.path / "judging.json"  # as version 0.1 calls it
+        return former if former.exists() else self.path / "evaluation.json"
 
     @property
     def log(self) -> Path:
@@ -80,9 +81,9 @@ class RunFolder:
         return self.path / "takes"
 
     @property
-    def judging(self) -> Path:
+    def evaluating(self) -> Path:
         """Checkpoints as they are being evaluated; emptied afterwards."""
-        return self.path / "judging"
+        return self.path / "evaluating"
 
     @property
     def export(self) -> Path:

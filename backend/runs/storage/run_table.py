@@ -45,7 +45,7 @@ class RunTable:
         """Change a run's state, and other columns with it, in one transaction.
 
         Raises:
-            RunNotFound, RunStateError: there is no such run, or it cannot become that.
+            RunNotFound, RunStateInvalid: there is no such run, or it cannot become that.
         """
         now = time.time()
         changes = {"state": str(state), "message": message, **fields}
@@ -65,13 +65,13 @@ class RunTable:
             is_alive: whether a supervisor lives, by process id and birth; runs of dead ones block no others.
 
         Raises:
-            RunNotFound, RunStateError: it is not there, or not queued any more.
+            RunNotFound, RunStateInvalid: it is not there, or not queued any more.
         """
         with self._database.transaction() as connection:
             mine = _get(connection, run_id)
             check_transition(run_id, mine.state, RunState.STARTING)
             busy = connection.execute(
-                "SELECT * FROM runs WHERE id != ? AND (state IN ('starting', 'running', 'judging') "
+                "SELECT * FROM runs WHERE id != ? AND (state IN ('starting', 'running', 'evaluating') "
                 "OR state = 'queued' AND (created_at, id) < (?, ?))",
                 (run_id, mine.created_at, run_id),
             )
@@ -136,7 +136,7 @@ class RunTable:
 
     def mark_evaluating(self, run_id: str, name: str, *, waiting: bool = False) -> None:
         """Record that a checkpoint is being evaluated, or waits to be again."""
-        state = "waiting" if waiting else "judging"
+        state = "waiting" if waiting else "evaluating"
         self._change_checkpoint(run_id, name, {"state": state, "problem": ""})
 
     def add_evaluation(self, run_id: str, name: str, takes: Sequence[EvaluatedTake], scores: CheckpointScores) -> None:
@@ -146,7 +146,8 @@ class RunTable:
             connection.execute("DELETE FROM run_takes WHERE run_id = ? AND checkpoint = ?", (run_id, name))
             connection.executemany("INSERT INTO run_takes VALUES (?, ?, ?, ?)", rows)
             connection.execute(
-                "UPDATE run_checkpoints SET state = 'judged', problem = '', scores = ? WHERE run_id = ? AND name = ?",
+                "UPDATE run_checkpoints SET state = 'evaluated', problem = '', scores = ?"
+                " WHERE run_id = ? AND name = ?",
                 (scores.model_dump_json(), run_id, name),
             )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-from backend.runs.errors import RunStateError
+from backend.runs.errors import RunStateInvalid
 
 
 class RunState(StrEnum):
@@ -15,7 +15,7 @@ class RunState(StrEnum):
     QUEUED = "queued"
     STARTING = "starting"
     RUNNING = "running"
-    JUDGING = "judging"
+    EVALUATING = "evaluating"
     PAUSED = "paused"
     DONE = "done"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class RunState(StrEnum):
         return self in RESUMABLE
 
 
-ACTIVE = frozenset({RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.JUDGING})
+ACTIVE = frozenset({RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.EVALUATING})
 RESUMABLE = frozenset({RunState.PAUSED, RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED})
 
 _ENDS = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED})
@@ -41,9 +41,9 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
     {
         RunState.QUEUED: _ENDS | {RunState.STARTING, RunState.PAUSED},
         RunState.STARTING: _ENDS | {RunState.RUNNING, RunState.PAUSED},
-        RunState.RUNNING: _ENDS | {RunState.JUDGING, RunState.PAUSED},
+        RunState.RUNNING: _ENDS | {RunState.EVALUATING, RunState.PAUSED},
         # An evaluation that is resumed needs no training, so it can be paused and interrupted like training itself.
-        RunState.JUDGING: _ENDS | {RunState.DONE, RunState.PAUSED},
+        RunState.EVALUATING: _ENDS | {RunState.DONE, RunState.PAUSED},
         RunState.PAUSED: frozenset({RunState.QUEUED, RunState.CANCELLED}),
         RunState.FAILED: frozenset({RunState.QUEUED}),
         RunState.CANCELLED: frozenset({RunState.QUEUED}),
@@ -54,6 +54,6 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
 
 
 def check_transition(run_id: str, before: RunState, after: RunState) -> None:
-    """Refuse what cannot follow. Raises RunStateError."""
+    """Refuse what cannot follow. Raises RunStateInvalid."""
     if after not in TRANSITIONS[before]:
-        raise RunStateError(f"Run {run_id} is {before}, so it cannot become {after}. `runs show {run_id}` says more.")
+        raise RunStateInvalid(f"Run {run_id} is {before}, so it cannot become {after}. `runs show {run_id}` says more.")

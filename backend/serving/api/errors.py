@@ -15,14 +15,14 @@ from starlette.responses import JSONResponse
 
 from backend.audio.errors import AudioFormatError
 from backend.errors import EncoreError, PromptError, RecordingError, RecordingTooLarge
-from backend.serving.errors import EngineClosed, ServingError, TooBusy
+from backend.serving.errors import EngineBusy, EngineClosed, ServingError
 from backend.takes.errors import TakeNotFound
 from backend.voices.errors import (
+    ConsentInvalid,
     ConsentMissing,
-    ConsentRefused,
     VoiceError,
-    VoiceFileRefused,
-    VoiceNameRefused,
+    VoiceFileInvalid,
+    VoiceNameInvalid,
     VoiceNameTaken,
     VoiceNotFound,
 )
@@ -70,18 +70,18 @@ class _Kind(NamedTuple):
 # The first that fits counts, so the special comes before the general.
 _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (ConsentMissing, _Kind(400, "consent_required", "consent")),
-    (ConsentRefused, _Kind(403, "consent_refused", "consent")),
+    (ConsentInvalid, _Kind(403, "consent_refused", "consent")),
     (VoiceNotFound, _Kind(404, "voice_not_found", "voice")),
     (TakeNotFound, _Kind(404, "take_not_found")),
     (VoiceNameTaken, _Kind(409, "voice_exists", "name")),
-    (VoiceNameRefused, _Kind(400, "invalid_name", "name")),
-    (VoiceFileRefused, _Kind(400, "invalid_file")),
+    (VoiceNameInvalid, _Kind(400, "invalid_name", "name")),
+    (VoiceFileInvalid, _Kind(400, "invalid_file")),
     (VoiceError, _Kind(400, "invalid_voice")),
     (RecordingTooLarge, _Kind(413, "audio_too_large")),
     (RecordingError, _Kind(400, "invalid_audio")),
     (AudioFormatError, _Kind(400, "unsupported_format", "response_format")),
     (PromptError, _Kind(400, "invalid_prompt", "input")),
-    (TooBusy, _Kind(429, "rate_limit_exceeded")),
+    (EngineBusy, _Kind(429, "rate_limit_exceeded")),
     (RequestTimedOut, _Kind(504, "timeout")),
     (EngineClosed, _Kind(503, "unavailable")),
     (ServingError, _Kind(503, "unavailable")),
@@ -108,7 +108,7 @@ def body_of(error: EncoreError) -> dict[str, Any]:
 def error_response(error: EncoreError) -> JSONResponse:
     """The whole answer."""
     headers: Mapping[str, str] = {}
-    if isinstance(error, TooBusy):
+    if isinstance(error, EngineBusy):
         headers = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))}
     elif status_of(error) == 401:
         headers = {"WWW-Authenticate": "Bearer"}

@@ -19,7 +19,7 @@ from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
 from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
 from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, while_connected
-from backend.serving.errors import TooBusy
+from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
 from backend.voices.consent import Consent
 from backend.voices.reference import write_reference
@@ -93,7 +93,7 @@ async def take_whole(context: ApiContext, order: SynthesisRequest) -> tuple[byte
         outcome = "done"
         return bytes(content), summary
     except EncoreError as error:
-        outcome = "refused" if isinstance(error, TooBusy) else "failed"
+        outcome = "refused" if isinstance(error, EngineBusy) else "failed"
         context.metrics.refuse(status_of(error))
         raise
     finally:

@@ -17,7 +17,7 @@ from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
 from backend.serving.api.errors import ApiError, body_of, error_response, status_of
 from backend.serving.api.metrics import ApiMetrics
-from backend.serving.errors import TooBusy
+from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, SpeechFailure, SpeechSummary, SynthesisEvent
 
 SSE_MEDIA_TYPE = "text/event-stream"
@@ -79,7 +79,7 @@ class StreamedSpeech(Response):
                     case SpeechSummary():
                         await self._finish(send, item)
         except EncoreError as error:
-            self._outcome = "refused" if isinstance(error, TooBusy) else "failed"
+            self._outcome = "refused" if isinstance(error, EngineBusy) else "failed"
             if not self._has_started:
                 self._metrics.refuse(status_of(error))
                 await error_response(error)(scope, receive, send)

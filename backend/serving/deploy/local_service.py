@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 
 from backend.serving.deploy.threads import iterate_in_thread
-from backend.serving.errors import TooBusy
+from backend.serving.errors import EngineBusy
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.synthesizer import Synthesizer
@@ -30,7 +30,7 @@ class LocalSpeech:
         """Audio as it is made, then a summary; or a failure as the last event."""
         if self.num_requests >= self._max_requests:
             busy = f"{self.num_requests} requests are being served; the limit is {self._max_requests}."
-            yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=_RETRY_AFTER_SECONDS))
+            yield SpeechFailure(error=EngineBusy(busy, retry_after_seconds=_RETRY_AFTER_SECONDS))
             return
         self.num_requests += 1
         items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))

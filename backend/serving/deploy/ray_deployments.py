@@ -18,7 +18,7 @@ from ray.serve.handle import DeploymentHandle
 from backend.serving.deploy.factory import build_api, build_synthesizer
 from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.engine.statistics import EngineStatistics
-from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
+from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import AudioChunk, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
@@ -123,7 +123,7 @@ class ReplicatedSpeech:
         except BackPressureError:
             is_over = True
             busy = "All replicas are busy and the queue is full."
-            yield SpeechFailure(error=TooBusy(busy, retry_after_seconds=self._settings.retry_after_seconds))
+            yield SpeechFailure(error=EngineBusy(busy, retry_after_seconds=self._settings.retry_after_seconds))
         except RayTaskError as error:
             is_over = True
             _logger.error("a replica failed while speaking", exc_info=error)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from backend.serving.engine.slot import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
-from training.model.decoding.take_batch import TakeBatch
+from training.model.generation.take_batch import TakeBatch
 from training.model.voice_model import VoiceModel
 
 DECODING_SECONDS = 0.03

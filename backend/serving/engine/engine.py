@@ -18,9 +18,9 @@ from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
-from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
-from training.model.decoding.take_batch import TakeBatch
-from training.model.decoding.take_request import TakeRequest
+from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
+from training.model.generation.take_batch import TakeBatch
+from training.model.generation.take_request import TakeRequest
 from training.model.voice_model import PrecisionChoice, VoiceModel
 
 NUM_SLOTS = 8
@@ -63,7 +63,7 @@ class Engine:
             model: the checkpoint; with `consume` its talker can then only embed prompts.
             num_slots: takes spoken at once.
             cache_length: tokens per slot, prompt and frames together.
-            max_waiting: takes that may wait for a slot; more are refused with TooBusy.
+            max_waiting: takes that may wait for a slot; more are refused with EngineBusy.
             consume: empty the talker's layers as they are packed, to hold the weights only once.
         """
         self.model, self.num_slots = model, num_slots
@@ -142,7 +142,7 @@ class Engine:
 
         Raises:
             PromptError: it cannot be spoken.
-            TooBusy: the queue is full.
+            EngineBusy: the queue is full.
             EngineClosed: the engine has been shut down.
         """
         with self._laying_out:
@@ -189,12 +189,12 @@ class Engine:
         self.close()
 
     def _refuse_if_full(self) -> None:
-        """Raises TooBusy when all slots are taken and the queue is full."""
+        """Raises EngineBusy when all slots are taken and the queue is full."""
         # By unfinished takes rather than the queue's length: with slots free, a take is only passing through it.
         num_unfinished, limit = self._statistics.num_unfinished, self.num_slots + self._max_waiting
         if num_unfinished >= limit:
             self._statistics.num_refused_total += 1
-            raise TooBusy(
+            raise EngineBusy(
                 f"{num_unfinished} takes are being spoken or waiting; the limit is {limit}.",
                 # Roughly when a queue that is full now will have room.
                 retry_after_seconds=self._take_seconds * max(1, len(self._queue)) / self.num_slots,

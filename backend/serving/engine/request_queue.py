@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field
 
 from backend.serving.engine.take_stream import TakeStream
-from training.model.decoding.frame_loop import FrameRequest
-from training.model.decoding.take_request import VoicePrompt
+from training.model.generation.frame_loop import FrameRequest
+from training.model.generation.take_request import VoicePrompt
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

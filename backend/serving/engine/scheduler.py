@@ -14,8 +14,8 @@ from backend.serving.engine.slot import NEVER, RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import TakeFailed
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_batch import TakeBatch
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_batch import TakeBatch
 
 MAX_PREFILL_TOKENS = 512
 """Prompt tokens per round beyond the first take's, so that running takes are not held up by many new ones."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.model.decoding.frame_loop import FinishReason
+from training.model.generation.frame_loop import FinishReason
 
 _logger = logging.getLogger(__name__)
 

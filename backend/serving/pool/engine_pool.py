@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
-from backend.serving.errors import EngineClosed, TooBusy
+from backend.serving.errors import EngineBusy, EngineClosed
 
 MAX_ENGINES = 3
 """Checkpoints held at once: a base model and two voices to compare it with."""
@@ -51,7 +51,7 @@ class EnginePool:
         """The engine of a checkpoint folder, for as long as the block lasts.
 
         Raises:
-            TooBusy: it would have to be loaded, and all that are loaded are in use.
+            EngineBusy: it would have to be loaded, and all that are loaded are in use.
             EngineClosed: after `close`.
             EncoreError: the folder cannot be loaded.
         """
@@ -160,7 +160,7 @@ class EnginePool:
         for held in unloaded:
             held.engine.close()
         if num_held >= self._max_engines:
-            raise TooBusy(
+            raise EngineBusy(
                 f"{num_held} voices with their own weights are speaking, and no more fit into memory.",
                 retry_after_seconds=LOADING_SECONDS,
             )

@@ -16,8 +16,8 @@ from backend.serving.engine.engine import Engine
 from backend.serving.speech.segments import SegmentQueue
 from backend.serving.speech.sentences import split_text
 from backend.takes.take import TakeFacts, TakeOrigin
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_request import TakeRequest
 
 MAX_TEXT_LENGTH = 100_000
 """Characters; about two hours of speech."""
@@ -79,7 +79,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
         Raises:
             PromptError: there is no text or too much of it, or it cannot be spoken.
-            TooBusy: the queue is full; a text that has begun is not refused later.
+            EngineBusy: the queue is full; a text that has begun is not refused later.
         """
         check_text(request.text)
         requests = [replace(request, text=segment) for segment in split_text(request.text)]

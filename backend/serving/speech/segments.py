@@ -13,8 +13,8 @@ from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.speech.crossfade import Crossfader
 from backend.serving.speech.sentences import measure
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_request import TakeRequest
 
 LETTERS_PER_SECOND = 14
 """Ordinary speech: how long a segment will roughly be."""

@@ -20,7 +20,13 @@ from backend.audio.decoding import decode_recording
 from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.audio.resample import resample, resample_blocks
 from backend.audio.writing import WavWriter, write_wav
-from backend.errors import NotAudio, RecordingDamaged, RecordingMissing, RecordingTooLong, RecordingUnsupported
+from backend.errors import (
+    RecordingDamaged,
+    RecordingNotAudio,
+    RecordingNotFound,
+    RecordingTooLong,
+    RecordingUnsupported,
+)
 from tests.backend.audio.sounds import FORMATS, Format, alignment, encode, sing, write_raw_wav, write_silent_flac
 
 BY_SUFFIX = {form.suffix: form for form in FORMATS}
@@ -65,14 +71,14 @@ def test_a_recording_of_twenty_minutes_is_never_in_memory_as_a_whole(tmp_path: P
 def test_three_hours_of_silence_cost_no_more_than_the_limit(tmp_path: Path) -> None:
     bomb = write_silent_flac(tmp_path / "bomb.flac", minutes=180, rate=4_000)
     with pytest.raises(RecordingTooLong, match="60 s"):
-        store_recording(bomb, tmp_path / "stored.wav", limits=recording_decoding(maximum_seconds=60.0))
+        store_recording(bomb, tmp_path / "stored.wav", limits=recording_decoding(max_seconds=60.0))
     assert [path.name for path in tmp_path.iterdir()] == ["bomb.flac"]
 
 
 def test_limits_grow_with_the_permitted_length() -> None:
-    two_hours, one_minute = recording_decoding(), recording_decoding(maximum_seconds=60.0, maximum_bytes=10)
-    assert (two_hours.maximum_seconds, two_hours.maximum_bytes) == (7_200.0, 500_000_000)
-    assert one_minute.maximum_bytes == 10
+    two_hours, one_minute = recording_decoding(), recording_decoding(max_seconds=60.0, max_bytes=10)
+    assert (two_hours.max_seconds, two_hours.max_bytes) == (7_200.0, 500_000_000)
+    assert one_minute.max_bytes == 10
     assert two_hours.cpu_seconds > one_minute.cpu_seconds
 
 
@@ -85,9 +91,9 @@ def test_what_cannot_be_stored_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("Dear diary")
     (tmp_path / "empty.wav").touch()
     cases = {
-        tmp_path / "text.wav": NotAudio,
-        tmp_path / "empty.wav": NotAudio,
-        tmp_path / "absent.wav": RecordingMissing,
+        tmp_path / "text.wav": RecordingNotAudio,
+        tmp_path / "empty.wav": RecordingNotAudio,
+        tmp_path / "absent.wav": RecordingNotFound,
         m4a: RecordingDamaged,
         write_raw_wav(tmp_path / "nan.wav", nan): RecordingDamaged,
         write_raw_wav(tmp_path / "many.wav", np.zeros(51_200, np.int16), channels=1_024): RecordingUnsupported,
@@ -130,7 +136,7 @@ def test_what_encore_has_not_written_is_not_read(tmp_path: Path) -> None:
     for name in ("text.wav", "empty.wav", "stereo.wav"):
         with pytest.raises(RecordingDamaged):
             read_part(tmp_path / name)
-    with pytest.raises(RecordingMissing, match=errno.errorcode[errno.ENOENT] + "|No such file"):
+    with pytest.raises(RecordingNotFound, match=errno.errorcode[errno.ENOENT] + "|No such file"):
         read_part(tmp_path / "absent.wav")
 
 
@@ -155,4 +161,4 @@ def test_resampling_in_blocks_leaves_no_seams() -> None:
 
 def test_a_permitted_length_is_permitted(tmp_path: Path) -> None:
     source = write_raw_wav(tmp_path / "take.wav", sing(2.0, CANONICAL_HZ))
-    assert store_recording(source, tmp_path / "out.wav", limits=DecodingLimits(maximum_seconds=2.0)).seconds == 2.0
+    assert store_recording(source, tmp_path / "out.wav", limits=DecodingLimits(max_seconds=2.0)).seconds == 2.0

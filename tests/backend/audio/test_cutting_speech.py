@@ -71,7 +71,7 @@ def sentences_in(spoken: Spoken, segment: Segment) -> list[str]:
 @pytest.mark.parametrize("has_gaps", [True, False])
 def test_a_clip_holds_what_its_text_says(spoken: Spoken, has_gaps: bool) -> None:
     seconds = len(spoken.samples) / FLITE_HZ
-    settings = SegmentSettings(maximum_seconds=9.0)
+    settings = SegmentSettings(max_seconds=9.0)
     found = segment_speech(find_speech([spoken.samples]), spoken.words(has_gaps=has_gaps), seconds, settings)
     assert len(found.segments) >= 2
     for segment in found.segments:

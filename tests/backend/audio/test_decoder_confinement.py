@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 
 RATE = 24_000
 # Far more sound than can be decoded before a test gets at the process.
-LONG = DecodingLimits(maximum_seconds=100_000.0)
+LONG = DecodingLimits(max_seconds=100_000.0)
 
 
 @pytest.fixture(autouse=True)
@@ -93,13 +93,13 @@ def test_a_decoder_that_dies(half_an_hour: Path, number: signal.Signals, words: 
 
 
 def test_a_decoder_that_hangs(half_an_hour: Path) -> None:
-    limits = DecodingLimits(maximum_seconds=100_000.0, wall_seconds=1.0)
+    limits = DecodingLimits(max_seconds=100_000.0, wall_seconds=1.0)
     with once_decoder_runs(send(signal.SIGSTOP)), pytest.raises(DecoderFailed, match="longer than 1 s"):
         decode_recording(half_an_hour, sample_rate=RATE, limits=limits)
 
 
 def test_too_much_computing(half_an_hour: Path) -> None:
-    limits = DecodingLimits(maximum_seconds=100_000.0, cpu_seconds=1)
+    limits = DecodingLimits(max_seconds=100_000.0, cpu_seconds=1)
     with pytest.raises(DecoderFailed, match="computing time"):
         decode_recording(half_an_hour, sample_rate=96_000, limits=limits)
 

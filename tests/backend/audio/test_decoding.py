@@ -18,9 +18,9 @@ from backend.audio.decoding import decode_recording
 from backend.audio.limits import DecodingLimits
 from backend.audio.recording import Recording
 from backend.errors import (
-    NotAudio,
     RecordingDamaged,
-    RecordingMissing,
+    RecordingNotAudio,
+    RecordingNotFound,
     RecordingTooLarge,
     RecordingTooLong,
     RecordingUnsupported,
@@ -163,7 +163,7 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     (tmp_path / "broken.wav").symlink_to("nowhere")
     for path in (tmp_path, pipe, tmp_path / "broken.wav", tmp_path / "absent.wav", tmp_path / "absent" / "take.wav"):
-        with pytest.raises(RecordingMissing):
+        with pytest.raises(RecordingNotFound):
             decode(path)
 
 
@@ -183,7 +183,7 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
 def test_what_is_not_audio(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "take.wav"
     path.write_bytes(content)
-    with pytest.raises(NotAudio):
+    with pytest.raises(RecordingNotAudio):
         decode(path)
 
 
@@ -196,7 +196,7 @@ def test_a_playlist_leads_nowhere(tmp_path: Path, name: str, kind: str) -> None:
     }
     path = tmp_path / name
     path.write_text(text[kind])
-    with pytest.raises(NotAudio):
+    with pytest.raises(RecordingNotAudio):
         decode(path)
 
 
@@ -204,7 +204,7 @@ def test_a_film_without_sound(tmp_path: Path) -> None:
     path = tmp_path / "film.mp4"
     with av.open(path, "w") as container:
         write_black_pictures(container, add_video_track(container))
-    with pytest.raises(NotAudio, match="holds no sound"):
+    with pytest.raises(RecordingNotAudio, match="holds no sound"):
         decode(path)
 
 
@@ -274,9 +274,9 @@ def test_a_decompression_bomb_costs_nothing_here(tmp_path: Path) -> None:
 
 def test_exactly_the_permitted_length_passes(tmp_path: Path) -> None:
     path = encode(tmp_path / "take.flac", sing(2.0, 48_000), FLAC)
-    assert decode(path, DecodingLimits(maximum_seconds=2.0)).seconds == 2.0
+    assert decode(path, DecodingLimits(max_seconds=2.0)).seconds == 2.0
     with pytest.raises(RecordingTooLong):
-        decode(path, DecodingLimits(maximum_seconds=1.999))
+        decode(path, DecodingLimits(max_seconds=1.999))
 
 
 def test_too_many_bytes_are_not_even_opened(tmp_path: Path) -> None:

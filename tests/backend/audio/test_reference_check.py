@@ -62,7 +62,7 @@ def test_hiss_with_a_click_is_silent_too() -> None:
 
 def test_too_short_and_too_long_to_the_sample() -> None:
     check_reference(recording_of(sing(1.0, RATE)))
-    limits = ReferenceLimits(maximum_seconds=3.0)
+    limits = ReferenceLimits(max_seconds=3.0)
     check_reference(recording_of(sing(3.0, RATE)), limits)
     with pytest.raises(RecordingTooShort, match=r"lasts 0\.9 s"):
         check_reference(recording_of(sing(1.0, RATE)[:-1]))

@@ -18,7 +18,7 @@ TOLERANCE_SECONDS = 0.35
 def test_three_sentences_are_three_spans(tmp_path: Path) -> None:
     spoken = [speak(tmp_path, text) for text in ("Good morning to you.", "It rains again today.", "See you tomorrow.")]
     samples, places = with_pauses(spoken, 1.0)
-    spans = find_speech([samples], VoiceActivitySettings(minimum_pause_seconds=0.5))
+    spans = find_speech([samples], VoiceActivitySettings(min_pause_seconds=0.5))
     assert len(spans) == len(places)
     for span, (start, end) in zip(spans, places, strict=True):
         assert start - 0.05 <= span.start_seconds < start + TOLERANCE_SECONDS

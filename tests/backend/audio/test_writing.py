@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as st_numpy
 from numpy.typing import NDArray
 
 from backend.audio.writing import WavWriter, write_wav
-from backend.errors import AudioNotWritten
+from backend.errors import AudioWriteFailed
 from tests.backend.audio.small_disk import run_on_small_disk
 from tests.backend.audio.sounds import sing
 
@@ -114,7 +114,7 @@ def test_a_killed_writer_leaves_no_half_file(tmp_path: Path) -> None:
 def test_what_is_no_number_is_not_written(tmp_path: Path, value: float) -> None:
     samples = sing(1.0, RATE)
     samples[77] = value
-    with pytest.raises(AudioNotWritten, match="not numbers"):
+    with pytest.raises(AudioWriteFailed, match="not numbers"):
         write_wav(tmp_path / "take.wav", samples, RATE)
     assert list(tmp_path.iterdir()) == []
 
@@ -133,7 +133,7 @@ def files_of_at_most(num_bytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("num_bytes", [0, 20_000, 47_000])
 def test_when_writing_fails_nothing_is_left(tmp_path: Path, num_bytes: int) -> None:
     path = tmp_path / "take.wav"
-    with files_of_at_most(num_bytes), pytest.raises(AudioNotWritten, match="larger than files may be") as failure:
+    with files_of_at_most(num_bytes), pytest.raises(AudioWriteFailed, match="larger than files may be") as failure:
         write_wav(path, sing(1.0, RATE), RATE)
     assert isinstance(failure.value.__cause__, OSError)
     assert failure.value.__cause__.errno == errno.EFBIG
@@ -151,15 +151,15 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         "finally:\n"
         "    print('left:', list(folder.iterdir()), file=sys.stderr)\n",
     )
-    assert "AudioNotWritten: take.wav was not written: the disk is full; free some space" in report
+    assert "AudioWriteFailed: take.wav was not written: the disk is full; free some space" in report
     assert "left: []" in report
 
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder.wav").mkdir()
-    with pytest.raises(AudioNotWritten, match="folder does not exist"):
+    with pytest.raises(AudioWriteFailed, match="folder does not exist"):
         write_wav(tmp_path / "absent" / "take.wav", sing(1.0, RATE), RATE)
-    with pytest.raises(AudioNotWritten):
+    with pytest.raises(AudioWriteFailed):
         write_wav(tmp_path / "folder.wav", sing(1.0, RATE), RATE)
     assert only_file_in(tmp_path) == tmp_path / "folder.wav"
 

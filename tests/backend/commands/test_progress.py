@@ -42,7 +42,7 @@ def test_without_a_terminal_a_line_is_printed_for_each_part_and_each_stage() -> 
     with Progress(file, num_lines=2) as progress:
         for step in range(10):
             progress.show("one", step, 10, line=f"step {step}", stage="running")
-        progress.show("one", 9, 10, line="evaluating", stage="judging")
+        progress.show("one", 9, 10, line="evaluating", stage="evaluating")
     assert file.getvalue().splitlines() == ["step 0", "step 5", "evaluating"]
 
 

@@ -10,10 +10,10 @@ import wave
 import pytest
 
 from backend.commands import say, serve, voices
-from backend.errors import EncoreError, OutputRefused, SettingsError
+from backend.errors import EncoreError, OutputInvalid, SettingsError
 from backend.serving.errors import ServingError
 from backend.settings import Settings
-from backend.voices.errors import ConsentMissing, VoiceFileRefused, VoiceNotFound
+from backend.voices.errors import ConsentMissing, VoiceFileInvalid, VoiceNotFound
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 
@@ -88,10 +88,10 @@ def test_a_stored_voice_speaks(command, anna, capsys, tmp_path):
         (["say", "--voice", "Anna", "--text", " "], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--speed", "nan"], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--output", "take.txt"], EncoreError),
-        (["say", "--voice", "Anna", "--text", "Hi.", "--output", "no/take.wav"], OutputRefused),
+        (["say", "--voice", "Anna", "--text", "Hi.", "--output", "no/take.wav"], OutputInvalid),
         (["voices", "export", "Nobody"], VoiceNotFound),
         (["voices", "delete", "Nobody"], VoiceNotFound),
-        (["voices", "import", "anna.wav"], VoiceFileRefused),
+        (["voices", "import", "anna.wav"], VoiceFileInvalid),
         (["serve", "--local", "--voice", "Nobody"], VoiceNotFound),
         (["serve", "--local", "--host", "0.0.0.0"], SettingsError),
         (["serve", "--local", "--num-slots", "0"], SettingsError),

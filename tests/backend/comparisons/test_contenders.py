@@ -69,7 +69,7 @@ def studio(tmp_path_factory):
 
 
 def of_the_run(studio):
-    return {side.key: side for side in studio.comparing.list_sides() if side.source == "run"}
+    return {side.key: side for side in studio.comparisons.list_sides() if side.source == "run"}
 
 
 def test_a_run_offers_its_checkpoints_and_the_same_voice_zero_shot(studio):
@@ -83,7 +83,7 @@ def test_a_run_offers_its_checkpoints_and_the_same_voice_zero_shot(studio):
 
 def test_the_zero_shot_side_of_a_run_speaks_with_the_model_it_began_with(studio):
     in_context, by_sound = (
-        studio.comparing.contenders.find(of_the_run(studio)[f"run:run-1:{way}:"]).voice
+        studio.comparisons.contenders.find(of_the_run(studio)[f"run:run-1:{way}:"]).voice
         for way in ("in-context", "x-vector")
     )
     assert in_context.checkpoint.samefile(studio.loaded.folder)
@@ -94,7 +94,7 @@ def test_the_zero_shot_side_of_a_run_speaks_with_the_model_it_began_with(studio)
 
 def test_where_zero_shot_beats_a_run_it_is_kept_with_the_consent_of_the_run(studio):
     side = of_the_run(studio)["run:run-1:x-vector:"]
-    voice = studio.comparing.contenders.keep(side, "Ann as she is", studio.loaded.name, {"chosen_in_comparison": "c"})
+    voice = studio.comparisons.contenders.keep(side, "Ann as she is", studio.loaded.name, {"chosen_in_comparison": "c"})
     assert (voice.kind, voice.transcript, voice.consent) == ("zero-shot", None, CONSENT)
     assert voice.provenance["dataset"] == "ann"
 

@@ -16,14 +16,14 @@ from backend.audio.encoding import StreamEncoder
 from backend.audio.span import Span
 from backend.audio.writing import write_wav
 from backend.dataset.build.assemble_clips import clip_key
-from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.stages import STAGES
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
-from backend.dataset.errors import DatasetBusy, DatasetNameRefused, DatasetNotFound, EditRefused, NothingToBuild
+from backend.dataset.errors import DatasetBusy, DatasetEmpty, DatasetNameInvalid, DatasetNotFound, EditInvalid
 from backend.dataset.storage.lock import dataset_lock
-from backend.errors import OutputRefused
+from backend.errors import OutputInvalid
 from backend.store.database import Database
 from backend.store.home import Home
 from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
@@ -146,13 +146,13 @@ def test_a_moved_cut_is_cut_and_tokenized_anew_and_survives_the_next_build(
 
 def test_edits_that_leave_no_clip_are_refused(datasets: Datasets):
     key = datasets.show("ann").clips[0].key
-    with pytest.raises(EditRefused, match="needs a text"):
+    with pytest.raises(EditInvalid, match="needs a text"):
         datasets.edit_text("ann", key, "  ")
     for start, end in ((0.0, 99.0), (-1.0, 1.0), (1.0, 1.1), (2.0, 1.0)):
-        with pytest.raises(EditRefused, match="cannot be cut"):
+        with pytest.raises(EditInvalid, match="cannot be cut"):
             datasets.move_cut("ann", key, start, end)
     datasets.overrule("ann", key, Verdict.REJECTED)
-    with pytest.raises(EditRefused, match="cannot be the reference clip"):
+    with pytest.raises(EditInvalid, match="cannot be the reference clip"):
         datasets.choose_reference("ann", key)
     with pytest.raises(DatasetNotFound, match="no clip 'nobody'"):
         datasets.overrule("ann", "nobody", None)
@@ -213,7 +213,7 @@ def test_export_is_what_other_tools_read(datasets: Datasets, tmp_path: Path, mon
             samples, rate = soundfile.read(path, dtype="float32")
             assert (rate, samples.ndim) == (24_000, 1)
             assert 0.01 < np.abs(samples).max() <= 1.0
-    with pytest.raises(OutputRefused, match="not empty"):
+    with pytest.raises(OutputInvalid, match="not empty"):
         datasets.export("ann", tmp_path / "out")
 
 
@@ -240,11 +240,11 @@ def test_no_recordings_and_no_texts_are_said_plainly(tmp_path: Path, job: Callab
     home = tmp_path / "home"
     datasets = Datasets(Home(home))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NothingToBuild):
+    with pytest.raises(DatasetEmpty):
         datasets.build(job(tmp_path / "empty"))
     assert datasets.progress("ann").state is BuildState.FAILED
     speak(tmp_path / "mute" / "one.wav", SENTENCES[0])
-    with pytest.raises(NothingToBuild, match="add texts"):
+    with pytest.raises(DatasetEmpty, match="add texts"):
         datasets.build(job(tmp_path / "mute"))
 
 
@@ -253,7 +253,7 @@ def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callabl
     (tmp_path / "rec" / "one.txt").write_text("No. " * 80)
     home = tmp_path / "home"
     datasets = Datasets(Home(home))
-    with pytest.raises(NothingToBuild, match="None of the 1 clips"):
+    with pytest.raises(DatasetEmpty, match="None of the 1 clips"):
         datasets.build(job(tmp_path / "rec"))
     view = datasets.show("ann")
     assert (view.state, view.digest, view.count(Verdict.REJECTED)) == (BuildState.FAILED, None, 1)
@@ -264,7 +264,7 @@ def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callabl
 
 @pytest.mark.parametrize("name", ["", "../up", "a b", "x" * 65, ".hidden", "ümlaut"])
 def test_names_that_are_no_folder_names_are_refused(name: str, tmp_path: Path):
-    with pytest.raises(DatasetNameRefused):
+    with pytest.raises(DatasetNameInvalid):
         BuildJob.parse(name, [tmp_path])
 
 

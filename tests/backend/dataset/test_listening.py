@@ -16,7 +16,7 @@ from backend.audio.writing import write_wav
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.views import DatasetView
 from backend.dataset.datasets import Datasets
-from backend.dataset.errors import EditRefused
+from backend.dataset.errors import EditInvalid
 from backend.store.home import Home
 from tests.backend.transcription.conftest import SMALL_WHISPER
 
@@ -114,5 +114,5 @@ def test_listening_again_shows_only_what_changed(heard: Datasets, view: DatasetV
 
 
 def test_nobody_listens_again_where_nobody_is_to_listen(heard: Datasets):
-    with pytest.raises(EditRefused, match="name a Whisper model"):
+    with pytest.raises(EditInvalid, match="name a Whisper model"):
         heard.retranscribe("ann", whisper="none")

@@ -17,8 +17,8 @@ from backend.audio.resample import resample
 from backend.audio.span import Span
 from backend.audio.writing import write_wav
 from backend.dataset.build import build
-from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import BuildState, ClipRow
 from backend.dataset.datasets import Datasets
 from backend.dataset.segmentation.segment import segment_speech

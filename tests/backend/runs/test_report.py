@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from backend.audio.writing import write_wav
-from backend.errors import OutputRefused
+from backend.errors import OutputInvalid
 from backend.evaluation.scores import summarize
 from backend.runs.charts import line_chart, ticks
 from backend.runs.report import render_report, write_report
@@ -31,7 +31,9 @@ def page(tmp_path: Path) -> str:
         write_wav(tmp_path / "takes" / name / "00.wav", np.zeros(2400, np.float32), 24_000)
         takes = (take(0, text=f"Say {HOSTILE}", transcript=HOSTILE, file=f"takes/{name}/00.wav"),)
         checkpoints.append(
-            CheckpointRecord(name=name, step=step, saved_at=1.0, state="judged", scores=summarize(takes), takes=takes)
+            CheckpointRecord(
+                name=name, step=step, saved_at=1.0, state="evaluated", scores=summarize(takes), takes=takes
+            )
         )
     checkpoints.append(
         CheckpointRecord(name="step-00000020", step=20, saved_at=1.0, state="failed", problem=f"Why {HOSTILE}")
@@ -86,12 +88,12 @@ def test_a_run_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
 
 def test_the_report_says_that_a_recording_is_gone(tmp_path: Path) -> None:
     takes = (take(0, file="takes/base/99.wav"),)
-    base = CheckpointRecord(name=BASE, step=0, saved_at=1.0, state="judged", scores=summarize(takes), takes=takes)
+    base = CheckpointRecord(name=BASE, step=0, saved_at=1.0, state="evaluated", scores=summarize(takes), takes=takes)
     assert "The recording is gone." in render_report(record(), [], [base], [], tmp_path)
 
 
 def test_a_report_is_not_written_over_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(OutputRefused, match="is a folder"):
+    with pytest.raises(OutputInvalid, match="is a folder"):
         write_report(tmp_path, record(), [], [], [], tmp_path)
 
 

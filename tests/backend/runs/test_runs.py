@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.runs.errors import RunError, RunNotFound, RunStateError
+from backend.runs.errors import RunError, RunNotFound, RunStateInvalid
 from backend.runs.runs import Runs
 from backend.runs.storage.control import Control
 from backend.runs.storage.run_folder import RunFolder
@@ -73,7 +73,7 @@ def test_a_run_without_supervisor_is_paused_at_once(runs: Runs, rows: RunTable) 
 def test_a_finished_run_cannot_be_steered(runs: Runs, rows: RunTable) -> None:
     rows.add(record(state=RunState.DONE))
     for verb in (runs.cancel, runs.pause, runs.resume):
-        with pytest.raises(RunStateError, match="Run one is done"):
+        with pytest.raises(RunStateInvalid, match="Run one is done"):
             verb("one")
 
 

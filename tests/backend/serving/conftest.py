@@ -14,7 +14,7 @@ from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_stream import TakeStream
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.single_take import Take
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 NUM_SLOTS = 4

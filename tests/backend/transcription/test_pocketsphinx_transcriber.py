@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soxr
 
-from backend.transcription.errors import LanguageNotHeard
+from backend.transcription.errors import LanguageUnsupported
 from backend.transcription.pocketsphinx_transcriber import PocketsphinxTranscriber, words_to_place
 from backend.transcription.sentence_check import hears_sentence
 from backend.transcription.text import text_errors
@@ -79,7 +79,7 @@ def test_silence_has_no_words(listener, num_samples: int) -> None:
 
 
 def test_it_hears_english_only(listener) -> None:
-    with pytest.raises(LanguageNotHeard, match="English only"):
+    with pytest.raises(LanguageUnsupported, match="English only"):
         listener.transcribe(np.zeros(16_000, np.float32), "de")
 
 

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from backend.errors import RecordingError, RecordingMissing
+from backend.errors import RecordingError, RecordingNotFound
 from backend.voices.prompts import VoicePrompts
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
@@ -55,7 +55,7 @@ def test_the_voices_not_used_for_longest_are_forgotten(model, recording):
 
 
 def test_what_cannot_be_read_is_an_error_about_the_recording(model, tmp_path):
-    with pytest.raises(RecordingMissing, match=r"gone\.wav"):
+    with pytest.raises(RecordingNotFound, match=r"gone\.wav"):
         VoicePrompts(model).clone(tmp_path / "gone.wav")
     with pytest.raises(RecordingError, match=r"broken\.wav"):
         VoicePrompts(model).clone(write_broken(tmp_path / "broken.wav"))

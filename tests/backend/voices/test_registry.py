@@ -13,7 +13,7 @@ import pytest
 from backend.errors import CheckpointError, RecordingError
 from backend.store.home import Home
 from backend.voices.consent import Consent
-from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameRefused, VoiceNameTaken, VoiceNotFound
+from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameInvalid, VoiceNameTaken, VoiceNotFound
 from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
@@ -83,7 +83,7 @@ def test_a_recording_that_is_none_leaves_nothing_behind(voices, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "   ", "a" * 65, "a/b", "..", "-a", "a\0b", "<b>", "a\u202eb", "😀"])
 def test_names_that_are_none(voices, recording, name):
-    with pytest.raises(VoiceNameRefused):
+    with pytest.raises(VoiceNameInvalid):
         voices.create_zero_shot(name, recording, consent=CONSENT, model="mini")
 
 

@@ -18,7 +18,7 @@ from backend.errors import EncoreError
 from backend.store.home import Home
 from backend.voices import voice_archive, voice_file
 from backend.voices.consent import Consent
-from backend.voices.errors import VoiceError, VoiceFileRefused, VoiceNameTaken
+from backend.voices.errors import VoiceError, VoiceFileInvalid, VoiceNameTaken
 from backend.voices.prompts import VoicePrompts
 from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
@@ -203,7 +203,7 @@ def test_members_beyond_their_size(exported, tmp_path):
 
 def test_a_file_larger_than_allowed_is_not_opened(exported, tmp_path):
     target = registry(tmp_path / "other")
-    with pytest.raises(VoiceFileRefused, match="more than"):
+    with pytest.raises(VoiceFileInvalid, match="more than"):
         voice_file.import_voice(exported, add=target.add, voices_folder=target.folder, max_bytes=1000)
 
 

@@ -10,7 +10,7 @@ from training.data.code_rows import (
     CARD_FILE,
     CodeRow,
     DatasetCard,
-    DatasetError,
+    TrainingDataError,
     codes_of,
     read_card,
     read_code_rows,
@@ -48,14 +48,14 @@ def test_codes_come_back_frame_by_frame() -> None:
 
 
 def test_half_a_frame_is_refused() -> None:
-    with pytest.raises(DatasetError, match="not a whole number of frames"):
+    with pytest.raises(TrainingDataError, match="not a whole number of frames"):
         codes_of(ROW, 15)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 nothing PAR1"], ids=["empty", "garbage"])
 def test_damaged_rows_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "rows.parquet").write_bytes(content)
-    with pytest.raises(DatasetError, match="Build the dataset again"):
+    with pytest.raises(TrainingDataError, match="Build the dataset again"):
         read_code_rows(tmp_path / "rows.parquet")
 
 
@@ -65,11 +65,11 @@ def test_the_card_survives_the_file(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_card_is_no_dataset(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="holds no dataset"):
+    with pytest.raises(TrainingDataError, match="holds no dataset"):
         read_card(tmp_path)
 
 
 def test_a_card_with_unknown_fields_is_refused(tmp_path: Path) -> None:
     (tmp_path / CARD_FILE).write_text('{"name": "mine"}', encoding="utf-8")
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with pytest.raises(TrainingDataError, match="cannot be read"):
         read_card(tmp_path)

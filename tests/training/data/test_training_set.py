@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.training.finetuning import make_rows, write_dataset
-from training.data.code_rows import ROWS_FILE, SCHEMA, DatasetError, read_code_rows
+from training.data.code_rows import ROWS_FILE, SCHEMA, TrainingDataError, read_code_rows
 from training.data.training_set import ClipUse, read_training_set
 
 COUNTS = (9, 16, 23, 30)
@@ -63,7 +63,7 @@ def test_clips_beyond_the_context_are_left_out_and_counted(tmp_path, golden_mode
 
 
 def test_only_clips_beyond_the_context_are_refused(tmp_path, golden_model):
-    with pytest.raises(DatasetError, match=r"None of the 2 clips .* fits into 50 tokens"):
+    with pytest.raises(TrainingDataError, match=r"None of the 2 clips .* fits into 50 tokens"):
         read(write_dataset(tmp_path / "d", make_rows((100, 200))), golden_model, max_tokens=50)
 
 
@@ -84,18 +84,18 @@ def test_only_clips_beyond_the_context_are_refused(tmp_path, golden_model):
 )
 def test_unusable_data_is_refused(tmp_path, golden_model, rows, message):
     folder = write_dataset(tmp_path / "d", rows)
-    with pytest.raises(DatasetError, match=message):
+    with pytest.raises(TrainingDataError, match=message):
         read(folder, golden_model)
 
 
 def test_another_models_codebooks_are_refused(tmp_path, golden_model):
     folder = write_dataset(tmp_path / "d", make_rows(COUNTS), num_codebooks=8)
-    with pytest.raises(DatasetError, match="8 codebooks per frame and the model 16"):
+    with pytest.raises(TrainingDataError, match="8 codebooks per frame and the model 16"):
         read(folder, golden_model)
 
 
 def test_rows_without_a_column_are_refused(tmp_path):
     table = pa.table({name: [] for name in SCHEMA.names if name != "text"})
     pq.write_table(table, tmp_path / ROWS_FILE)
-    with pytest.raises(DatasetError, match=f"{ROWS_FILE} has no column text"):
+    with pytest.raises(TrainingDataError, match=f"{ROWS_FILE} has no column text"):
         read_code_rows(tmp_path / ROWS_FILE)

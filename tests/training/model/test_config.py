@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from tests.golden import CONTRACT, GOLDEN_CHECKPOINT
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import ConfigError
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
 
 
 def read(path) -> dict[str, Any]:

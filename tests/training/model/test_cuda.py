@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.training.model.prompting import prompt_for
-from training.model.decoding.frame_loop import FrameLoop, FrameRequest
+from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.sampling import Sampling
 from training.model.voice_model import VoiceModel
 

@@ -15,7 +15,7 @@ from backend.evaluation.speaker_verifier import SpeakerVerifier, load_verifier
 from backend.voices.cloning import clone_voice, read_reference
 from tests.benchmarks.voice_judges import Recogniser, character_error
 from tests.single_take import Synthesizer, Take
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.model.speech_tokenizer.quantizer import EncoderCodebook
+from training.model.codec.quantizer import EncoderCodebook
 from training.pretrain.codec import vector_quantizer_training as vq
 
 WIDTH = 3

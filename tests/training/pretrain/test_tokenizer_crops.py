@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.pretrain.tiny_corpus import write_corpus
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec.crops import CropSource
 from training.pretrain.codec.frame_codes import CodedCorpus, analyse, open_codes, samples_of
 from training.pretrain.codec.job import CropShape, TokenizerJob

@@ -11,7 +11,7 @@ import torch
 from tests.training.pretrain.talker import test_training as talker_stage
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.model.checkpoint.names import is_codebook_statistic
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.voice_model import VoiceModel
 from training.pretrain.pack.pack import MAX_BYTES
 from training.pretrain.run.training_state import read_step

@@ -19,7 +19,7 @@ from backend.serving.speech.audio_stream import SpeechProgress
 from backend.takes.take import Take
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
-from training.model.decoding.frame_loop import FinishReason
+from training.model.generation.frame_loop import FinishReason
 from training.model.hub.hub import KNOWN_MODELS
 from training.model.sampling import Sampling
 from ui.html import models, words

@@ -43,7 +43,7 @@ def test_steps_are_shown_until_there_is_a_result():
 
 def test_what_went_wrong_comes_back_as_it_was():
     def work(_):
-        raise RecordingSilent("a.wav", measure="level", level_dbfs=-90, minimum_dbfs=-50)
+        raise RecordingSilent("a.wav", measure="level", level_dbfs=-90, min_dbfs=-50)
 
     with pytest.raises(RecordingSilent, match=r"a\.wav is silent"):
         run(follow(BackgroundTasks(), "key", "Listening", work, lambda state: state))

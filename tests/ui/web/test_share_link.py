@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from gradio import networking, tunneling
 
-from ui.web.share_link import ShareRefused, announce_link, open_link
+from ui.web.share_link import ShareUnavailable, announce_link, open_link
 
 LINK = "https://0123456789abcdef.gradio.live"
 
@@ -88,6 +88,6 @@ def test_without_a_network_one_sentence_says_so_and_the_page_goes_on(frpc, monke
 
 def test_a_program_nobody_published_is_removed_and_not_run(share_server, frpc):
     frpc.write_text("#!/bin/sh\necho surprise\n")
-    with pytest.raises(ShareRefused, match="not the published program"):
+    with pytest.raises(ShareUnavailable, match="not the published program"):
         open_link(SharedPage())
     assert not frpc.exists()

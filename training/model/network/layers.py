@@ -2,7 +2,7 @@
 """The Qwen3 decoder layer: RMS norm, rotary grouped-query attention with normed queries and keys, SwiGLU.
 
 Parameter names are those of the public checkpoints. These modules are the whole-sequence form, for
-training and for scoring; `training/model/decoding/step_transformer.py` runs the same weights one step at a time.
+training and for scoring; `training/model/generation/step_transformer.py` runs the same weights one step at a time.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from training.model.speech_tokenizer.quantizer import EncoderCodebook, EncoderQuantizer
+from training.model.codec.quantizer import EncoderCodebook, EncoderQuantizer
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.frame_features import CONTENT_WIDTH, SOUND_WIDTH, Features
 from training.pretrain.errors import PretrainError

@@ -11,7 +11,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.spectral_loss import SpectralLoss
 from training.pretrain.corpus.corpus import FULL_SCALE, HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, open_corpus

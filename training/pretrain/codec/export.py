@@ -8,8 +8,8 @@ import torch
 
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.writing import write_speech_tokenizer
-from training.model.speech_tokenizer.quantizer import DecoderCodebook
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.quantizer import DecoderCodebook
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import vector_quantizer_training as vq
 
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.code_space import CodeSpace
 from training.pretrain.codec.frame_features import Features, FrameFeatures

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from training.model.speech_tokenizer.quantizer import EncoderCodebook
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.quantizer import EncoderCodebook
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.code_space import CodeSpace
 from training.pretrain.codec.crops import Crops

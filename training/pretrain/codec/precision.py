@@ -13,7 +13,7 @@ from torch import Tensor
 
 from training.model.checkpoint.names import is_codebook_statistic
 from training.model.checkpoint.reading import WEIGHTS_FILE
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec.evaluation import resynthesize
 from training.pretrain.codec.spectral_loss import SpectralLoss
 

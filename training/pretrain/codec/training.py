@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from training.model.checkpoint.reading import read_speech_tokenizer_config
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.crops import Crops, CropSource
 from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss

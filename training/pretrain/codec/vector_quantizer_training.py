@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from training.model.speech_tokenizer.quantizer import EncoderCodebook, EncoderQuantizer, EncoderResidualQuantizer
+from training.model.codec.quantizer import EncoderCodebook, EncoderQuantizer, EncoderResidualQuantizer
 
 # An entry with less usage is dead. With 256 entries and a hundred vectors per step, an average entry decays to this
 # after 170 steps without any vectors.

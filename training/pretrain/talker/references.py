@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import export as tokenizer_export
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork

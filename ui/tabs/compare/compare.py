@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from backend.comparisons.comparison import Comparison, Letter
 from backend.comparisons.contenders import Contender, find_side
-from backend.comparisons.making import ComparisonOrder
+from backend.comparisons.make_comparison import ComparisonOrder
 from backend.evaluation.take_scores import read_own_wav
 from ui.context import PageContext
-from ui.fields import NotReady, parse_seed
+from ui.fields import FormIncomplete, parse_seed
 from ui.html.messages import NOTHING, cards
 from ui.tabs.compare.render import HeardTake, advice_html, tally_html, vote_line
 
@@ -25,8 +25,8 @@ def read_order(
 ) -> ComparisonOrder:
     """What is to be compared, as filled in. Raises EncoreError."""
     if len(chosen) < 2:
-        raise NotReady("Choose two voices to compare.")
-    sides = context.studio.comparing.list_sides()
+        raise FormIncomplete("Choose two voices to compare.")
+    sides = context.studio.comparisons.list_sides()
     order = ComparisonOrder(
         sides=tuple(find_side(sides, key) for key in chosen),
         text=text,
@@ -41,7 +41,7 @@ def read_order(
 def vote_html(context: PageContext, comparison: Comparison) -> Markup:
     """What the vote was, and what all votes on the same voices say together."""
     sides: dict[str, Contender] = {take.side.key: take.side for take in comparison.takes}
-    tallies = context.studio.comparing.rows.tallies(sorted(sides))
+    tallies = context.studio.comparisons.votes.tallies(sorted(sides))
     parts = [vote_line(comparison), tally_html(tallies, sides), advice_html(tallies, sides)]
     return cards(part for part in parts if part != NOTHING)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from backend.audio.quality import peak_envelope
 from backend.comparisons.comparison import ComparedTake, Comparison, Letter, Verdict
 from backend.comparisons.contenders import Contender
-from backend.comparisons.making import ComparisonProgress
+from backend.comparisons.make_comparison import ComparisonProgress
 from backend.comparisons.preference import Tally
 from backend.evaluation.scores import TakeScores
 from ui.html.messages import NOTHING, says

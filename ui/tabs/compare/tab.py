@@ -10,12 +10,12 @@ from markupsafe import Markup
 
 from backend.background_tasks import BackgroundTask
 from backend.comparisons.comparison import Verdict
-from backend.comparisons.making import MAX_TEXT_LENGTH, ComparisonOrder, FinishedComparison
+from backend.comparisons.make_comparison import MAX_TEXT_LENGTH, ComparisonOrder, FinishedComparison
 from backend.errors import EncoreError
 from backend.evaluation.plan import STANDARD_SENTENCES
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
-from ui.fields import NotReady, build_language, build_seed, language_choices, require_model
+from ui.fields import FormIncomplete, build_language, build_seed, language_choices, require_model
 from ui.html.messages import NOTHING, failure, heading, note, says, task_line
 from ui.html.templates import html
 from ui.html.voices import saved_line
@@ -116,7 +116,7 @@ class CompareTab:
 
     def _list_sides(self, first: str | None, second: str | None, third: str | None, by_user: bool) -> Update:
         """The voices that can be compared now."""
-        sides = self.context.studio.comparing.list_sides()
+        sides = self.context.studio.comparisons.list_sides()
         # Until the user chooses, the newest voice is proposed: mostly the one that has just been made.
         values = choose_sides(sides, (first, second, third) if by_user else (None, None, third))
         choices = [(side.label, side.key) for side in sides]
@@ -163,7 +163,7 @@ class CompareTab:
         def work(task: BackgroundTask[Any]) -> FinishedComparison | None:
             """Speak with all voices, and report progress."""
             nonlocal now
-            steps = self.context.studio.comparing.compare(
+            steps = self.context.studio.comparisons.compare(
                 loaded,
                 order,
                 lambda name: unguessable_path(self.context.folder, name),
@@ -195,8 +195,8 @@ class CompareTab:
         def vote(comparison_id: str, paths: Shown) -> Update:
             """Count the vote and show who was who."""
             if not comparison_id:
-                raise NotReady("There is nothing to vote on yet. Compare two voices first.")
-            comparison = self.context.studio.comparing.rows.vote(comparison_id, verdict)
+                raise FormIncomplete("There is nothing to vote on yet. Compare two voices first.")
+            comparison = self.context.studio.comparisons.votes.vote(comparison_id, verdict)
             return {
                 self.takes: comparison_html(comparison, hear(paths)),
                 self.result: vote_html(self.context, comparison),
@@ -217,7 +217,7 @@ class CompareTab:
             voice = yield from self.context.follow(
                 f"keep {session_of(request)}",
                 "Saving it",
-                lambda _: self.context.studio.comparing.keep(loaded, comparison_id, name),
+                lambda _: self.context.studio.comparisons.keep(loaded, comparison_id, name),
                 lambda state: {self.kept: task_line(state)},
             )
         except EncoreError as error:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.blocks import Block
 
-from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import ClipRow, DatasetView
 from backend.errors import EncoreError
 from ui.events import HIDE, SHOW, Inputs, Trigger, Update, bind, session_of
-from ui.fields import NotReady
+from ui.fields import FormIncomplete
 from ui.html.messages import NOTHING, failure, task_line
 from ui.tabs.dataset.clips import ClipsPart
 from ui.tabs.dataset.render import clip_card, numbers_of
@@ -135,7 +135,7 @@ class ClipEditor:
         changes = self.clips.open_changes(name, self.clips.view(name)) or []
         change = next((one for one in changes if one.key == key), None)
         if change is None:
-            raise NotReady("This was taken over already.")
+            raise FormIncomplete("This was taken over already.")
         self._datasets.edit_text(str(name), key, change.after)
 
     def _editing(self, edit: Callable[..., None]) -> Callable[..., Iterator[Update]]:
@@ -153,7 +153,7 @@ class ClipEditor:
             problem = None
             try:
                 if not name or not key:
-                    raise NotReady("Choose a clip first.")
+                    raise FormIncomplete("Choose a clip first.")
                 # In the background: in a large set, an edit that moves its centre takes a moment.
                 yield from self.clips.context.follow(
                     f"edit {session_of(request)}",
@@ -183,7 +183,7 @@ class ClipEditor:
     def _move_cut(self, name: str, key: str, start: float | None, end: float | None, padding: float) -> None:
         """Another stretch of the recording, with a little more at both ends."""
         if start is None or end is None:
-            raise NotReady("Fill in where the clip starts and ends.")
+            raise FormIncomplete("Fill in where the clip starts and ends.")
         self._datasets.move_cut(name, key, max(0.0, start - padding), end + padding)
 
     def _unmove_cut(self, name: str, key: str) -> None:

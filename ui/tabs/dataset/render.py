@@ -8,9 +8,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.stages import Stage
 from backend.dataset.clips.thresholds import GateSettings
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import (
     BuildProgress,
     BuildState,

@@ -14,7 +14,7 @@ from backend.errors import EncoreError
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from ui.context import PageContext
 from ui.events import HIDE, Update, bind
-from ui.fields import Confirmation, NotReady, build_language, language_choices
+from ui.fields import Confirmation, FormIncomplete, build_language, language_choices
 from ui.html.messages import NOTHING, heading, note, says
 from ui.html.templates import html
 from ui.html.words import size_in_words
@@ -212,7 +212,7 @@ class DatasetTab:
     def _delete(self, chosen: str | None) -> Update:
         """Delete it and say what stays."""
         if not chosen:
-            raise NotReady("Choose a dataset first.")
+            raise FormIncomplete("Choose a dataset first.")
         self.context.studio.delete_dataset(chosen)
         gone = html("<strong>{}</strong> was deleted. Voices that were made from it stay.", chosen)
         return {

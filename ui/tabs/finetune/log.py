@@ -8,7 +8,7 @@ import gradio as gr
 
 from ui.context import PageContext
 from ui.events import Update, bind, session_of
-from ui.fields import NotReady
+from ui.fields import FormIncomplete
 from ui.html.messages import NOTHING, says, task_line
 from ui.tabs.finetune.render import log_html, report_line
 
@@ -50,7 +50,7 @@ class RunLog:
     def _write(self, run_id: str | None, request: gr.Request) -> Iterator[Update]:
         """Write the report, and link to it."""
         if not run_id:
-            raise NotReady("Choose a run first.")
+            raise FormIncomplete("Choose a run first.")
         yield {self.report: says("", "Writing the report …")}
         written = yield from self.context.follow(
             f"report {session_of(request)}",

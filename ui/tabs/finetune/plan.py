@@ -12,7 +12,7 @@ from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan, RunRequest
 from backend.voices.consent import Consent, SpokenProof
 from ui.context import PageContext
-from ui.fields import NotReady
+from ui.fields import FormIncomplete
 from ui.material import plan_build, voice_name
 from ui.source import Source, read_consent
 
@@ -105,7 +105,7 @@ class Planner:
         The result is the id of the run. Raises EncoreError.
         """
         if not wish.dataset:
-            raise NotReady("Choose a dataset first. They are made on the Dataset tab.")
+            raise FormIncomplete("Choose a dataset first. They are made on the Dataset tab.")
         request, studio = self._request(wish, voice), self._context.studio
 
         def work(_: BackgroundTask[str]) -> str:
@@ -132,7 +132,7 @@ class Planner:
         return plan_build(self._context, material, name=name, num_actors=0 if material.sample else None)
 
     def _request(self, wish: Wish, voice: str | None = None) -> RunRequest:
-        """What is filled in as a request. Raises NotReady."""
+        """What is filled in as a request. Raises FormIncomplete."""
         return RunRequest(
             model=self._model(),
             dataset=None if wish.dataset == MADE_FIRST else wish.dataset,
@@ -142,10 +142,10 @@ class Planner:
         )
 
     def _model(self) -> str:
-        """The one that speaks, or is about to: a plan needs its files, not its voice. Raises NotReady."""
+        """The one that speaks, or is about to: a plan needs its files, not its voice. Raises FormIncomplete."""
         loaded, loading = self._context.studio.loaded, self._context.studio.loading
         if loaded is not None:
             return loaded.name
         if loading is not None and loading.is_running and not loading.num_total:
             return loading.what
-        raise NotReady("No model is loaded yet. Load one at the top of the page.")
+        raise FormIncomplete("No model is loaded yet. Load one at the top of the page.")

@@ -40,14 +40,14 @@ STATE_WORDS = {
     RunState.QUEUED: ("", "Waiting to start"),
     RunState.STARTING: ("", "Starting the workers"),
     RunState.RUNNING: ("", "Training"),
-    RunState.JUDGING: ("", "Evaluating the checkpoints"),
+    RunState.EVALUATING: ("", "Evaluating the checkpoints"),
     RunState.PAUSED: ("mixed", "Paused"),
     RunState.DONE: ("good", "Done"),
     RunState.FAILED: ("bad", "Failed"),
     RunState.CANCELLED: ("mixed", "Cancelled"),
     RunState.INTERRUPTED: ("mixed", "Interrupted"),
 }
-UNSCORED = {"waiting": "Waiting to be evaluated.", "judging": "Being evaluated …"}
+UNSCORED = {"waiting": "Waiting to be evaluated.", "evaluating": "Being evaluated …"}
 
 PARTS = {
     "weights": "weights",

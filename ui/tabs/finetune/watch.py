@@ -14,7 +14,7 @@ from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunReco
 from backend.runs.storage.states import RunState
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind
-from ui.fields import Confirmation, NotReady
+from ui.fields import Confirmation, FormIncomplete
 from ui.html.messages import NOTHING, heading
 from ui.tabs.finetune.log import RunLog
 from ui.tabs.finetune.render import events_html, losses_html, run_choice, run_html, scores_html, takes_html
@@ -150,7 +150,7 @@ class RunWatch:
 
         def act(chosen: str | None) -> Update:
             if not chosen:
-                raise NotReady("Choose a run first.")
+                raise FormIncomplete("Choose a run first.")
             getattr(self._runs, verb)(chosen)
             return self.refresh(chosen)
 

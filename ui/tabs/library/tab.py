@@ -14,7 +14,7 @@ from backend.errors import EncoreError
 from backend.voices.voice import Voice
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
-from ui.fields import Confirmation, NotReady
+from ui.fields import Confirmation, FormIncomplete
 from ui.html.messages import NOTHING, download_link, failure, heading, note, says, task_line
 from ui.html.templates import html
 from ui.html.voices import saved_line
@@ -87,7 +87,7 @@ class LibraryTab:
     def _get(self, voice_id: str | None) -> Voice:
         """The voice that is chosen. Raises EncoreError."""
         if not voice_id:
-            raise NotReady("Choose a voice first. To have one, save it on the Voice tab.")
+            raise FormIncomplete("Choose a voice first. To have one, save it on the Voice tab.")
         return self.context.studio.voices.get(voice_id)
 
     def _rename(self, chosen: str | None, name: str) -> Update:
@@ -125,7 +125,7 @@ class LibraryTab:
     def _import(self, file: str | None, name: str, request: gr.Request) -> Iterator[Update]:
         """Make a voice from a file."""
         if not file:
-            raise NotReady("Choose a voice file first.")
+            raise FormIncomplete("Choose a voice file first.")
 
         def import_(task: BackgroundTask[Any]) -> Voice:
             return self.context.studio.voices.import_(Path(file), name.strip() or None, report=task.report)
@@ -154,7 +154,7 @@ class LibraryTab:
             voice.id: self.context.files.place(voice.reference) for voice in voices if voice.reference is not None
         }
         players = {voice_id: place for voice_id, place in places.items() if place is not None}
-        winners = [comparison.winner for comparison in self.context.studio.comparing.rows.list_voted()]
+        winners = [comparison.winner for comparison in self.context.studio.comparisons.votes.list_voted()]
         return voice_list(voices, players, Counter(take.side.id for take in winners if take is not None))
 
     def _model(self) -> str:

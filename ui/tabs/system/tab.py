@@ -80,7 +80,7 @@ class SystemTab:
         return update
 
     def _fetch(self, name: str) -> Update:
-        """Start to download a Whisper model. Raises TaskRefused."""
+        """Start to download a Whisper model. Raises TaskBusy."""
 
         def work(task: BackgroundTask[None]) -> None:
             # The download's own words tell that what has arrived is kept.

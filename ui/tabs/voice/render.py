@@ -11,7 +11,7 @@ from backend.serving.speech.audio_stream import SpeechProgress
 from backend.takes.take import Take
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
-from training.model.decoding.frame_loop import FinishReason
+from training.model.generation.frame_loop import FinishReason
 from ui.html.messages import says
 from ui.html.takes import ENDINGS
 from ui.html.templates import html, render

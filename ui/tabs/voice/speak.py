@@ -20,7 +20,7 @@ from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
 from ui.context import PageContext
 from ui.events import Inputs, Update, bind, session_of
-from ui.fields import NotReady, build_language, build_seed, language_choices, parse_seed, require_model
+from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
 from ui.html.messages import NOTHING, heading, says, task_line
 from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields, read_consent
@@ -191,7 +191,7 @@ class SpeechPart:
             yield {self.status: says("", "Listening to the recording …")}
             form, studio = SpeakForm(**fields), self.context.studio
             if steps := form.missing():
-                raise NotReady(f"Before it can speak: {'; '.join(steps)}.")
+                raise FormIncomplete(f"Before it can speak: {'; '.join(steps)}.")
             spoken, synthesizer = form.request(studio), require_model(studio)
             stream = yield from self.context.follow(
                 f"cast {session}",

@@ -9,10 +9,10 @@ import gradio as gr
 
 from backend.background_tasks import TaskState
 from backend.errors import EncoreError
-from backend.voices.phrase_words import draw_phrase
+from backend.voices.consent_phrase import draw_phrase
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
-from ui.fields import NotReady, require_model
+from ui.fields import FormIncomplete, require_model
 from ui.html.messages import NOTHING, failure, note, says, task_line
 from ui.html.templates import html
 from ui.source import Source
@@ -68,11 +68,11 @@ class SpokenConsent:
         studio = self.context.studio
         try:
             if source is None or source.preview is None:
-                raise NotReady("Add a recording of the voice first: the phrase is compared with it.")
+                raise FormIncomplete("Add a recording of the voice first: the phrase is compared with it.")
             if not phrase:
-                raise NotReady("Ask for the sentence first, then read it aloud.")
+                raise FormIncomplete("Ask for the sentence first, then read it aloud.")
             if recorded is None:
-                raise NotReady("Record the sentence first.")
+                raise FormIncomplete("Record the sentence first.")
             loaded, spoken, reference = require_model(studio), Path(recorded), source.preview
             proof = yield from self.context.follow(
                 f"phrase {session_of(request)}",
@@ -80,7 +80,7 @@ class SpokenConsent:
                 lambda _: studio.prove_consent(loaded, phrase, spoken, reference),
                 self._under_way,
             )
-        except NotReady as missing:
+        except FormIncomplete as missing:
             yield {self.result: says("mixed", str(missing))}
         except EncoreError as error:
             yield {self.result: failure(error), self.stop: HIDE}

@@ -68,7 +68,7 @@ def test_a_word_stretched_over_a_pause_is_put_where_it_is_heard() -> None:
 
 def test_a_word_on_both_sides_of_a_pause_forbids_the_cut() -> None:
     words = [*evenly("one two three", 0.0, 2.5), word("torn", 2.5, 4.5), *evenly("four five six", 4.5, 7.0)]
-    found = segment_speech([span(0.0, 3.4), span(3.8, 7.0)], words, 7.0, SegmentSettings(maximum_seconds=5.0))
+    found = segment_speech([span(0.0, 3.4), span(3.8, 7.0)], words, 7.0, SegmentSettings(max_seconds=5.0))
     assert found.segments == ()
     assert {part.reason for part in found.leftovers} == {LeftoverReason.TOO_LONG}
 
@@ -131,7 +131,7 @@ def test_a_cut_after_a_sentence_is_preferred_to_one_within() -> None:
         *evenly("Another that goes on,", 4.4, 7.6),
         *evenly("and on to its end.", 8.0, 11.8),
     ]
-    settings = SegmentSettings(maximum_seconds=9.0)
+    settings = SegmentSettings(max_seconds=9.0)
     found = segment_speech([span(0.0, 4.0), span(4.4, 7.6), span(8.0, 11.8)], words, 12.0, settings)
     assert [part.text for part in found.segments] == [
         "A sentence that ends here.",
@@ -189,7 +189,7 @@ def test_cut_and_text_agree_whatever_comes_in(speech: list[Span], words: list[Wo
     assert all_words(found) == [each.text for each in words or ()]  # in order, none lost, none twice
 
     for part in found.segments:
-        assert SETTINGS.minimum_seconds <= part.seconds <= SETTINGS.maximum_seconds
+        assert SETTINGS.min_seconds <= part.seconds <= SETTINGS.max_seconds
         assert 0.0 <= part.start_seconds < part.end_seconds <= duration
         assert part.text == (None if words is None else join_words(part.words))
         assert words is None or part.words

@@ -24,7 +24,7 @@ SENTENCES = (
 SPEECH = [
     Span(start_seconds=start, end_seconds=end) for start, end in ((0.5, 3.2), (3.7, 5.1), (5.6, 8.1), (8.6, 11.4))
 ]
-SETTINGS = SegmentSettings(minimum_seconds=1.0, preferred_seconds=2.0)
+SETTINGS = SegmentSettings(min_seconds=1.0, preferred_seconds=2.0)
 
 
 def heard(*texts: str) -> list[Word]:

@@ -92,7 +92,7 @@ def test_what_is_no_recording_is_a_row_and_stops_nothing(folder: Path, sound: by
     put(folder / "large.wav", sound + bytes(100_000))
     (folder / "nowhere.wav").symlink_to("absent")
     os.mkfifo(folder / "pipe.wav")
-    found = look(folder, limits=IntakeLimits(decoding=DecodingLimits(maximum_bytes=50_000)))
+    found = look(folder, limits=IntakeLimits(decoding=DecodingLimits(max_bytes=50_000)))
     assert names(found) == ["given/good.wav"]
     found_reasons = reasons(found)
     assert sorted(found_reasons) == [
@@ -152,7 +152,7 @@ def test_a_file_named_alone_brings_the_text_beside_it(folder: Path, sound: bytes
 def test_too_many_files(folder: Path, sound: bytes) -> None:
     for number in range(5):
         put(folder / f"{number}.wav", sound)
-    found = look(folder, limits=IntakeLimits(maximum_files=3))
+    found = look(folder, limits=IntakeLimits(max_files=3))
     assert len(found.recordings) == 3
     assert "more than 3 files" in reasons(found)["given"]
 
@@ -192,7 +192,7 @@ def test_a_name_that_climbs_stays_in_the_archive(folder: Path, sound: bytes, nam
 
 
 def test_bombs_are_stopped_while_they_unpack(folder: Path, sound: bytes) -> None:
-    limits = IntakeLimits(archive=ArchiveLimits(maximum_entry_bytes=1_000_000, maximum_total_bytes=2_500_000))
+    limits = IntakeLimits(archive=ArchiveLimits(max_entry_bytes=1_000_000, max_total_bytes=2_500_000))
     one = zip_of(folder / "one.zip", {"bomb.wav": sound + bytes(50_000_000), "good.wav": sound})
     many = zip_of(folder / "many.zip", {f"{number}.wav": sound + bytes(900_000) for number in range(9)})
     found = look(folder, one, limits=limits)
@@ -207,7 +207,7 @@ def test_bombs_are_stopped_while_they_unpack(folder: Path, sound: bytes) -> None
 
 def test_an_archive_of_too_many_files(folder: Path, sound: bytes) -> None:
     archive = zip_of(folder / "many.zip", {f"{number}.wav": sound for number in range(5)})
-    limits = IntakeLimits(archive=ArchiveLimits(maximum_entries=4))
+    limits = IntakeLimits(archive=ArchiveLimits(max_entries=4))
     assert "holds 5 files" in reasons(look(folder, archive, limits=limits))["many.zip"]
     # The directory is not even read when it is far too large for that many.
     content = bytearray(archive.read_bytes())

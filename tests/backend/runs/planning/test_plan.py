@@ -54,7 +54,13 @@ def test_options_override_the_preset(runs: Runs, dataset: Path) -> None:
 
 
 def test_a_run_without_evaluation_needs_no_sentences(runs: Runs, dataset: Path) -> None:
-    assert not plan(runs, dataset, judge=False, num_held_out=0, num_standard=0).launch.judge
+    assert not plan(runs, dataset, evaluate=False, num_held_out=0, num_standard=0).launch.evaluate
+
+
+def test_options_of_an_earlier_version_are_still_read(runs: Runs, dataset: Path) -> None:
+    planned = plan(runs, dataset, judge=False, micro_batch_rows=700)
+    assert not planned.launch.evaluate
+    assert planned.job.micro_batch_tokens == 700
 
 
 def test_a_plan_notes_that_no_clip_is_held_out(runs: Runs, home: Path) -> None:

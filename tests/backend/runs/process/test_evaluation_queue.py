@@ -80,6 +80,6 @@ def test_an_evaluation_cut_short_by_a_killed_supervisor_is_repeated(rows: RunTab
 
 
 def test_a_run_without_evaluation_waits_for_nothing(rows: RunTable, folder: RunFolder) -> None:
-    queue = EvaluationQueue(rows, "one", folder, LAUNCH.model_copy(update={"judge": False}))
+    queue = EvaluationQueue(rows, "one", folder, LAUNCH.model_copy(update={"evaluate": False}))
     assert not queue.advance()
     assert list(rows.checkpoints("one")) == []

@@ -26,7 +26,7 @@ def point(step: int, *, errors: Sequence[float] = (), **changes: object) -> Chec
     scores = FAIR.model_copy(update=changes)
     name = f"step-{step:08d}" if step else BASE
     takes = tuple(take(position, error) for position, error in enumerate(errors))
-    return CheckpointRecord(name=name, step=step, saved_at=0.0, state="judged", scores=scores, takes=takes)
+    return CheckpointRecord(name=name, step=step, saved_at=0.0, state="evaluated", scores=scores, takes=takes)
 
 
 def take(position: int, error: float) -> EvaluatedTake:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend.evaluation.scores import summarize
-from backend.runs.errors import RunNotFound, RunStateError
+from backend.runs.errors import RunNotFound, RunStateInvalid
 from backend.runs.storage.records import BASE, RunRecord
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
@@ -83,7 +83,7 @@ def test_the_newest_run_comes_first(rows: RunTable) -> None:
 
 
 def test_an_impossible_move_changes_nothing(rows: RunTable) -> None:
-    with pytest.raises(RunStateError):
+    with pytest.raises(RunStateInvalid):
         rows.move("one", RunState.DONE, "no")
     assert rows.get("one") == record()
 
@@ -126,7 +126,7 @@ def test_checkpoints_come_with_scores_and_takes(rows: RunTable) -> None:
     assert base.scores == summarize(takes)
     assert (other.state, other.problem, other.scores) == ("failed", "Why.", None)
     rows.add_checkpoint("one", BASE, 0)
-    assert rows.checkpoints("one")[0].state == "judged"
+    assert rows.checkpoints("one")[0].state == "evaluated"
 
 
 def test_deleting_leaves_nothing(rows: RunTable) -> None:
@@ -145,7 +145,7 @@ def test_claiming_counts_the_attempt(rows: RunTable) -> None:
     assert rows.claim("one", alone=True, is_alive=nobody)
     claimed = rows.get("one")
     assert (claimed.state, claimed.attempt) == (RunState.STARTING, 1)
-    with pytest.raises(RunStateError):
+    with pytest.raises(RunStateInvalid):
         rows.claim("one", alone=True, is_alive=nobody)
 
 

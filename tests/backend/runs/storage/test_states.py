@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.runs.errors import RunStateError
+from backend.runs.errors import RunStateInvalid
 from backend.runs.storage.states import TRANSITIONS, RunState, check_transition
 
 
@@ -25,5 +25,5 @@ def test_what_can_resume_goes_back_to_the_queue() -> None:
 
 def test_a_done_run_cannot_change_state() -> None:
     for state in RunState:
-        with pytest.raises(RunStateError, match="is done"):
+        with pytest.raises(RunStateInvalid, match="is done"):
             check_transition("r", RunState.DONE, state)

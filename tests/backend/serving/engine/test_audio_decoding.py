@@ -13,9 +13,9 @@ from backend.serving.engine.audio_decoding import AudioDecodeWorker, DecodeBatch
 from backend.serving.engine.slot import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_batch import TakeBatch
-from training.model.decoding.take_request import VoicePrompt
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_batch import TakeBatch
+from training.model.generation.take_request import VoicePrompt
 
 NUM_FRAMES = 12
 

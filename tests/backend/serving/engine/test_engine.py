@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from backend.errors import PromptError
-from backend.serving.errors import EngineClosed, TakeFailed, TooBusy
+from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_request import TakeRequest
 from training.model.sampling import Sampling
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
@@ -126,7 +126,7 @@ def test_more_than_the_line_holds_is_turned_away(new_engine, request_of, gate):
         first = engine.submit(request_of, cancelled=gate)
         gate.wait_until_reached()
         others = [engine.submit(request_of)]
-        with pytest.raises(TooBusy, match="waiting") as refused:
+        with pytest.raises(EngineBusy, match="waiting") as refused:
             others.extend(engine.submit(request_of) for _ in range(4))
         # Who speaks is not counted among those who wait.
         assert len(others) == 2
@@ -142,7 +142,7 @@ def test_a_crowd_as_large_as_the_slots_and_the_line_finds_room(new_engine, reque
     with new_engine(num_slots=4, max_waiting=1) as engine:
         # All of them come before the engine has looked even once.
         handles = [engine.submit(request_of, cancelled=gate) for _ in range(5)]
-        with pytest.raises(TooBusy):
+        with pytest.raises(EngineBusy):
             engine.submit(request_of)
         gate.open()
         assert all(len(take_of(handle).codes) > 0 for handle in handles)

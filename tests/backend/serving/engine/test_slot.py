@@ -8,8 +8,8 @@ import torch
 
 from backend.serving.engine.slot import NEVER, RunningTake
 from backend.serving.engine.take_stream import PlaybackClock, TakeStream
-from backend.serving.errors import TooBusy
-from training.model.decoding.frame_loop import FinishReason
+from backend.serving.errors import EngineBusy
+from training.model.generation.frame_loop import FinishReason
 
 FRAME = torch.zeros(16, dtype=torch.long)
 
@@ -74,9 +74,9 @@ def test_the_clock_finds_every_pause():
 def test_chunks_arrive_before_the_error_behind_them():
     stream = TakeStream(1, 1000, is_live=True)
     stream.put(np.ones(3, dtype=np.float32))
-    stream.finish(FinishReason.CANCELLED, TooBusy("No.", retry_after_seconds=2))
+    stream.finish(FinishReason.CANCELLED, EngineBusy("No.", retry_after_seconds=2))
     assert len(next(stream)) == 3
-    with pytest.raises(TooBusy):
+    with pytest.raises(EngineBusy):
         next(stream)
 
 
@@ -88,5 +88,5 @@ def test_a_listener_whose_question_fails_ends_only_his_take():
 
 
 def test_being_too_busy_survives_the_way_between_processes():
-    error = pickle.loads(pickle.dumps(TooBusy("All slots are taken.", retry_after_seconds=3.4)))
+    error = pickle.loads(pickle.dumps(EngineBusy("All slots are taken.", retry_after_seconds=3.4)))
     assert (str(error), error.retry_after_seconds) == ("All slots are taken. Try again in 3 s.", 3.4)

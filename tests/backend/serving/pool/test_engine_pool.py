@@ -9,7 +9,7 @@ import torch
 
 from backend.errors import CheckpointError
 from backend.serving.engine.engine import Engine
-from backend.serving.errors import EngineClosed, TooBusy
+from backend.serving.errors import EngineBusy, EngineClosed
 from backend.serving.pool.engine_pool import EnginePool
 from tests.backend.serving.conftest import take_of
 from tests.golden import GOLDEN_CHECKPOINT
@@ -75,7 +75,7 @@ def test_an_engine_in_use_is_never_unloaded(engines, shelf):
                 pass
         assert first.is_healthy
         assert "a" in names_of(engines)
-        with engines.use(shelf / "b"), pytest.raises(TooBusy) as refused, engines.use(shelf / "c"):
+        with engines.use(shelf / "b"), pytest.raises(EngineBusy) as refused, engines.use(shelf / "c"):
             pass
         assert refused.value.retry_after_seconds > 0
         assert not engines.unload(shelf / "a")

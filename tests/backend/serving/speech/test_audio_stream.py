@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backend.serving.errors import TooBusy
+from backend.serving.errors import EngineBusy
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.speech.crossfade import CROSSFADE_SECONDS
 from tests.backend.serving.conftest import take_of, wait_until
-from training.model.decoding.frame_loop import FinishReason
+from training.model.generation.frame_loop import FinishReason
 
 SENTENCE = "This is a sentence of some length, which is spoken for the sake of its neighbours. "
 
@@ -66,14 +66,14 @@ def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of,
         # Kept, or their places would be free again at once.
         kept: list[object] = [engine.submit(request_of, cancelled=gate)]
         gate.wait_until_reached()
-        with pytest.raises(TooBusy):
+        with pytest.raises(EngineBusy):
             kept.extend(AudioStream(engine, request_of, streaming=True) for _ in range(3))
         gate.open()
 
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypatch, streaming):
-    monkeypatch.setattr("training.model.decoding.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 3)
     submitted = []
     submit = engine.submit
     monkeypatch.setattr(
@@ -96,7 +96,7 @@ def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypa
 
 
 def test_a_seed_is_a_promise(engine, request_of, monkeypatch):
-    monkeypatch.setattr("training.model.decoding.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 3)
     speech = AudioStream(engine, replace(request_of, text=SENTENCE * 4, seed=9, max_frames=None), streaming=False)
     list(speech)
     assert set(speech.seeds) == {9}

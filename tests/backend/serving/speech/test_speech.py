@@ -10,8 +10,8 @@ from backend.errors import PromptError
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream
 from backend.serving.speech.crossfade import CROSSFADE_SECONDS
 from tests.backend.serving.conftest import take_of, wait_until
-from training.model.decoding.frame_loop import FinishReason
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.generation.frame_loop import FinishReason
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 
 
 @pytest.fixture

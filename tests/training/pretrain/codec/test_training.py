@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain import __main__ as command_line
 from training.pretrain.codec.command import train
 from training.pretrain.codec.evaluation import PARTS

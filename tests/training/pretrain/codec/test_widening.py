@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.training.pretrain.codec.test_training import JOB
-from training.model.speech_tokenizer.tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec.widening import widen
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from tests.single_take import Synthesizer
 from tests.training.pretrain.tiny_corpus import write_corpus
 from training.data.example import IGNORED
-from training.model.decoding.take_request import TakeRequest, VoicePrompt
+from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 from training.pretrain import __main__ as command_line
 from training.pretrain.codec import frame_codes

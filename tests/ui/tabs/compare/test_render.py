@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.comparisons.making import ComparisonProgress
+from backend.comparisons.make_comparison import ComparisonProgress
 from backend.comparisons.preference import Tally
 from tests.backend.comparisons.examples import comparison, side
 from ui.html import messages as render

@@ -12,7 +12,7 @@ from backend.background_tasks import BackgroundTasks
 from backend.dataset.clips.views import TranscriptChange
 from tests.ui.tabs.dataset.test_render import clip, dataset
 from ui.context import PageContext
-from ui.fields import NotReady
+from ui.fields import FormIncomplete
 from ui.tabs.dataset.clip_editor import ClipEditor
 from ui.tabs.dataset.clips import ClipsPart, Outcome
 
@@ -57,7 +57,7 @@ def test_a_text_that_is_taken_over_leaves_the_list_but_not_the_result(editor):
 
 def test_a_text_is_taken_over_once(editor):
     editor.take_over("ann", "a")
-    with pytest.raises(NotReady, match="already"):
+    with pytest.raises(FormIncomplete, match="already"):
         editor.take_over("ann", "a")
 
 

@@ -11,7 +11,7 @@ from backend.runs.runs import Runs
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.consent import SpokenProof
-from ui.fields import NotReady
+from ui.fields import FormIncomplete
 from ui.source import Source
 from ui.tabs.finetune.plan import GivenConsent, Planner, Wish
 
@@ -50,7 +50,7 @@ def test_a_plan_needs_the_files_of_a_model_not_its_voice(tmp_path):
     ids=["none", "failed", "downloading"],
 )
 def test_without_files_there_is_no_plan(tmp_path, loading):
-    with pytest.raises(NotReady, match="No model is loaded yet"):
+    with pytest.raises(FormIncomplete, match="No model is loaded yet"):
         planner(tmp_path, loading).plan("session", WISH)
 
 

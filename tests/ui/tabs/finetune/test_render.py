@@ -78,7 +78,9 @@ def checkpoint(name="step-10", step=10, text="Hello.") -> CheckpointRecord:
         transcript=text,
         character_error=0.25,
     )
-    return CheckpointRecord(name=name, step=step, saved_at=1.0, state="judged", scores=summarize([take]), takes=(take,))
+    return CheckpointRecord(
+        name=name, step=step, saved_at=1.0, state="evaluated", scores=summarize([take]), takes=(take,)
+    )
 
 
 def test_a_plan_tells_steps_time_memory_disk_and_problems(planned):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.fields import MAX_SEED, NotReady, parse_seed
+from ui.fields import MAX_SEED, FormIncomplete, parse_seed
 from ui.source import Source
 from ui.tabs.voice.speak import SpeakForm
 
@@ -43,14 +43,14 @@ def test_every_whole_number_is_a_seed(number, space):
 def test_whatever_is_typed_is_a_seed_or_refused_in_words(typed):
     try:
         seed = parse_seed(typed)
-    except NotReady:
+    except FormIncomplete:
         return
     assert seed is None if not typed.strip() else 0 <= seed <= MAX_SEED
 
 
 @pytest.mark.parametrize("typed", ["-1", "1.5", "1e3", "²", "٣", str(MAX_SEED + 1)])
 def test_other_numbers_are_refused(typed):
-    with pytest.raises(NotReady, match="whole number"):
+    with pytest.raises(FormIncomplete, match="whole number"):
         parse_seed(typed)
 
 

@@ -1,0 +1,86 @@
+"""Comparisons and the votes on them, as rows of the store."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from backend.comparisons.comparison import LETTERS, Comparison, Verdict
+from backend.comparisons.errors import ComparisonError
+from backend.comparisons.preference import Tally, tally
+from backend.store.database import Database
+
+
+class VoteTable:
+    """Keeps what was compared; any number of threads and processes may hold one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, comparison: Comparison) -> None:
+        """Put a comparison down, to be voted on."""
+        takes = [take.model_dump(mode="json") for take in comparison.takes]
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO comparisons (id, made_at, text, language, seed, is_blind, takes)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    comparison.id,
+                    comparison.made_at.isoformat(),
+                    comparison.text,
+                    comparison.language,
+                    str(comparison.seed),
+                    int(comparison.is_blind),
+                    json.dumps(takes),
+                ),
+            )
+
+    def get(self, comparison_id: str) -> Comparison:
+        """One comparison as it stands. Raises ComparisonError."""
+        with self._database.reading() as connection:
+            return _get(connection, comparison_id)
+
+    def vote(self, comparison_id: str, verdict: Verdict) -> Comparison:
+        """Put a vote down; it stands.
+
+        Raises:
+            ComparisonError: there is no such comparison or side, or the vote was given before.
+        """
+        with self._database.transaction() as connection:
+            comparison = _get(connection, comparison_id)
+            if comparison.verdict is not None:
+                raise ComparisonError("You have voted on this one. Compare again for another vote.")
+            if verdict in LETTERS and verdict not in {take.letter for take in comparison.takes}:
+                raise ComparisonError(f"There is no side {verdict} in this comparison. Choose one that was heard.")
+            connection.execute(
+                "UPDATE comparisons SET verdict = ?, voted_at = ? WHERE id = ?",
+                (verdict, datetime.now(UTC).isoformat(), comparison_id),
+            )
+            return _get(connection, comparison_id)
+
+    def list_voted(self) -> tuple[Comparison, ...]:
+        """All that were voted on, the oldest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT * FROM comparisons WHERE verdict IS NOT NULL ORDER BY voted_at"
+            ).fetchall()
+        return tuple(map(_from_row, rows))
+
+    def tallies(self, keys: Sequence[str]) -> tuple[Tally, ...]:
+        """How each of these sides fared against each other."""
+        voted = self.list_voted()
+        pairs = [(first, second) for index, first in enumerate(keys) for second in keys[index + 1 :]]
+        return tuple(tally(voted, first, second) for first, second in pairs)
+
+
+def _get(connection: sqlite3.Connection, comparison_id: str) -> Comparison:
+    row = connection.execute("SELECT * FROM comparisons WHERE id = ?", (comparison_id,)).fetchone()
+    if row is None:
+        raise ComparisonError("This comparison is not there any more. Compare again.")
+    return _from_row(row)
+
+
+def _from_row(row: sqlite3.Row) -> Comparison:
+    return Comparison.model_validate({**dict(row), "seed": int(row["seed"]), "takes": json.loads(row["takes"])})

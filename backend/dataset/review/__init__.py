@@ -1,1 +1,0 @@
-"""Verdicts over all clips of a dataset, and which are held out."""

@@ -1,0 +1,1 @@
+"""Which clips of a dataset are kept: all compared with each other, the reference clip, and those held out."""

@@ -1,0 +1,201 @@
+"""All clips of a set compared: every gate, the verdicts, the reference clip and the held-out clips."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.dataset.clips.fingerprints import SoundIndex
+from backend.dataset.clips.records import CutClip, TextSource
+from backend.dataset.clips.thresholds import GateSettings
+from backend.dataset.clips.verdicts import (
+    CONFIDENCE,
+    DISAGREEMENT,
+    DUPLICATE_AUDIO,
+    GateResult,
+    Verdict,
+    doubt_gate,
+    duplicate_text_gate,
+    failure_gate,
+    missing_text_gate,
+    overall,
+    sound_gates,
+    speaker_gate,
+    speaking_rate_gate,
+)
+from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
+from backend.dataset.selection.held_out import ReferenceCandidate, choose_held_out, choose_reference
+from backend.dataset.selection.speakers import speaker_distances
+from backend.transcription.text import normalise_text, text_errors
+
+_NO_TEXT = "It has no text. Type what is said, give a transcript, or name a Whisper model."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A clip to review; the gates, verdicts and distance in its details are ignored.
+
+    `embedding` is None until the clip is tokenized.
+    """
+
+    key: str
+    audio: Path
+    details: ClipDetails
+    embedding: NDArray[np.float32] | None
+
+
+def select_clips(
+    candidates: Sequence[Candidate],
+    edits: Mapping[str, ClipEdit],
+    chosen_reference_key: str | None,
+    settings: GateSettings,
+) -> list[ClipRow]:
+    """The verdicts on all clips of a set; what the user decided wins."""
+    results = [own_gates(each.details, settings) for each in candidates]
+    _compare_sounds(candidates, results, settings)
+    _compare_texts(candidates, results)
+    distances = _compare_speakers(candidates, results, settings)
+    rows = [
+        reviewed_row(candidate, found, distance, edits.get(candidate.key))
+        for candidate, found, distance in zip(candidates, results, distances, strict=True)
+    ]
+    return mark_selection(rows, chosen_reference_key, settings)
+
+
+def own_gates(details: ClipDetails, settings: GateSettings) -> list[GateResult]:
+    """The gates that look at one clip alone."""
+    found = [failure_gate(details.failure)] if details.failure else []
+    found += _text_gates(details.current, details.text, details.text_source, settings)
+    found += sound_gates(details.current.seconds, details.current.sound, settings)
+    return found
+
+
+def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: GateSettings) -> list[GateResult]:
+    if not normalise_text(text):
+        return [missing_text_gate(current.doubt or _NO_TEXT)]
+    found = [speaking_rate_gate(text, current.seconds, settings)]
+    if text_source == "whisper":
+        if current.confidence is not None:
+            found.append(CONFIDENCE.check(current.confidence, settings))
+        if current.doubt:
+            found.append(doubt_gate(current.doubt, current.confidence or 0.0, settings))
+    elif current.heard is not None and not current.doubt:
+        found.append(DISAGREEMENT.check(text_errors(text, current.heard)[0], settings))
+    return found
+
+
+def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:
+    """Look for each clip in the earlier ones that were not rejected."""
+    index = SoundIndex([candidate.details.current.sound.fingerprint for candidate in candidates])
+    kept: list[int] = []
+    kept_by_id: dict[str, int] = {}
+    for position, (candidate, found) in enumerate(zip(candidates, results, strict=True)):
+        share, twin = index.heard_before(position, kept, settings.duplicate_similarity)
+        clip_id = candidate.details.current.clip_id
+        if clip_id in kept_by_id:
+            share, twin = 1.0, kept_by_id[clip_id]
+        place = "" if twin is None else place_of(candidates[twin].details)
+        found.append(DUPLICATE_AUDIO.check(share, settings, twin=place))
+        if overall(found) is not Verdict.REJECTED:
+            kept.append(position)
+            kept_by_id[clip_id] = position
+
+
+def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResult]]) -> None:
+    seen: Counter[str] = Counter()
+    for candidate, found in zip(candidates, results, strict=True):
+        text = normalise_text(candidate.details.text)
+        if text and overall(found) is not Verdict.REJECTED:
+            found.append(duplicate_text_gate(seen[text]))
+            seen[text] += 1
+
+
+def _compare_speakers(
+    candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings
+) -> list[float | None]:
+    """Find the centre of the clips that were not rejected so far, and other speakers among them."""
+    distances: list[float | None] = [None] * len(candidates)
+    embeddings = {
+        index: candidate.embedding
+        for index, candidate in enumerate(candidates)
+        if candidate.embedding is not None and overall(results[index]) is not Verdict.REJECTED
+    }
+    for index, (distance, gate) in review_speakers(embeddings, settings).items():
+        distances[index] = distance
+        results[index] += [gate] if gate is not None else []
+    return distances
+
+
+def review_speakers(
+    embeddings: Mapping[int, NDArray[np.float32]], settings: GateSettings
+) -> dict[int, tuple[float, GateResult | None]]:
+    """Distance of each to the centre of all, and the gate's answer if there are enough clips to tell."""
+    if not embeddings:
+        return {}
+    found = speaker_distances(list(embeddings.values()))
+    is_enough = len(embeddings) >= settings.min_clips_for_speaker
+    return {
+        index: (distance, speaker_gate(distance, deviation, settings) if is_enough else None)
+        for index, distance, deviation in zip(embeddings, found.distances, found.deviations, strict=True)
+    }
+
+
+def reviewed_row(
+    candidate: Candidate, found: Sequence[GateResult], distance: float | None, edit: ClipEdit | None
+) -> ClipRow:
+    """A clip with the answers of the gates; what the user decided wins."""
+    own = overall(found)
+    person = edit.verdict if edit is not None else None
+    details = candidate.details.model_copy(
+        update={"gates": tuple(found), "own_verdict": own, "person_verdict": person, "distance": distance}
+    )
+    return ClipRow(
+        key=candidate.key,
+        clip_id=details.current.clip_id,
+        seconds=details.current.seconds,
+        verdict=person or own,
+        held_out=False,
+        is_reference=False,
+        audio=candidate.audio,
+        details=details,
+    )
+
+
+def mark_selection(rows: Sequence[ClipRow], chosen_key: str | None, settings: GateSettings) -> list[ClipRow]:
+    """The same clips, with the reference clip and the held-out clips marked."""
+    usable = {row.clip_id: row for row in rows if row.is_usable}
+    held_out: frozenset[str] = frozenset()
+    reference: ClipRow | None = None
+    if usable:
+        reference = next((row for row in usable.values() if row.key == chosen_key), None)
+        if reference is None:
+            reference = usable[choose_reference([_reference(row) for row in usable.values()], settings)]
+        held_out = choose_held_out(usable.keys(), reference.clip_id, settings)
+    return [_marked(row, row.clip_id in held_out and row.is_usable, row is reference) for row in rows]
+
+
+def _marked(row: ClipRow, held_out: bool, is_reference: bool) -> ClipRow:
+    if (row.held_out, row.is_reference) == (held_out, is_reference):
+        return row
+    return replace(row, held_out=held_out, is_reference=is_reference)
+
+
+def _reference(row: ClipRow) -> ReferenceCandidate:
+    return ReferenceCandidate(
+        clip_id=row.clip_id,
+        seconds=row.seconds,
+        is_clean=row.details.own_verdict is Verdict.ACCEPTED,
+        distance=row.details.distance or 0.0,
+        speech_over_noise_db=row.details.current.sound.speech_over_noise_db,
+    )
+
+
+def place_of(details: ClipDetails) -> str:
+    """Where a clip was cut from, for a sentence."""
+    minutes, seconds = divmod(details.current.span.start_seconds, 60)
+    return f"{details.recording_name} at {minutes:.0f}:{seconds:04.1f}"

@@ -1,0 +1,128 @@
+"""Consent by voice: a sentence nobody can have on tape already, spoken by whoever's voice is cloned.
+
+It deters and does not prevent: whoever runs this program can also change it. The sentence is drawn at random, the
+recording is transcribed and compared with it, and its speaker has to be the one of the reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from backend.audio.resample import resample
+from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX_PIECE_SECONDS, PocketsphinxTranscriber
+from backend.transcription.sentence_check import hears_sentence
+from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
+from backend.voices.consent import SpokenProof
+from backend.voices.consent_phrase import error_rate, num_misheard_words, similar_phrases, statement_error_rate
+from backend.voices.errors import ConsentInvalid
+from training.model.voice_model import VoiceModel
+
+LISTENING_SAMPLE_RATE = 16_000
+_MAX_SENTENCE_SAMPLES = round(POCKETSPHINX_PIECE_SECONDS * LISTENING_SAMPLE_RATE)
+
+_ADVICE = "Read the phrase aloud once more, close to the microphone."
+
+
+class Heard(Protocol):
+    """What a transcriber makes of a recording."""
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+
+
+class Listener(Protocol):
+    """A transcriber, such as Whisper."""
+
+    @property
+    def name(self) -> str:
+        """Which it is."""
+
+    def transcribe(self, samples: NDArray[np.float32], language: str | None, /) -> Heard:
+        """Write down mono samples at 16 kHz."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProofLimits:
+    """How well a phrase must be spoken to count.
+
+    A small model writes a sixth of the letters wrong, sometimes two fifths, and joins and splits words; of a recording
+    of anything else more than half of the letters are wrong. So what counts is above all which of the words that could
+    have been drawn each one that was heard is nearest to: of two phrases drawn at random, one in six thousand pairs
+    has five of six in common.
+
+    Embeddings of one speaker lie above 0.7 in ordinary rooms, those of two speakers mostly below 0.6.
+    """
+
+    max_error_rate: float = 0.45
+    max_statement_error_rate: float = 0.56
+    max_misheard_words: int = 1
+    min_similarity: float = 0.6
+
+
+def check_phrase(
+    phrase: str,
+    spoken: Path,
+    reference: Path,
+    *,
+    listener: Listener,
+    model: VoiceModel,
+    language: str | None = "en",
+    limits: ProofLimits | None = None,
+) -> SpokenProof:
+    """Hear whether `spoken` says the phrase in the voice of `reference`.
+
+    Raises:
+        ConsentInvalid: other words, or another speaker.
+        RecordingError: a recording cannot be used.
+        PromptError: the model has no speaker encoder.
+    """
+    limits = limits or ProofLimits()
+    said, known = read_reference(spoken), read_reference(reference)
+    at_16_khz = resample(said.samples, REFERENCE_SAMPLE_RATE, LISTENING_SAMPLE_RATE)
+    heard = listener.transcribe(at_16_khz, language).text.strip()
+    proof = SpokenProof(
+        phrase=phrase,
+        heard=heard[:2000],
+        error_rate=error_rate(phrase, heard),
+        similarity=_similarity(model, said.samples, known.samples),
+    )
+    # pocketsphinx hears better whether one known sentence is said than what is said.
+    if isinstance(listener, PocketsphinxTranscriber) and len(at_16_khz) <= _MAX_SENTENCE_SAMPLES:
+        others = similar_phrases(phrase)
+        is_said = bool(others) and hears_sentence(listener, at_16_khz, phrase, others).is_said
+    else:
+        is_said = says_phrase(phrase, heard, limits)
+    if not is_said:
+        raise ConsentInvalid(f"The recording does not say the phrase; understood was {heard[:120]!r}. {_ADVICE}")
+    if proof.similarity < limits.min_similarity:
+        raise ConsentInvalid(
+            "The phrase was spoken by another voice than the reference "
+            f"(likeness {proof.similarity:.2f}, needed is {limits.min_similarity:.2f}). The speaker has to read it."
+        )
+    return proof
+
+
+def says_phrase(phrase: str, heard: str, limits: ProofLimits) -> bool:
+    """Whether what was heard is the phrase and no other that could have been drawn, the agreement included."""
+    return (
+        error_rate(phrase, heard) <= limits.max_error_rate
+        and statement_error_rate(heard) <= limits.max_statement_error_rate
+        and num_misheard_words(phrase, heard) <= limits.max_misheard_words
+    )
+
+
+def _similarity(model: VoiceModel, one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    first, second = (
+        model.embed_speaker(
+            torch.from_numpy(resample(samples, REFERENCE_SAMPLE_RATE, model.speaker_sample_rate))
+        ).float()
+        for samples in (one, other)
+    )
+    return float(torch.nn.functional.cosine_similarity(first, second, dim=0))

@@ -1,0 +1,302 @@
+# Shape letters: B slot, T prompt step, D talker width, Q codebook, V codec vocabulary.
+"""The decode loop: a running batch of takes that advances one codec frame at a time.
+
+Takes are admitted and released between frames. Everything a frame needs is in fixed tensors on the device, so that
+the two halves of a frame (the talker step, and the code predictor's pass over the codebooks) are fixed
+sequences of kernels; on CUDA each is captured once as a graph and replayed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import torch
+from torch import Tensor, nn
+
+from training.model.config import ModelConfig
+from training.model.errors import PromptError
+from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, round_up
+from training.model.generation.sampling import draw, first_code_mask, penalize_repetition
+from training.model.generation.slot_state import SlotState
+from training.model.generation.step_transformer import StepTransformer
+from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
+from training.model.network.talker import Talker
+from training.model.prompt.prompt import Prompt
+from training.model.sampling import Sampling
+
+
+class FinishReason(StrEnum):
+    """Why a take ended: end of speech, frame cap, or cancelled by the client."""
+
+    EOS = "eos"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameRequest:
+    """One take to decode.
+
+    Attributes:
+        prompt: laid-out prompt.
+        speaker: speaker embedding (D,), or None when the prompt holds no speaker row.
+        sampling: how codes are drawn.
+        seed: decides the take.
+        max_frames: cap on frames.
+        min_frames: the end of speech cannot be drawn before this many.
+    """
+
+    prompt: Prompt
+    max_frames: int
+    speaker: Tensor | None = None
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    min_frames: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameStep:
+    """The result of one step of the loop.
+
+    Attributes:
+        codes_BQ: codes per slot, valid for the slots in `spoke`.
+        spoke: slots with a new frame.
+        finished: slots that ended with this step. A slot ends by EOS without a frame, by LENGTH with its last.
+    """
+
+    codes_BQ: Tensor
+    spoke: tuple[int, ...]
+    finished: dict[int, FinishReason]
+
+
+@dataclass
+class _Take:
+    """Host-side state of an occupied slot."""
+
+    request: FrameRequest
+    generator: torch.Generator
+    trailing_SD: Tensor
+    position: int
+    num_frames: int = 0
+
+
+class FrameLoop:
+    """Decodes up to `num_slots` takes at once, batch-invariantly: a take's codes do not depend on the other takes.
+
+    They are equal to the last bit in any loop of as many slots, because attention lengths are multiples of
+    `KV_LENGTH_STEP`, each take draws among a number of codes that its own settings decide, and matrix products are
+    computed for all slots, free ones included, so that their shapes never change (except with batch-invariant kernels).
+    """
+
+    def __init__(
+        self,
+        talker: Talker,
+        config: ModelConfig,
+        *,
+        precision: Precision = "fp32",
+        num_slots: int = 1,
+        cache_length: int = 4096,
+        consume: bool = False,
+    ) -> None:
+        """Pack the talker's weights and allocate the caches.
+
+        Args:
+            talker: the weights; on the device to decode on.
+            config: the checkpoint's configuration.
+            precision: kernels; int8 on CPU only.
+            num_slots: takes decoded at once.
+            cache_length: steps per slot, prompt and frames together.
+            consume: empty the talker's layers as they are packed, to hold the weights only once. The talker
+                can embed prompts afterwards, but neither train nor score.
+        """
+        self.config, self.talker, self.precision = config, talker, precision
+        self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
+        self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
+        num_codebooks = config.talker.num_code_groups
+        # With a single slot and no graphs, neither masks nor rounding are needed.
+        self._is_alone = num_slots == 1 and self.device.type != "cuda"
+        self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
+        predictor = talker.code_predictor
+        self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
+        self._codec_head = pack([talker.codec_head], precision, num_slots)
+        projection = predictor.small_to_mtp_projection
+        self._project: RowLinear = lambda x: x
+        if isinstance(projection, nn.Linear):
+            self._project = pack([projection], precision, num_slots)
+        self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
+        self._main = StepTransformer(
+            talker.model, config.talker, precision=precision, num_slots=num_slots,
+            cache_length=round_up(self.cache_length, self._kv_length_step), consume=consume,
+        )  # fmt: skip
+        self._depth = StepTransformer(
+            predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
+            cache_length=num_codebooks, consume=consume,
+        )  # fmt: skip
+        self._state = SlotState.allocate(config, num_slots, self.dtype, self.device)
+        self._drawn_BQ = torch.zeros(num_slots, num_codebooks)
+        self._forbidden_V = first_code_mask(config.talker, self.device)
+        with torch.inference_mode():
+            pad_id = torch.tensor([config.tts_pad_token_id], device=self.device)
+            self._pad_1D = talker.embed_text(pad_id).to(self.dtype)
+        linears = [*self._heads, self._codec_head, *([self._project] if isinstance(projection, nn.Linear) else [])]
+        self._skips_empty_slots = (
+            self.device.type == "cpu"
+            and is_batch_invariant(linears)
+            and self._main.is_batch_invariant
+            and self._depth.is_batch_invariant
+        )
+        self._graphs = GraphedCalls(self.device)
+        self._takes: list[_Take | None] = [None] * num_slots
+        self._codes_unread = False
+
+    def _computed_slots(self) -> SlotState:
+        """The slots to compute a frame for: all, or those up to the last take if kernels are batch-invariant."""
+        if not self._skips_empty_slots:
+            return self._state
+        return self._state.view(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))
+
+    @property
+    def free_slots(self) -> tuple[int, ...]:
+        """Slots that hold no take."""
+        return tuple(slot for slot, take in enumerate(self._takes) if take is None)
+
+    @torch.inference_mode()
+    def admit(self, slot: int, request: FrameRequest) -> None:
+        """Prefill a take's prompt into a free slot; its first frame comes with the next step.
+
+        Raises:
+            PromptError: prompt and cap together do not fit the cache.
+        """
+        assert self._takes[slot] is None
+        prompt, steps = request.prompt, len(request.prompt.inputs)
+        if steps + request.max_frames > self.cache_length:
+            raise PromptError(
+                f"Prompt and speech together would take {steps + request.max_frames} steps, and there is room for "
+                f"{self.cache_length}. Use a shorter text or a shorter reference."
+            )
+        self._advance()
+        speaker_BD = None if request.speaker is None else request.speaker.to(self.device).view(1, -1)
+        x_TD = self.talker.embed_input(prompt.inputs.batched().to(self.device), speaker_BD)[0].to(self.dtype)
+        trailing_ids = torch.tensor(prompt.trailing_text_ids, dtype=torch.long, device=self.device)
+        take = _Take(
+            request=request,
+            generator=torch.Generator().manual_seed(request.seed),
+            trailing_SD=self.talker.embed_text(trailing_ids).to(self.dtype),
+            position=steps,
+        )
+        self._occupy(slot, take)
+        self._state.hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
+        alone = self._skips_empty_slots
+        state = self._state.view(slot, 1) if alone else self._state
+        next_code = self._draw_next(self._codec_head(state.hidden_BD).float(), state)[0 if alone else slot]
+        self._state.next_code_B[slot] = next_code
+        self._state.used_BV[slot, next_code] = True
+
+    def _occupy(self, slot: int, take: _Take) -> None:
+        state, sampling = self._state, take.request.sampling
+        self._takes[slot] = take
+        state.active_B[slot] = 1
+        state.positions_B[slot] = take.position
+        state.used_BV[slot] = False
+        state.penalty_B[slot] = sampling.repetition_penalty
+        state.no_end_B[slot] = take.request.min_frames > 0
+        state.beside_BD[slot] = self._pad_1D[0]
+        state.uniform_BQ[slot] = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
+        state.first_draw.set_slot(slot, sampling.of_first_codebook)
+        state.rest_draw.set_slot(slot, sampling.of_residual_codebooks)
+
+    def release(self, slot: int) -> None:
+        """Free a slot at once, in whatever state its take is."""
+        self._takes[slot] = None
+        self._state.active_B[slot] = 0
+        self._state.positions_B[slot] = 0
+        self._state.first_draw.set_slot(slot, None)
+        self._state.rest_draw.set_slot(slot, None)
+
+    @torch.inference_mode()
+    def step(self) -> FrameStep:
+        """Advance every take by one frame; slots of ended takes are free again when this returns."""
+        self._advance()
+        end = self.config.talker.codec_eos_token_id
+        next_codes = self._state.next_code_B.tolist()
+        ended = [slot for slot, take in enumerate(self._takes) if take is not None and next_codes[slot] == end]
+        finished = dict.fromkeys(ended, FinishReason.EOS)
+        for slot in finished:
+            self.release(slot)
+        spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
+        if spoke:
+            state = self._computed_slots()
+            self._graphs.run(("depth", state.rest_draw.plan), lambda: self._predict_residual(state))
+            self._codes_unread = True
+        for slot in spoke:
+            take = self._takes[slot]
+            assert take is not None
+            take.num_frames += 1
+            if take.num_frames >= take.request.max_frames:
+                finished[slot] = FinishReason.LENGTH
+                self.release(slot)
+        return FrameStep(codes_BQ=self._state.codes_BQ.clone(), spoke=spoke, finished=finished)
+
+    def _advance(self) -> None:
+        """Feed the last frame back to the talker. Put off until needed, so that a frame is out before it."""
+        if not self._codes_unread:
+            return
+        self._codes_unread = False
+        kv_length = 1
+        for slot, take in enumerate(self._takes):
+            if take is None:
+                continue
+            if len(take.trailing_SD):
+                is_over = take.num_frames > len(take.trailing_SD)
+                beside_D = self._pad_1D[0] if is_over else take.trailing_SD[take.num_frames - 1]
+                self._state.beside_BD[slot] = beside_D
+            if take.num_frames == take.request.min_frames:
+                self._state.no_end_B[slot] = False
+            self._drawn_BQ[slot].uniform_(generator=take.generator)
+            take.position += 1
+            kv_length = max(kv_length, take.position)
+        if kv_length == 1:
+            return  # no take is left
+        # One copy for all slots: on a GPU each would cost as much as a small kernel.
+        self._state.uniform_BQ.copy_(self._drawn_BQ)
+        kv_length, state = round_up(kv_length, self._kv_length_step), self._computed_slots()
+        self._graphs.run(("talker", kv_length, state.first_draw.plan), lambda: self._talker_step(state, kv_length))
+
+    def _talker_step(self, state: SlotState, kv_length: int) -> None:
+        x_BD, main = state.frame_BD + state.beside_BD, self._main
+        alone = self._is_alone
+        state.hidden_BD.copy_(
+            main.step_together(x_BD, kv_length - 1) if alone else main.step(x_BD, state.positions_B, kv_length)
+        )
+        state.positions_B.add_(state.active_B)
+        next_code_B = self._draw_next(self._codec_head(state.hidden_BD).float(), state)
+        state.next_code_B.copy_(next_code_B)
+        state.used_BV.scatter_(1, next_code_B.unsqueeze(1), True)
+
+    def _draw_next(self, logits_BV: Tensor, state: SlotState) -> Tensor:
+        """Codebook 0 of the next frame, or the end of speech."""
+        logits_BV = penalize_repetition(logits_BV, state.used_BV, state.penalty_B) + self._forbidden_V
+        end = self.config.talker.codec_eos_token_id
+        logits_BV[:, end] = logits_BV[:, end].masked_fill(state.no_end_B, -torch.inf)
+        return draw(logits_BV, state.uniform_BQ[:, 0], state.first_draw)
+
+    def _predict_residual(self, state: SlotState) -> None:
+        """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
+
+        Sums the embeddings of all codebooks on the way, because the talker reads them next.
+        """
+        codes, uniforms = [state.next_code_B], state.uniform_BQ.unbind(dim=1)
+        first_BD = self.talker.model.codec_embedding(state.next_code_B)
+        x_BTD = self._project(torch.stack((state.hidden_BD, first_BD.to(self.dtype)), dim=1))
+        hidden_BD = self._depth.begin_together(x_BTD)[:, 1]
+        embedded: list[Tensor] = []
+        for codebook, (head, table_VD) in enumerate(zip(self._heads, self._tables, strict=True), start=1):
+            code_B = draw(head(hidden_BD).float(), uniforms[codebook], state.rest_draw)
+            codes.append(code_B)
+            embedded.append(table_VD.index_select(0, code_B))
+            if codebook < len(self._heads):
+                x_BD = self._project(embedded[-1].to(self.dtype))
+                hidden_BD = self._depth.step_together(x_BD, codebook + 1, keep=True)
+        torch.stack(codes, dim=1, out=state.codes_BQ)
+        state.frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))
