@@ -61,7 +61,8 @@ def test_a_reference_is_gone_through_in_pieces_and_remembered(batch, in_context)
     assert not batch.is_preparing(1)
     codes = torch.randint(0, 64, (1, 4, 16)).expand(2, -1, -1)
     both = batch.decode([0, 1], codes)
-    assert np.abs(both[0] - both[1]).max() < 1e-5
+    # Samples, on which rounding works more than on logits; with AVX2 alone 3e-5 were seen.
+    assert np.abs(both[0] - both[1]).max() < 1e-4
 
 
 def test_a_take_that_fails_to_begin_leaves_its_slot_free(batch, request_of, monkeypatch):
