@@ -16,8 +16,7 @@ from backend.serving.engine.slot import BUFFERED_CHUNK_FRAMES, LIVE_CHUNK_FRAMES
 from training.model.codec.streaming import DecoderState
 from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
 from training.model.generation.reference_decoder import ReferenceDecoders
-from training.model.generation.take_layout import lay_out
-from training.model.generation.take_request import TakeRequest, VoicePrompt
+from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out
 from training.model.voice_model import VoiceModel
 
 

@@ -220,7 +220,7 @@ def test_a_bad_output_is_refused_before_any_work(tmp_path, capsys, reference, ou
 
 
 def test_ten_thousand_characters_are_spoken_in_order(tmp_path, reference, capsys, monkeypatch):
-    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 2)
+    monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 2)
     sentence = "One more sentence of the long, long text. "
     status, _ = clone(tmp_path, reference, text=sentence * (10_000 // len(sentence)))
     assert status == 0

@@ -251,7 +251,9 @@ def clips_worked_on(studio: Studio, name: str) -> int:
 
     Cutting does not count: it takes moments, and is known by other keys since version 0.2.
     """
-    return sum(stage.num_worked for stage in studio.datasets.progress(name).stages if stage.stage != "cut")
+    return sum(
+        stage.num_done - stage.num_reused for stage in studio.datasets.progress(name).stages if stage.stage != "cut"
+    )
 
 
 def build_again(studio: Studio, place: Path, name: str) -> None:

@@ -19,7 +19,6 @@ from training.model.network.talker import Talker
 from training.strategies.fsdp2 import hybrid_group_size
 from training.strategies.learner import StateBytes
 
-GIB = 2**30
 _FLOAT, _MOMENTS = 4, 8
 
 

@@ -125,12 +125,6 @@ class Takes:
         self._drop([take_id])
         return take
 
-    def delete_all(self, owner: str | None = None) -> int:
-        """Remove a whole list, or all takes; returns how many there were. Raises StoreError."""
-        takes = self.list(owner)
-        self._drop([take.id for take in takes])
-        return len(takes)
-
     def sweep(self) -> None:
         """Remove what is beyond the bounds or too old, and files that belong to no take. Raises StoreError."""
         self._drop(self._beyond_bounds())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import sqlite3
@@ -18,7 +19,6 @@ from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.reference import write_reference
-from backend.voices.rows import read_voice, write_voice_row
 from backend.voices.variants import copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
 from backend.voices.voice_file import Report, export_voice, import_voice
@@ -29,6 +29,7 @@ VOICES_FOLDER = "voices"
 _logger = logging.getLogger(__name__)
 # A folder without a row is being filled, or was left by a process that died; filling takes minutes at most.
 _ABANDONED_AFTER_SECONDS = 24 * 3600
+_CONSENT_COLUMNS = ("who", "given_at", "statement", "wording")
 
 
 class Voices:
@@ -131,7 +132,7 @@ class Voices:
     def get(self, name: str) -> Voice:
         """Find a voice by its name, in any case, or its id. Raises VoiceNotFound."""
         with self._database.reading() as connection:
-            voice = read_voice(connection, self.folder, name)
+            voice = _read_voice(connection, self.folder, name)
         if voice is None:
             raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
         return voice
@@ -140,16 +141,12 @@ class Voices:
         """All voices, the oldest first."""
         with self._database.reading() as connection:
             ids = [row["id"] for row in connection.execute("SELECT id FROM voices ORDER BY created_at, id")]
-            found = [read_voice(connection, self.folder, voice_id) for voice_id in ids]
+            found = [_read_voice(connection, self.folder, voice_id) for voice_id in ids]
         return tuple(voice for voice in found if voice is not None)
 
     def rename(self, name: str, new_name: str) -> Voice:
         """Call a voice something else. Raises VoiceNotFound, VoiceNameInvalid, VoiceNameTaken."""
         return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
-
-    def set_sampling(self, name: str, sampling: Sampling | None) -> Voice:
-        """Set how its takes are drawn by default; None for the checkpoint's own. Raises VoiceNotFound."""
-        return self._change(name, lambda voice: voice.model_copy(update={"sampling": sampling}))
 
     def delete(self, name: str) -> None:
         """Remove a voice, its consent and its files. Raises VoiceNotFound."""
@@ -192,7 +189,7 @@ class Voices:
             with create_folder(folder) as new:
                 fill(new)
             with self._database.transaction() as connection:
-                write_voice_row(connection, record)
+                _write_row(connection, record)
         except OSError as error:
             raise VoiceError(
                 f"The voice {record.name} cannot be stored: {error.strerror or error}. Free some space, or set "
@@ -220,12 +217,12 @@ class Voices:
 
     def _change(self, name: str, change: Callable[[Voice], Voice]) -> Voice:
         with self._database.transaction() as connection:
-            voice = read_voice(connection, self.folder, name)
+            voice = _read_voice(connection, self.folder, name)
             if voice is None:
                 raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
             changed = change(voice)
             try:
-                write_voice_row(connection, changed.record)
+                _write_row(connection, changed.record)
             except sqlite3.IntegrityError as error:
                 raise _name_taken(changed.name) from error
         return changed
@@ -253,3 +250,46 @@ class Voices:
 
 def _name_taken(name: str) -> VoiceNameTaken:
     return VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
+
+
+def _write_row(connection: sqlite3.Connection, record: VoiceRecord) -> None:
+    """Store a voice and its consent, or replace what was stored.
+
+    Raises:
+        sqlite3.IntegrityError: another voice has its name.
+    """
+    without_consent = record.model_dump_json(exclude={"consent"})
+    created_at = record.created_at.isoformat()
+    connection.execute(
+        "INSERT INTO voices (id, name, name_key, record, created_at) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET name = excluded.name, name_key = excluded.name_key, record = excluded.record",
+        (record.id, record.name, name_key(record.name), without_consent, created_at),
+    )
+    consent = record.consent
+    connection.execute(
+        "INSERT OR REPLACE INTO consents (voice_id, who, given_at, statement, wording, spoken)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            record.id,
+            consent.who,
+            consent.given_at.isoformat(),
+            consent.statement,
+            consent.wording,
+            consent.spoken.model_dump_json() if consent.spoken else None,
+        ),
+    )
+
+
+def _read_voice(connection: sqlite3.Connection, folder: Path, name_or_id: str) -> Voice | None:
+    """Find a voice by name (in any case) or id; `folder` holds the folders of all voices."""
+    row = connection.execute(
+        "SELECT voices.record, consents.* FROM voices JOIN consents ON consents.voice_id = voices.id"
+        " WHERE voices.name_key = ? OR voices.id = ? ORDER BY voices.name_key = ? DESC LIMIT 1",
+        (name_key(name_or_id), name_or_id, name_key(name_or_id)),
+    ).fetchone()
+    if row is None:
+        return None
+    spoken = json.loads(row["spoken"]) if row["spoken"] else None
+    consent = Consent.model_validate({**{name: row[name] for name in _CONSENT_COLUMNS}, "spoken": spoken})
+    fields = json.loads(row["record"])
+    return Voice.model_validate({**fields, "consent": consent, "folder": folder / row["voice_id"]})

@@ -29,12 +29,13 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, padding_share, run_stages, stage, task, write_dataset
 from training.data.code_rows import read_card, write_card
 from training.job import STRATEGIES
-from training.memory_plan import GIB, network_tensors, worker_memory
+from training.memory_plan import network_tensors, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
 from training.model.prompt.length import FRAMES_PER_SECOND
 from training.worker import plan_data
 
+GIB = 2**30
 CHECKPOINT_EVERY = 4
 # The first steps of a process allocate, and DDP builds its buckets.
 WARMUP_STEPS = 2

@@ -143,7 +143,9 @@ class GoldenFolder:
 
     def _generate(self, prompts: list[Prompt], audios: list[str]) -> list[Tensor]:
         settings = self.notes["generation"]
-        sampling = replace(Sampling().greedy(), repetition_penalty=settings["repetition_penalty"])
+        sampling = replace(
+            Sampling(temperature=0.0, residual_temperature=0.0), repetition_penalty=settings["repetition_penalty"]
+        )
         loop = FrameLoop(self.model.talker, self.model.config, num_slots=len(prompts), cache_length=CACHE_LENGTH)
         for slot, (prompt, audio) in enumerate(zip(prompts, audios, strict=True)):
             # The reference counts the first token, and only tokens fed back become frames.

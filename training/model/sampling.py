@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from training.model.errors import PromptError
@@ -67,10 +67,6 @@ class Sampling:
         if raw.get("subtalker_dosample") is False:
             own["residual_temperature"] = 0.0
         return cls(**own)
-
-    def greedy(self) -> Sampling:
-        """The same, but always the likeliest code; for parity checks rather than for listening."""
-        return replace(self, temperature=0.0, residual_temperature=0.0)
 
 
 def _require(name: str, value: float, lowest: float, highest: float) -> None:

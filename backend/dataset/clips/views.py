@@ -47,11 +47,6 @@ class StageProgress(_View):
     audio_seconds: float = 0.0
     seconds_left: float | None = None
 
-    @property
-    def num_worked(self) -> int:
-        """Rows that this build worked on itself."""
-        return self.num_done - self.num_reused
-
 
 class BuildProgress(_View):
     """A running build, or how the last one ended; `notice` is worth knowing although nothing is wrong."""

@@ -17,8 +17,7 @@ from backend.audio.resample import resample
 from backend.dataset.clips.encoded_clip import EncodedClip
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
-from training.model.codec.fingerprint import tokenizer_fingerprint
-from training.model.codec.speech_tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
 from training.model.device import choose_device
 from training.model.errors import ModelError
 from training.model.network.mel import log_mel

@@ -31,8 +31,7 @@ from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
-from training.model.codec.fingerprint import tokenizer_fingerprint
-from training.model.codec.speech_tokenizer import SpeechTokenizer
+from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
 from training.model.config import ModelConfig
 from training.model.hub.hub import resolve_model
 from training.model.prompt.length import FRAMES_PER_SECOND

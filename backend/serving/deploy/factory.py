@@ -8,7 +8,6 @@ from fastapi import FastAPI
 
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
-from backend.serving.deploy.local_service import LocalSpeech
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.protocol import SpeechService
@@ -43,11 +42,6 @@ def build_synthesizer(settings: EngineSettings) -> Synthesizer:
     for voice in settings.preload:
         synthesizer.prompt(SynthesisRequest(voice=voice, text=""))
     return synthesizer
-
-
-def build_local_service(settings: ServeSettings) -> LocalSpeech:
-    """Load engines in this process. Raises EncoreError when the model cannot be loaded."""
-    return LocalSpeech(build_synthesizer(settings.engine), settings.engine.max_requests)
 
 
 def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:

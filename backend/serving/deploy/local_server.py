@@ -2,16 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 
 import uvicorn
 
-from backend.serving.deploy.factory import build_api, build_local_service
-from backend.serving.errors import ServingError
+from backend.serving.deploy.factory import build_api, build_synthesizer
+from backend.serving.deploy.threads import iterate_in_thread
+from backend.serving.errors import EngineBusy, ServingError
+from backend.serving.protocol import ServiceState
+from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import ServeSettings
+from backend.serving.synthesizer import Synthesizer
 
 GRACE_SECONDS = 10
 """How long speeches may go on after an interruption."""
+
+MAX_REQUESTS = 40
+"""Eight that speak and thirty-two that wait; each holds a thread, which mostly sleeps."""
+
+_RETRY_AFTER_SECONDS = 2.0
+
+
+class LocalSpeech:
+    """Speaks with engines of this process."""
+
+    def __init__(self, synthesizer: Synthesizer, max_requests: int = MAX_REQUESTS) -> None:
+        self._synthesizer, self._max_requests = synthesizer, max_requests
+        self._executor = ThreadPoolExecutor(max_requests, thread_name_prefix="speech")
+        self.num_requests = 0
+
+    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+        """Audio as it is made, then a summary; or a failure as the last event."""
+        if self.num_requests >= self._max_requests:
+            busy = f"{self.num_requests} requests are being served; the limit is {self._max_requests}."
+            yield SpeechFailure(error=EngineBusy(busy, retry_after_seconds=_RETRY_AFTER_SECONDS))
+            return
+        self.num_requests += 1
+        items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))
+        try:
+            async for item in items:
+                yield item
+        finally:
+            self.num_requests -= 1
+            await items.aclose()
+
+    async def forget_deleted(self) -> None:
+        """Drop what is held in memory of voices that have been deleted."""
+        await asyncio.to_thread(self._synthesizer.forget_deleted)
+
+    async def state(self, *, with_engines: bool = False) -> ServiceState:
+        """Its state."""
+        engines = self._synthesizer.statistics() if with_engines else {}
+        return ServiceState(is_healthy=self._synthesizer.is_healthy, engines=engines)
+
+    def close(self) -> None:
+        """End the engines and the threads."""
+        self._synthesizer.close()
+        self._executor.shutdown(wait=True)
 
 
 def serve_locally(settings: ServeSettings) -> None:
@@ -23,7 +73,7 @@ def serve_locally(settings: ServeSettings) -> None:
     # Taken first: a model is loaded for nothing where nobody can be answered.
     listener = _listen(settings.host, settings.port)
     with listener:
-        service = build_local_service(settings)
+        service = LocalSpeech(build_synthesizer(settings.engine), settings.engine.max_requests)
         try:
             config = uvicorn.Config(
                 build_api(settings, service),

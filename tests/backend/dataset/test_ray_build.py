@@ -129,7 +129,7 @@ def test_progress_counts_every_row_of_every_stage(ray_home: Path):
     decode, cut, tokenize = (progress.stage(stage) for stage in ("decode", "cut", "tokenize"))
     assert (decode.num_done, decode.num_total, decode.num_failed) == (len(SENTENCES) + 1, len(SENTENCES) + 1, 1)
     assert (cut.num_done, cut.num_total) == (len(SENTENCES), len(SENTENCES))
-    assert (tokenize.num_done, tokenize.num_total, tokenize.num_worked) == (8, 8, 8)
+    assert (tokenize.num_done, tokenize.num_total, tokenize.num_reused) == (8, 8, 0)
     assert tokenize.audio_seconds > 10
     assert tokenize.seconds_left == 0
 
@@ -138,7 +138,7 @@ def test_building_again_on_ray_does_nothing(ray_home: Path, recordings: Path, jo
     datasets = Datasets(Home(ray_home))
     digest = datasets.show("ann").digest
     assert datasets.build(job(recordings, num_actors=2)).digest == digest
-    assert [stage.num_worked for stage in datasets.progress("ann").stages] == [0, 0, 0, 0]
+    assert [stage.num_done - stage.num_reused for stage in datasets.progress("ann").stages] == [0, 0, 0, 0]
 
 
 def test_a_killed_build_is_seen_and_goes_on_where_it_was(

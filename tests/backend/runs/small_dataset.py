@@ -9,7 +9,7 @@ import numpy as np
 from backend.audio.writing import write_wav
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
-from training.model.codec.fingerprint import tokenizer_fingerprint
+from training.model.codec.speech_tokenizer import tokenizer_fingerprint
 from training.model.prompt.length import FRAMES_PER_SECOND
 from training.model.voice_model import VoiceModel
 

@@ -70,10 +70,7 @@ def test_only_whose_it_is_deletes_a_take_and_then_it_is_gone(tmp_path):
     assert not take.path.exists()
     with pytest.raises(TakeNotFound):
         takes.get(take.id)
-    add(takes, "one")
-    add(takes, "two")
-    assert takes.delete_all("one") == 1
-    assert takes.delete_all() == 1
+    takes.delete(add(takes, "two").id)
     assert list(takes.folder.glob("*.*")) == []
 
 

@@ -116,14 +116,13 @@ def test_of_two_who_create_the_same_name_at_once_one_succeeds(voices, recording)
     assert [folder.name for folder in voices.folder.iterdir()] == [made[0].id]
 
 
-def test_rename_sampling_and_delete(voices, recording):
+def test_rename_and_delete(voices, recording):
     anna = voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini")
     assert voices.rename("anna", "ANNA").name == "ANNA"
     assert voices.rename("Anna", "Ben").id == anna.id
     assert voices.get("Ben").reference == anna.reference
     with pytest.raises(VoiceNotFound, match="'Anna'"):
         voices.get("Anna")
-    assert voices.set_sampling("Ben", Sampling(top_k=5)).sampling == Sampling(top_k=5)
     assert voices.get("Ben").consent == CONSENT
     voices.delete("ben")
     assert voices.list() == ()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ from training.model.errors import ConfigError
 # activations of a piece stay in the CPU's cache.
 _MAX_FRAMES_AT_ONCE = 64
 _DECODE_PIECE_FRAMES = 16
+_CODEBOOK_TENSORS = ("cluster_usage", "embed_sum")
 
 
 class SpeechTokenizer(nn.Module):
@@ -142,3 +144,13 @@ def _require_supported(config: SpeechTokenizerConfig) -> None:
             f"speech_tokenizer/config.json: encoder_valid_num_quantizers is {config.encoder_valid_num_quantizers}, "
             f"but the encoder has {encoder.num_quantizers} codebooks."
         )
+
+
+def tokenizer_fingerprint(tokenizer: SpeechTokenizer) -> str:
+    """SHA-256 over the encoder's codebooks: tokenizers with the same one can decode each other's codes."""
+    hashed = hashlib.sha256()
+    for name, tensor in sorted(tokenizer.encoder.quantizer.state_dict().items()):
+        if name.rpartition(".")[2] in _CODEBOOK_TENSORS:
+            hashed.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            hashed.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
+    return hashed.hexdigest()

@@ -13,8 +13,7 @@ from torch import Tensor
 from training.model.codec.streaming import DecoderState
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, FrameStep
 from training.model.generation.reference_decoder import ReferenceDecoder, ReferenceDecoders
-from training.model.generation.take_layout import lay_out
-from training.model.generation.take_request import TakeRequest, VoicePrompt
+from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out
 from training.model.voice_model import VoiceModel
 
 

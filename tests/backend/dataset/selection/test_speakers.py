@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.verdicts import Verdict, speaker_gate
-from backend.dataset.selection.held_out import ReferenceCandidate, choose_held_out, choose_reference
+from backend.dataset.selection.select_clips import ReferenceCandidate, choose_held_out, choose_reference
 from backend.dataset.selection.speakers import speaker_distances
 
 SETTINGS = GateSettings()

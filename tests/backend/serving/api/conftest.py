@@ -9,7 +9,7 @@ import pytest
 
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
-from backend.serving.deploy.local_service import LocalSpeech
+from backend.serving.deploy.local_server import LocalSpeech
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.synthesizer import Synthesizer
 from backend.store.home import Home

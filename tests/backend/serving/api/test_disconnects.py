@@ -20,7 +20,7 @@ import uvicorn
 
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
-from backend.serving.deploy.local_service import LocalSpeech
+from backend.serving.deploy.local_server import LocalSpeech
 from tests.backend.serving.api.served import DEADLINE_SECONDS, MODEL, ask, wait_until
 
 NUM_REQUESTS, NUM_CLIENTS = 200, 8

@@ -9,7 +9,7 @@ import pytest
 
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
-from backend.serving.deploy.local_service import LocalSpeech
+from backend.serving.deploy.local_server import LocalSpeech
 from backend.serving.requests import SpeechFailure
 from tests.backend.serving.api.served import MODEL, ask, wait_until
 

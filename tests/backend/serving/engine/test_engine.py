@@ -18,7 +18,12 @@ from training.model.generation.take_request import TakeRequest
 from training.model.sampling import Sampling
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
-SAMPLINGS = (None, Sampling(temperature=1.3, top_k=0, top_p=0.8), Sampling().greedy(), Sampling(top_k=200))
+SAMPLINGS = (
+    None,
+    Sampling(temperature=1.3, top_k=0, top_p=0.8),
+    Sampling(temperature=0.0, residual_temperature=0.0),
+    Sampling(top_k=200),
+)
 
 
 def is_idle(engine):

@@ -73,7 +73,7 @@ def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of,
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypatch, streaming):
-    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 3)
     submitted = []
     submit = engine.submit
     monkeypatch.setattr(
@@ -96,7 +96,7 @@ def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypa
 
 
 def test_a_seed_is_a_promise(engine, request_of, monkeypatch):
-    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 3)
     speech = AudioStream(engine, replace(request_of, text=SENTENCE * 4, seed=9, max_frames=None), streaming=False)
     list(speech)
     assert set(speech.seeds) == {9}

@@ -26,7 +26,7 @@ def requests(golden_model, speaker):
     settings_of = (
         Sampling(),
         Sampling(temperature=1.3, top_k=0, top_p=0.8, residual_top_p=0.9),
-        Sampling().greedy(),
+        Sampling(temperature=0.0, residual_temperature=0.0),
         Sampling(top_k=5, repetition_penalty=1.4),
     )
     return [

@@ -111,7 +111,7 @@ def count_streams(synthesizer, monkeypatch):
 
 def test_a_runaway_is_tried_once_more_with_another_seed(synthesizer, request_of, monkeypatch):
     # As many frames as there are before speech may end, or random weights could end it.
-    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 2)
+    monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 2)
     seeds = count_streams(synthesizer, monkeypatch)
     take = synthesizer.speak(runaway(request_of))
     assert take.finish_reason is FinishReason.LENGTH
@@ -121,7 +121,7 @@ def test_a_runaway_is_tried_once_more_with_another_seed(synthesizer, request_of,
 
 @pytest.mark.parametrize("asked", [{"seed": 3}, {"max_frames": 3}])
 def test_what_was_asked_for_is_not_tried_again(synthesizer, request_of, monkeypatch, asked):
-    monkeypatch.setattr("training.model.generation.take_layout.frame_cap", lambda *args, **kwargs: 3)
+    monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 3)
     seeds = count_streams(synthesizer, monkeypatch)
     synthesizer.speak(replace(runaway(request_of), **asked))
     assert len(seeds) == 1
