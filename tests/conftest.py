@@ -162,7 +162,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for outcome in ("passed", "failed", "error", "skipped")
         for report in terminalreporter.getreports(outcome)
         for tier in reasons
-        if tier in report.keywords
+        if tier in getattr(report, "keywords", ())  # a module that cannot be imported has none
     )
     for tier, reason in reasons.items():
         num_skipped = num_by_outcome[tier, "skipped"]

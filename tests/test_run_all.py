@@ -32,6 +32,14 @@ def test_passes():
 """
 
 
+def options_of_a_small_run(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """With the conftest file of these tests, and without the plugins, which take longer to load than the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    settings = ["-o", "addopts=--import-mode=importlib", "-c", str(PROJECT / "pyproject.toml")]
+    return [*settings, "-p", "tests.conftest", "-p", "no:cacheprovider"]
+
+
 def test_all_tiers_run_and_the_last_line_counts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
@@ -40,19 +48,7 @@ def test_all_tiers_run_and_the_last_line_counts_them(
         run_all, "TIERS", {"first": ["-k", "not passes"], "none": ["-k", "nothing"], "last": ["-k", "passes"]}
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    # Plugins take longer to load than these tests take.
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    options = [
-        "-o",
-        "addopts=--import-mode=importlib",
-        "-c",
-        str(PROJECT / "pyproject.toml"),
-        "-p",
-        "tests.conftest",
-        "-p",
-        "no:cacheprovider",
-    ]
+    options = options_of_a_small_run(monkeypatch)
     assert run_all.main([*options, str(tmp_path)]) == 1
     lines = capfd.readouterr().out.splitlines()
     summary = lines[lines.index("=== summary") + 1 :]
@@ -64,6 +60,18 @@ def test_all_tiers_run_and_the_last_line_counts_them(
     ]
     assert "    skipped 1: not installed: flite, espeak-ng (apt-get install flite espeak-ng)" in summary
     assert any(line.startswith("    failed: ") and line.endswith("::test_cannot_begin") for line in summary)
+
+
+def test_a_module_that_cannot_be_imported_is_counted_beside_a_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name")
+    (tmp_path / "test_tier.py").write_text("import pytest\n\n@pytest.mark.ray\ndef test_of_a_tier():\n    pass\n")
+    monkeypatch.setattr(run_all, "TIERS", {"only": ["--continue-on-collection-errors"]})
+    assert run_all.main([*options_of_a_small_run(monkeypatch), str(tmp_path)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert "tier ray: 1 passed" in lines
+    assert lines[-1].startswith("1 passed, 1 failed, 0 skipped")
 
 
 def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):

@@ -103,6 +103,7 @@ def _keep_up_to_date(context: PageContext, bar: ModelBar, speech: SpeechPart) ->
     timer, shown = gr.Timer(POLL_SECONDS), gr.State(NOTHING_SHOWN)
 
     def refresh(before: Shown) -> Update:
+        """Show what has changed since `before`, and poll more often while a model is loading."""
         now = bar.what_to_show()
         if now == before:
             return {}

@@ -25,6 +25,7 @@ from backend.voices.errors import VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.registry import Voices
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
+from training.data.training_set import TrainingSet
 from training.estimate import RunEstimate, estimate_run, free_bytes
 from training.job import STRATEGIES, FineTuneJob, Strategy
 from training.machine import Machine
@@ -194,30 +195,43 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     decided = preset_fields(preset, training_set, job)
     job = job.model_copy(update={name: value for name, value in decided.items() if name not in job.model_fields_set})
     launch = _plan_launch(job, machine, chosen, run_id)
+    evaluation = plan_evaluation(
+        folder,
+        card,
+        rows,
+        base_model,
+        speaker=training_set.speaker_D.tolist(),
+        # Without evaluation it is still what knows the voice's embedding and reference.
+        num_held_out=chosen.num_held_out if chosen.evaluate else 1,
+        num_standard=chosen.num_standard,
+        seed=job.seed,
+    )
+    data = _plan_data(job, launch, training_set, card.name, preset, evaluation)
+    problems = (*_problems(job, launch), *disk_problems(job, data.estimate))
+    return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
+
+
+def _plan_data(
+    job: FineTuneJob,
+    launch: LaunchPlan,
+    training_set: TrainingSet,
+    dataset: str,
+    preset: Preset,
+    evaluation: EvaluationPlan,
+) -> DataPlan:
+    """What training on these clips takes: steps, time, memory and disk."""
     device = torch.device("cuda" if launch.use_gpu and torch.cuda.is_available() else "cpu")
     tensors = network_tensors(training_set.config, train_text_embedding=job.train_text_embedding)
     estimate = estimate_run(job, training_set, plan_batches(job, training_set), device=device, tensors=tensors)
-    data = DataPlan(
-        dataset=card.name,
+    return DataPlan(
+        dataset=dataset,
         preset=preset,
         estimate=estimate,
-        evaluation=plan_evaluation(
-            folder,
-            card,
-            rows,
-            base_model,
-            speaker=training_set.speaker_D.tolist(),
-            # Without evaluation it is still what knows the voice's embedding and reference.
-            num_held_out=chosen.num_held_out if chosen.evaluate else 1,
-            num_standard=chosen.num_standard,
-            seed=job.seed,
-        ),
+        evaluation=evaluation,
         memory=_memory_cells(training_set.config, job, tensors, compute_bytes=2 if device.type == "cuda" else 4),
-        worker_bytes=_worker_bytes(job.num_workers, device, machine),
+        worker_bytes=_worker_bytes(job.num_workers, device, launch.machine),
         free_disk_bytes=free_bytes(job.output),
     )
-    problems = (*_problems(job, launch), *disk_problems(job, estimate))
-    return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
 
 
 def recommend_preset(minutes: float) -> Preset:

@@ -18,7 +18,11 @@ from pydantic import (
 from training.renamed import with_current_names
 
 # As jobs of version 0.1 spell them.
-_FORMER_NAMES = {"final_share": "min_lr_ratio", "explicit_language_share": "explicit_language_ratio"}
+_FORMER_NAMES = {
+    "final_share": "min_lr_ratio",
+    "explicit_language_share": "explicit_language_ratio",
+    "in_context_share": "in_context_ratio",
+}
 
 
 class StageJob(BaseModel):

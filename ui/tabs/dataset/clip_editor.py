@@ -150,6 +150,7 @@ class ClipEditor:
             request: gr.Request,
             **fields: Any,
         ) -> Iterator[Update]:
+            """Edit in the background, then show the clips and the editor as they are now."""
             problem = None
             try:
                 if not name or not key:

@@ -146,6 +146,7 @@ class ClipsPart:
         datasets = self.context.studio.datasets
 
         def listen(task: BackgroundTask[Outcome]) -> Outcome:
+            """Transcribe the clips once more, without changing their text."""
             return Outcome(changes=tuple(datasets.retranscribe(str(name), keys, progress=task.report)))
 
         return self._start(name, "Listening again", listen)
@@ -199,6 +200,7 @@ class ClipsPart:
         """Start to bring the files up to date."""
 
         def apply(_: BackgroundTask[Outcome]) -> Outcome:
+            """Write the training files again."""
             self.context.studio.datasets.rebuild_rows(str(name))
             return Outcome()
 
@@ -211,6 +213,7 @@ class ClipsPart:
         """Start to pack the clips for other tools."""
 
         def export(_: BackgroundTask[Outcome]) -> Outcome:
+            """Write the clips into a folder, and the folder into a zip archive."""
             place = unguessable_path(self.context.folder, f"{name}-dataset")
             num_clips = self.context.studio.datasets.export(str(name), place)
             packed = Path(shutil.make_archive(str(place), "zip", place))

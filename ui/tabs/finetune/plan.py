@@ -93,6 +93,7 @@ class Planner:
         request, runs = self._request(wish), self._context.studio.runs
 
         def work(_: BackgroundTask[RunPlan | None]) -> RunPlan | None:
+            """Plan the run; None while its dataset has not been built."""
             return runs.plan(request) if request.dataset is not None else None
 
         self.plans.start(session, "Planning", work, replaces=True)
@@ -109,9 +110,11 @@ class Planner:
         request, studio = self._request(wish, voice), self._context.studio
 
         def work(_: BackgroundTask[str]) -> str:
+            """Start a run on a dataset that is there already."""
             return studio.runs.start(studio.runs.plan(request), consent)
 
         def make_first(task: BackgroundTask[str]) -> str:
+            """Build the dataset, then start the run."""
             return build_and_start(
                 studio.datasets,
                 studio.runs,

@@ -149,6 +149,7 @@ class RunWatch:
         """A handler that does something to a run, named like a method of `Runs`, and shows it."""
 
         def act(chosen: str | None) -> Update:
+            """Do it to the chosen run, and show the run as it is now."""
             if not chosen:
                 raise FormIncomplete("Choose a run first.")
             getattr(self._runs, verb)(chosen)

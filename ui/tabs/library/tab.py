@@ -111,6 +111,7 @@ class LibraryTab:
         folder = unguessable_path(self.context.folder, "export").parent
 
         def export(task: BackgroundTask[Any]) -> Path:
+            """Write the voice file."""
             return self.context.studio.voices.export(voice.id, folder, report=task.report)
 
         what = f"Writing {voice.name} into a file"
@@ -128,6 +129,7 @@ class LibraryTab:
             raise FormIncomplete("Choose a voice file first.")
 
         def import_(task: BackgroundTask[Any]) -> Voice:
+            """Check the voice file, and add its voice to the library."""
             return self.context.studio.voices.import_(Path(file), name.strip() or None, report=task.report)
 
         try:

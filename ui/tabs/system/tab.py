@@ -83,6 +83,7 @@ class SystemTab:
         """Start to download a Whisper model. Raises TaskBusy."""
 
         def work(task: BackgroundTask[None]) -> None:
+            """Download, and report bytes."""
             # The download's own words tell that what has arrived is kept.
             fetch_whisper(name, lambda done: task.tell(done.bytes_done, done.bytes_total), task.is_cancelled)
 

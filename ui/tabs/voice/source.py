@@ -189,6 +189,7 @@ class SourcePart:
         yield {self.verdict: listening(sample.name.title(), 1, 1), self.transcript: sample.reference_text}
 
         def examine(_: BackgroundTask[Any]) -> tuple[Path, ReferenceReport]:
+            """Write the sample to a file, and check it as a recording is checked."""
             path = self.context.files.place(studio.sample_reference(name))
             assert path is not None, "it was just written"
             return path, studio.examine(path)
@@ -259,6 +260,7 @@ class SourcePart:
         yield {self.saved_note: says("", "Saving …")}
 
         def save(_: BackgroundTask[Any]) -> Voice:
+            """Add the voice to the library."""
             return self.context.studio.save_voice(
                 name,
                 source.reference if source is not None and source.kind != "voice" else None,

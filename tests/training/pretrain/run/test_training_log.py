@@ -12,6 +12,7 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import TrainingLog, read_log
 from training.pretrain.run.training_state import has_state, load_state, read_job, save_state, step_random
+from training.pretrain.talker.job import TalkerJob
 
 
 class Job(BaseModel):
@@ -83,6 +84,22 @@ def test_a_state_of_another_recipe_or_network_is_refused(tmp_path: Path):
         load_state(tmp_path, Job(rate=0.2), {"a": network()}, {})
     with pytest.raises(PretrainError, match="another version of the network"):
         load_state(tmp_path, Job(), {"a": nn.Linear(2, 2)}, {})
+
+
+def test_a_talker_run_saved_with_the_former_names_is_the_same_run(tmp_path: Path):
+    job = TalkerJob(in_context_ratio=0.25, explicit_language_ratio=0.125, min_lr_ratio=0.0625)
+    save_state(tmp_path, job, 1, {"a": network()}, {}, corpus_size=1)
+    path = next(tmp_path.rglob("job.json"))
+    text = path.read_text()
+    for now, former in (
+        ("in_context_ratio", "in_context_share"),
+        ("explicit_language_ratio", "explicit_language_share"),
+        ("min_lr_ratio", "final_share"),
+    ):
+        assert f'"{now}"' in text
+        text = text.replace(f'"{now}"', f'"{former}"')
+    path.write_text(text)
+    assert load_state(tmp_path, job, {"a": network()}, {}) == (1, 1)
 
 
 @given(seed=st.integers(0, 2**32), step=st.integers(0, 2**32 - 2))
