@@ -12,9 +12,9 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from backend.errors import OutputInvalid
 from backend.evaluation.scores import EvaluatedTake
-from backend.runs.charts import line_chart
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
+from training.charts import line_chart
 
 _STYLE, _TEMPLATE = (Path(__file__).with_name(name) for name in ("report.css", "report.html"))
 _LOSSES = ("talker_loss", "code_predictor_loss")

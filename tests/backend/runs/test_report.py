@@ -13,7 +13,6 @@ import pytest
 from backend.audio.writing import write_wav
 from backend.errors import OutputInvalid
 from backend.evaluation.scores import summarize
-from backend.runs.charts import line_chart, ticks
 from backend.runs.report import render_report, write_report
 from backend.runs.storage.records import BASE, CheckpointRecord, EventRecord, MetricRecord
 from backend.runs.storage.states import RunState
@@ -95,32 +94,3 @@ def test_the_report_says_that_a_recording_is_gone(tmp_path: Path) -> None:
 def test_a_report_is_not_written_over_a_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputInvalid, match="is a folder"):
         write_report(tmp_path, record(), [], [], [], tmp_path)
-
-
-def test_a_chart_can_show_nan_one_point_and_equal_values() -> None:
-    for points in ([(1.0, float("nan"))], []):
-        assert line_chart("t", {"a": points}) == ""
-    for points in ([(1.0, 2.0)], [(1.0, 2.0), (2.0, 2.0)], [(1.0, float("inf")), (2.0, 1.0)]):
-        ElementTree.fromstring(re.search(r"<svg.*?</svg>", line_chart("t", {"a": points}))[0])
-
-
-def test_long_lines_are_thinned_and_keep_their_end() -> None:
-    chart = line_chart("t", {"a": [(float(step), float(step)) for step in range(10_000)]})
-    points = re.search(r'points="([^"]+)"', chart)[1].split()
-    assert len(points) <= 601
-    assert points[-1].startswith("708")
-
-
-def test_ticks_are_round_and_span_the_range() -> None:
-    assert ticks(0.13, 0.87) == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    for low, high in ((0.0, 0.0), (5.0, 5.0), (-3.0, 1e6), (1e-9, 2e-9)):
-        found = ticks(low, high)
-        assert found[0] <= low
-        assert found[-1] >= high
-        assert len(found) <= 8
-
-
-def test_a_chart_names_its_lines_only_where_there_are_several() -> None:
-    line = [(1.0, 2.0), (2.0, 1.0)]
-    assert 'class="key' not in line_chart("Gradient norm", {"gradient norm": line})
-    assert line_chart("Loss", {"one": line, "other": line}).count('class="key') == 2

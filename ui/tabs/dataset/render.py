@@ -20,7 +20,7 @@ from backend.dataset.clips.views import (
     TranscriptChange,
 )
 from backend.transcription.text import ChangeKind, compare_texts
-from ui.html.histogram import Distribution, histogram_svg
+from training.charts import histogram
 from ui.html.messages import NOTHING, download_link, note, progress_bar, says
 from ui.html.templates import html, render
 from ui.html.waveform import waveform_svg
@@ -170,21 +170,21 @@ def plots_html(view: DatasetView) -> Markup:
     current = [clip.details.current for clip in view.clips]
     distances = [clip.details.distance for clip in view.clips if clip.details.distance is not None]
     plots = [
-        Distribution(
-            title="Length",
+        histogram(
+            "Length",
+            [clip.seconds for clip in view.clips],
             unit="s",
-            values=[clip.seconds for clip in view.clips],
             limits=(limits.short_seconds, limits.long_seconds),
         ),
-        Distribution(
-            title="Voice above noise",
+        histogram(
+            "Voice above noise",
+            [clip.sound.speech_over_noise_db for clip in current],
             unit="dB",
-            values=[clip.sound.speech_over_noise_db for clip in current],
             limits=(limits.min_speech_over_noise_db, limits.speech_over_noise_db),
         ),
-        Distribution(title="Distance to the speaker", unit="", values=distances, limits=(limits.odd_distance,)),
+        histogram("Distance to the speaker", distances, unit="", limits=(limits.odd_distance,)),
     ]
-    drawn = Markup().join(histogram_svg(plot) for plot in plots)
+    drawn = Markup("".join(plots))
     return html('<div class="plots">{}</div>', drawn) if drawn else NOTHING
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from backend.background_tasks import TaskState
-from backend.runs.charts import line_chart
 from backend.runs.planning.plan import WORKER_COUNTS, MemoryCell, RunPlan
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
+from training.charts import line_chart
 from ui.html.messages import NOTHING, download_link, note, progress_bar, says
 from ui.html.templates import html, render
 from ui.html.words import count_of, gib, size_in_words, time_in_words, time_left
