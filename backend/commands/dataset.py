@@ -145,6 +145,8 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     lines += [
         f"{verdict.value}: {view.count(verdict)} clips, {view.minutes(verdict):.1f} minutes" for verdict in Verdict
     ]
+    if view.transcribers:
+        lines.append(f"heard by: {', '.join(view.transcribers)}")
     if view.reference is not None:
         lines.append(f"reference: {view.reference.key}, {view.reference.seconds:.1f} s: {view.reference.text}")
     state = f"{view.name}: {view.state.value}" + (f". {view.problem}" if view.problem else "")
@@ -158,7 +160,7 @@ def _clip_lines(clip: ClipRow) -> list[str]:
     marks = [mark for mark, applies in (("reference", clip.is_reference), ("held out", clip.held_out)) if applies]
     notes = f" ({', '.join(marks)})" if marks else ""
     begin = _moment(clip.details.current.span.start_seconds)
-    head = f"  {clip.key}  {clip.verdict.value:<8}  at {begin:>7}  {clip.seconds:4.1f} s  {text}{notes}"
+    head = f"  {clip.key}  {clip.verdict.value:<15}  at {begin:>7}  {clip.seconds:4.1f} s  {text}{notes}"
     return [head, *(f"{'':16}{reason}" for reason in clip.reasons)]
 
 

@@ -109,7 +109,7 @@ class DatasetEditing:
             missing = [
                 row.clip_id
                 for row in rows
-                if row.verdict is not Verdict.REJECTED
+                if not row.verdict.is_left_out
                 and lookup_tokenized(self._workspace, row.clip_id, encoder.identity) is None
             ]
             if missing:
@@ -156,7 +156,11 @@ class DatasetEditing:
             if text_errors(row.details.text, heard.text, language_code(job.language) or "en")[0] > 0:
                 changes.append(
                     TranscriptChange(
-                        key=row.key, before=row.details.text, after=heard.text, confidence=heard.confidence
+                        key=row.key,
+                        before=row.details.text,
+                        after=heard.text,
+                        confidence=heard.confidence,
+                        transcriber=transcriber.name,
                     )
                 )
             if progress is not None:

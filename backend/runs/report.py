@@ -10,11 +10,12 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from backend.errors import OutputInvalid
+from backend.errors import EncoreError, OutputInvalid
 from backend.evaluation.scores import EvaluatedTake
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
 from training.charts import line_chart
+from training.data.code_rows import read_card
 
 _STYLE, _TEMPLATE = (Path(__file__).with_name(name) for name in ("report.css", "report.html"))
 _LOSSES = ("talker_loss", "code_predictor_loss")
@@ -83,7 +84,7 @@ def _template() -> Template:
 def _facts(run: RunRecord) -> dict[str, str]:
     return {
         "Voice": run.voice,
-        "Dataset": run.dataset,
+        "Dataset": run.dataset + _heard_by(run),
         "Model": run.model,
         "Recipe": run.preset,
         "Strategy": f"{run.strategy}, {run.num_workers} worker{'s' if run.num_workers != 1 else ''}",
@@ -92,6 +93,16 @@ def _facts(run: RunRecord) -> dict[str, str]:
         "Started": _date(run.started_at or run.created_at),
         "Took": _duration(run),
     }
+
+
+def _heard_by(run: RunRecord) -> str:
+    """Who listened to the clips, as long as the dataset is the one that was trained on."""
+    try:
+        card = read_card(run.job.dataset)
+    except EncoreError:
+        return ""
+    is_same = card.digest == run.job.dataset_digest
+    return f" ({' and '.join(card.transcribers)} listened)" if card.transcribers and is_same else ""
 
 
 def _shown_columns(checkpoints: Sequence[CheckpointRecord]) -> list[_Column]:

@@ -6,12 +6,14 @@ it can lay a given text over a sound and say, for each moment, how badly the two
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +34,7 @@ POCKETSPHINX = "pocketsphinx"
 POCKETSPHINX_PIECE_SECONDS = 30.0
 """The longest sound it hears at once."""
 
+_DICTIONARY = "en-us/cmudict-en-us.dict"
 _FRAMES_PER_SECOND = 100
 # It takes the beginning of what it hears for the background.
 _SILENCE_SECONDS = 0.25
@@ -141,27 +144,12 @@ class PocketsphinxTranscriber:
             known = [word for word in words if self._learn(word)]
             return self._placed(sound, known) if known else None
 
-    def unknown_words(self, words: Iterable[str]) -> frozenset[str]:
-        """Those of the words (as `spoken_words` shows them) that it can never write down: names, mostly."""
-        with self._one_at_a_time:
-            return frozenset(
-                word
-                for shown in words
-                for word in (shown, *shown.split())
-                if any(not self._is_in_dictionary(part) for part in word.split())
-            )
-
     @cached_property
     def _decoder(self) -> Decoder:
         # Here: pocketsphinx is needed by those only who listen, and reads 30 MB.
         from pocketsphinx import Decoder  # noqa: PLC0415 - see above
 
         return Decoder(samprate=TRANSCRIBER_HZ, loglevel="FATAL", cmn="batch")
-
-    @cached_property
-    def _guessed(self) -> set[str]:
-        """Words the dictionary was taught."""
-        return set()
 
     def _hear(self, piece: NDArray[np.float32]) -> Iterator[Word]:
         self._decoder.activate_search()
@@ -246,16 +234,40 @@ class PocketsphinxTranscriber:
         if not sounds:
             return False
         self._decoder.add_word(word, sounds, update=False)
-        self._guessed.add(word)
         return True
-
-    def _is_in_dictionary(self, word: str) -> bool:
-        return word not in self._guessed and self._decoder.lookup_word(word) is not None
 
 
 def is_installed() -> bool:
     """Whether pocketsphinx is on this machine; without importing it."""
     return importlib.util.find_spec("pocketsphinx") is not None
+
+
+def version() -> str:
+    """Of the package with its models, without importing it; empty where it is not installed."""
+    try:
+        return importlib.metadata.version(POCKETSPHINX)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def unknown_words(words: Iterable[str]) -> frozenset[str]:
+    """Those of the words (as `spoken_words` shows them) that it can never write down: names, mostly.
+
+    Needs no decoder.
+    """
+    known = _dictionary()
+    return frozenset(
+        word for shown in words for word in (shown, *shown.split()) if any(part not in known for part in word.split())
+    )
+
+
+@cache
+def _dictionary() -> frozenset[str]:
+    # Here: as in `PocketsphinxTranscriber._decoder`.
+    from pocketsphinx import get_model_path  # noqa: PLC0415 - see above
+
+    lines = Path(get_model_path(_DICTIONARY)).read_text(encoding="utf-8").splitlines()
+    return frozenset(line.partition(" ")[0] for line in lines)
 
 
 def words_to_place(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backend.errors import EncoreError
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS
@@ -14,6 +14,7 @@ from backend.transcription.pocketsphinx_transcriber import (
     POCKETSPHINX_PIECE_SECONDS,
     PocketsphinxTranscriber,
     is_installed,
+    version,
 )
 from backend.transcription.transcriber import Transcriber, WhisperWeights
 from training.model.hub.hub import DownloadProgress
@@ -29,6 +30,7 @@ _POCKETSPHINX_NOTICE = (
     "pocketsphinx transcribes; it knows English only and gets about one letter in ten wrong. "
     "Check the texts, or download a Whisper model on the System tab."
 )
+_ENGLISH_ONLY = "What listens without a download, pocketsphinx, knows English only. "
 
 _CODES = {
     "chinese": "zh",
@@ -59,10 +61,14 @@ class TranscriberSource(WhisperWeights):
 
 @dataclass(frozen=True, kw_only=True)
 class PocketsphinxSource:
-    """The transcriber of English that comes with the installation; see `TranscriberSource`."""
+    """The transcriber of English that comes with the installation; see `TranscriberSource`.
+
+    Attributes:
+        identity: names its version: transcripts are cached under it, and made anew after an update.
+    """
 
     name: str = POCKETSPHINX
-    identity: str = POCKETSPHINX
+    identity: str = field(default_factory=lambda: f"{POCKETSPHINX} {version()}")
     piece_seconds: float = POCKETSPHINX_PIECE_SECONDS
 
     def load(self, device: str) -> Transcriber:
@@ -111,7 +117,7 @@ def select_transcriber(
     except WhisperUnavailable as error:
         if is_english and is_installed() and any(model.name == name for model in PUBLISHED_WHISPERS):
             return SelectedTranscriber(source=PocketsphinxSource(), notice=f"{error} {_POCKETSPHINX_NOTICE}")
-        return SelectedTranscriber(source=None, notice=str(error))
+        return SelectedTranscriber(source=None, notice=f"{'' if is_english else _ENGLISH_ONLY}{error}")
     return SelectedTranscriber(source=TranscriberSource(**vars(weights)))
 
 

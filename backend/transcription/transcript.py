@@ -44,7 +44,7 @@ class Transcript:
 
     Attributes:
         language: two-letter code, as Whisper names languages; empty if nothing was heard.
-        transcriber: who heard it, where that matters; empty for a Whisper.
+        transcriber: who heard it; empty in what earlier versions stored of a Whisper.
         passages: where the numbers come from, for a recording that was transcribed in parts.
     """
 

@@ -102,7 +102,7 @@ class WhisperTranscriber:
                 words += [word.shifted(start_seconds) for word in _words_of(segment)]
                 passages.append(_passage_of(segment, len(piece) / TRANSCRIBER_HZ).shifted(start_seconds))
             start_seconds += len(piece) / TRANSCRIBER_HZ
-        return assemble_transcript(words, passages, language or "")
+        return assemble_transcript(words, passages, language or "", transcriber=self.name)
 
     def _hear(self, piece: NDArray[np.float32], language: str | None) -> tuple[_Segment, str]:
         """Transcribe one piece; returns what openai-whisper calls a segment, and the language.

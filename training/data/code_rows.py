@@ -56,6 +56,8 @@ class DatasetCard(BaseModel):
     """The clip that represents the voice: its speaker embedding, and its audio and text for in-context prompts."""
     digest: str
     """Hash over the rows: the same digest is the same training data."""
+    transcribers: tuple[str, ...] = ()
+    """Who listened to the clips: wrote their texts down, or compared them with what was heard."""
 
 
 @dataclass(frozen=True, kw_only=True)

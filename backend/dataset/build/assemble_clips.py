@@ -15,6 +15,7 @@ from backend.dataset.build.context import BuildContext
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import CutClip, DecodedRecording
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
+from backend.dataset.selection.calibration import discrepancy_of
 from backend.dataset.selection.change_clip import ClipSelection
 from backend.dataset.selection.select_clips import Candidate, select_clips
 from backend.dataset.sources.find import FoundRecording, SourceRecording
@@ -96,10 +97,13 @@ def _candidate(
     key: str, details: ClipDetails, edit: ClipEdit, workspace: DatasetWorkspace, encoder_identity: str
 ) -> Candidate:
     tensors_id, embedding = _tokenized(details, workspace, encoder_identity)
+    text = details.current.text or "" if edit.text is None else edit.text
+    source = details.current.text_source if edit.text is None else "person"
     now = details.model_copy(
         update={
-            "text": details.current.text or "" if edit.text is None else edit.text,
-            "text_source": details.current.text_source if edit.text is None else "person",
+            "text": text,
+            "text_source": source,
+            "discrepancy": None if source == "whisper" else discrepancy_of(details.current, text),
             "tensors_id": tensors_id,
             "failure": "" if tensors_id else details.failure,
         }

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from backend.audio.span import Span
 from backend.cluster.connect import BUILD_DATASET, connect, quiet_ray_data
 from backend.dataset.build.assemble_clips import assemble
 from backend.dataset.build.context import BuildContext
@@ -27,9 +28,10 @@ from backend.dataset.build.progress import StageCounts, shared_counts
 from backend.dataset.build.workers import DISK_FULL
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import EncoderFacts
-from backend.dataset.clips.views import BuildState
+from backend.dataset.clips.views import BuildState, ClipEdit
 from backend.dataset.errors import BuildCancelled, DatasetEmpty, DiskFull
-from backend.dataset.sources.find import FoundRecording, SourceRecording, keep_originals, open_sources
+from backend.dataset.selection.calibration import understood_too_little
+from backend.dataset.sources.find import SourceRecording, keep_originals, open_sources
 from backend.dataset.stages.clip_encoder import ClipEncoder
 from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.storage.dataset_table import DatasetTable
@@ -43,6 +45,11 @@ from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress, resolve_model
 
 _logger = logging.getLogger(__name__)
+
+_NOBODY_LISTENS = (
+    "Texts that came along are taken as given, and clips without one need yours. "
+    "With a Whisper model, to be downloaded on the System tab, they would be heard."
+)
 
 
 def run_build(job: BuildJob, home: Home, *, is_begun: bool = False) -> None:
@@ -97,7 +104,7 @@ class Build:
             if job.keeps_originals:
                 keep_originals([found.source for found in recordings if found.source], workspace)
             encoder, chosen = self._find_models()
-            self._check_texts(recordings, chosen)
+            self._heartbeat.note(_notice_of(chosen))
             context = BuildContext(
                 home=self._home,
                 job=job,
@@ -105,6 +112,7 @@ class Build:
                 encoder_identity=encoder.identity,
                 transcriber=chosen.source,
                 language_code=language_code(job.language),
+                kept=_decided_spans(self._table, job.name),
                 counts=StageCounts(),
             )
             problems = self._run_stages([found.source for found in recordings if found.source], context)
@@ -113,6 +121,11 @@ class Build:
             self._heartbeat.stop_if_cancelled()
             self._table.save_encoder(job.name, encoder)
             clips = assemble(recordings, context, self._table, problems)
+            if unknown := understood_too_little([clip.details for clip in clips], job.gates):
+                self._heartbeat.note(
+                    f"{chosen.notice} {' and '.join(unknown)} understands this voice too little to judge its texts, "
+                    "which are taken as given.".strip()
+                )
         write_dataset(workspace, job, encoder, clips)
         self._table.mark_rows(job.name, are_current=True)
 
@@ -135,16 +148,6 @@ class Build:
             self._heartbeat.stop_if_cancelled()
             raise
 
-    def _check_texts(self, recordings: list[FoundRecording], chosen: SelectedTranscriber) -> None:
-        """Show what the user should know about the transcriber, and stop if there can be no text at all."""
-        self._heartbeat.note(chosen.notice)
-        sources = [found.source for found in recordings if found.source is not None]
-        if chosen.source is None and sources and not any(source.given_text for source in sources):
-            raise DatasetEmpty(
-                chosen.notice
-                or "No recording came with a text, and there is no transcriber. Name a Whisper model, or add texts."
-            )
-
     def _run_stages(self, sources: list[SourceRecording], context: BuildContext) -> dict[str, str]:
         """Run the stages; returns what went wrong, by recording or clip."""
         if all(is_first_pass_done(source, context) and is_second_pass_done(source, context) for source in sources):
@@ -165,6 +168,25 @@ class Build:
                 # The actor ends with Ray; these are its last counts.
                 self._heartbeat.beat()
                 self._heartbeat.follow(None)
+
+
+def _notice_of(chosen: SelectedTranscriber) -> str:
+    """Who listens, or why nobody does and what would help."""
+    if chosen.source is not None:
+        return chosen.notice
+    return f"{chosen.notice or 'Nothing is transcribed, as was asked for.'} {_NOBODY_LISTENS}"
+
+
+def _decided_spans(table: DatasetTable, name: str) -> dict[str, tuple[Span, ...]]:
+    """Where the clips are, by recording, that the user decided something about: these stay as they are cut."""
+    decided = {key for key, edit in table.edits(name).items() if edit != ClipEdit()} | {table.chosen_reference(name)}
+    ids = {recording.details.audio_id: recording.recording_id for recording in table.recordings(name)}
+    spans: dict[str, tuple[Span, ...]] = {}
+    for clip in table.clips(name):
+        recording_id = ids.get(clip.details.recording_audio_id)
+        if clip.key in decided and recording_id is not None:
+            spans[recording_id] = (*spans.get(recording_id, ()), clip.details.original.span)
+    return spans
 
 
 def encoder_facts(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -37,6 +37,8 @@ class BuildContext:
     transcriber: TranscriberSource | PocketsphinxSource | None
     language_code: str | None
     counts: StageCounts
+    kept: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    """By recording, the clips that the user decided something about; another transcript does not cut them elsewhere."""
 
     @property
     def workspace(self) -> DatasetWorkspace:
@@ -90,7 +92,7 @@ class BuildContext:
         if self.transcriber is None:
             return None
         try:
-            return _assembled(self.home, self._piece_keys(decoded))
+            return _assembled(self.home, self._piece_keys(decoded), self.transcriber.name)
         except LookupError:
             return None
 
@@ -103,16 +105,26 @@ class BuildContext:
         decoded = self.lookup_decoded(source)
         if decoded is None or decoded.problem or not self.is_transcribed(decoded):
             return None
-        return self.workspace.cache.lookup("cut", self._cut_key(source, decoded), CutRecording)
+        found = self.workspace.cache.lookup("cut", self._cut_key(source, decoded), CutRecording)
+        kept = () if found is None else self._kept_elsewhere(source, found)
+        return self.workspace.cache.lookup("cut", self._cut_key(source, decoded, kept), CutRecording) if kept else found
 
     def cut(self, source: SourceRecording, decoded: DecodedRecording) -> tuple[CutRecording, Outcome]:
         """Cut a recording whose pieces have been transcribed. Raises EncoreError."""
-        return self.workspace.cache.get_or_run(
-            "cut",
-            self._cut_key(source, decoded),
-            CutRecording,
-            lambda: cut_recording(self.workspace, decoded, self.lookup_transcript(decoded), source.given_text),
-        )
+
+        def cut_with(kept: tuple[Span, ...] = ()) -> tuple[CutRecording, Outcome]:
+            return self.workspace.cache.get_or_run(
+                "cut",
+                self._cut_key(source, decoded, kept),
+                CutRecording,
+                lambda: cut_recording(
+                    self.workspace, decoded, self.lookup_transcript(decoded), source.given_text, kept
+                ),
+            )
+
+        found, outcome = cut_with()
+        kept = self._kept_elsewhere(source, found)
+        return cut_with(kept) if kept else (found, outcome)
 
     def lookup_tokenized(self, clip_id: str) -> TokenizedClip | None:
         """Codes of a clip, if it was tokenized."""
@@ -125,13 +137,18 @@ class BuildContext:
     def _piece_keys(self, decoded: DecodedRecording) -> tuple[str, ...]:
         return tuple(self._transcribe_key(decoded.audio_id, span) for span in self.pieces(decoded))
 
-    def _cut_key(self, source: SourceRecording, decoded: DecodedRecording) -> str:
+    def _cut_key(self, source: SourceRecording, decoded: DecodedRecording, kept: tuple[Span, ...] = ()) -> str:
         transcript_key = None if self.transcriber is None else hash_inputs(*self._piece_keys(decoded))
-        return cut_key(decoded, transcript_key, source.given_text)
+        return cut_key(decoded, transcript_key, source.given_text, kept)
+
+    def _kept_elsewhere(self, source: SourceRecording, found: CutRecording) -> tuple[Span, ...]:
+        """The clips to keep, if they would be cut otherwise now."""
+        kept, spans = self.kept.get(source.recording_id, ()), {clip.span for clip in found.clips}
+        return () if spans.issuperset(kept) else kept
 
 
 @lru_cache(maxsize=_MAX_TRANSCRIPTS)
-def _assembled(home: Path, piece_keys: Sequence[str]) -> Transcript:
+def _assembled(home: Path, piece_keys: Sequence[str], transcriber: str) -> Transcript:
     """The transcript made of the pieces under these keys, assembled once per process.
 
     Raises LookupError, which is not cached, if one of them is not there yet.
@@ -146,5 +163,5 @@ def _assembled(home: Path, piece_keys: Sequence[str]) -> Transcript:
         [word for heard in transcripts for word in heard.words],
         [passage for heard in transcripts for passage in heard.passages],
         next((heard.language for heard in transcripts if heard.language), ""),
-        transcriber=transcripts[0].transcriber if transcripts else "",
+        transcriber=transcriber,
     )

@@ -67,6 +67,8 @@ class CutClip(_Record):
         sound: measured before the loudness was evened out.
         text: what is said; None if it is not known.
         heard: the transcript, if there is one.
+        heard_words: its words, each with how sure the transcriber was of it.
+        transcriber: who heard it; empty where nobody did, and in datasets of earlier versions.
         confidence: of the transcriber, 0 to 1.
         doubt: why the transcript should not be trusted; empty if it can be.
     """
@@ -79,6 +81,8 @@ class CutClip(_Record):
     text_source: TextSource
     language: str | None = None
     heard: str | None = None
+    heard_words: tuple[tuple[str, float], ...] = ()
+    transcriber: str = ""
     confidence: float | None = None
     doubt: str = ""
 

@@ -35,7 +35,13 @@ class Verdict(StrEnum):
 
     ACCEPTED = "accepted"
     WARNED = "warned"
+    NEEDS_TEXT = "needs your text"
     REJECTED = "rejected"
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether such a clip is neither trained on nor compared with others."""
+        return self in (Verdict.NEEDS_TEXT, Verdict.REJECTED)
 
     @property
     def severity(self) -> int:
@@ -57,8 +63,7 @@ class GateResult(BaseModel):
 
 def overall(results: Iterable[GateResult]) -> Verdict:
     """The most severe verdict of all gates."""
-    found = [result.verdict for result in results]
-    return next((verdict for verdict in (Verdict.REJECTED, Verdict.WARNED) if verdict in found), Verdict.ACCEPTED)
+    return max((result.verdict for result in results), key=lambda verdict: verdict.severity, default=Verdict.ACCEPTED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +174,6 @@ CONFIDENCE = Gate(
     warned="confidence",
     sentence="The transcript is uncertain ({value:.0%}); listen, and correct the text if necessary.",
 )
-DISAGREEMENT = Gate(
-    name="disagreement",
-    direction="above",
-    rejected="max_disagreement",
-    warned="disagreement",
-    sentence="The given text and the transcript differ in {value:.0%} of the characters; compare them.",
-)
 DUPLICATE_AUDIO = Gate(
     name="duplicate audio",
     direction="above",
@@ -237,8 +235,8 @@ def speaker_gate(distance: float, deviations: float, settings: GateSettings) -> 
 
 
 def missing_text_gate(problem: str) -> GateResult:
-    """Rejects a clip without a text."""
-    return GateResult(gate="text", verdict=Verdict.REJECTED, value=0, limit=1, sentence=problem)
+    """Asks for the text of a clip that has none: nothing is wrong with its sound."""
+    return GateResult(gate="text", verdict=Verdict.NEEDS_TEXT, value=0, limit=1, sentence=problem)
 
 
 def failure_gate(problem: str) -> GateResult:

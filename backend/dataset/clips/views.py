@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -107,6 +108,7 @@ class ClipDetails(_View):
         original: as the build cut it; `current` is as the user moved it, or the same.
         text: the user's, or that of `current`.
         gates: every gate's answer, including those that accepted the clip.
+        discrepancy: between the text and what was heard; None where nothing was, or where it is the text.
         failure: why it could not be tokenized; empty in nearly all cases.
         distance: of the speaker embedding to the set's centre; None before tokenizing.
     """
@@ -117,6 +119,7 @@ class ClipDetails(_View):
     current: CutClip
     text: str
     text_source: TextSource
+    discrepancy: float | None = None
     gates: tuple[GateResult, ...] = ()
     own_verdict: Verdict = Verdict.ACCEPTED
     person_verdict: Verdict | None = None
@@ -163,8 +166,8 @@ class ClipRow:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is trained on or evaluated with: not rejected, with text and codes."""
-        return self.verdict is not Verdict.REJECTED and bool(self.text) and self.details.is_tokenized
+        """Whether it is trained on or evaluated with: not left out, with text and codes."""
+        return not self.verdict.is_left_out and bool(self.text) and self.details.is_tokenized
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,9 +208,19 @@ class DatasetView(_View):
         return sum(clip.verdict is verdict for clip in self.clips)
 
     @property
+    def transcribers(self) -> tuple[str, ...]:
+        """Who listened to its clips."""
+        return transcribers_of(self.clips)
+
+    @property
     def reference(self) -> ClipRow | None:
         """The reference clip."""
         return next((clip for clip in self.clips if clip.is_reference), None)
+
+
+def transcribers_of(clips: Iterable[ClipRow]) -> tuple[str, ...]:
+    """Who listened to these clips; one after the other where a build came after an update."""
+    return tuple(sorted({clip.details.current.transcriber for clip in clips} - {""}))
 
 
 class TranscriptChange(_View):
@@ -217,3 +230,4 @@ class TranscriptChange(_View):
     before: str
     after: str
     confidence: float
+    transcriber: str = ""

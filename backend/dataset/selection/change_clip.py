@@ -17,10 +17,10 @@ from backend.dataset.clips.verdicts import (
     DUPLICATE_AUDIO,
     GateName,
     GateResult,
-    Verdict,
     duplicate_text_gate,
 )
 from backend.dataset.clips.views import ClipEdit, ClipRow
+from backend.dataset.selection.calibration import judge_texts
 from backend.dataset.selection.select_clips import (
     Candidate,
     mark_selection,
@@ -31,7 +31,7 @@ from backend.dataset.selection.select_clips import (
 )
 from backend.transcription.text import normalise_text
 
-_COMPARING: tuple[GateName, ...] = ("duplicate audio", "duplicate text", "speaker")
+_COMPARING: tuple[GateName, ...] = ("disagreement", "duplicate audio", "duplicate text", "speaker")
 """Gates that compare clips, in the order in which they are checked."""
 
 _AFTER_KEEPING: tuple[GateName, ...] = ("duplicate text", "speaker")
@@ -64,7 +64,7 @@ class ClipSelection:
         self._details[position], self._audio[position] = details, candidate.audio
         compared = [found for found in self._gates[position] if found.gate in _COMPARING]
         self._gates[position] = (*own_gates(details, self._settings), *compared)
-        self._compare_sounds(position, before.current)
+        self._compare_sounds(position, before.current, self._judge_texts())
         turned = [index for index, kept in enumerate(self._kept) if kept != kept_before[index]]
         self._compare_texts({before.text, *(self._details[index].text for index in (position, *turned))})
         was_heard = before.tensors_id if kept_before[position] else None
@@ -87,14 +87,23 @@ class ClipSelection:
         candidate = Candidate(key=row.key, audio=self._audio[index], details=self._details[index], embedding=None)
         return reviewed_row(candidate, self._gates[index], self._distances[index], edits.get(row.key))
 
-    def _compare_sounds(self, position: int, before: CutClip) -> None:
+    def _judge_texts(self) -> list[int]:
+        """Judge text and hearing again: what is usual for a speaker all clips say. Returns whose gate has changed."""
+        before = list(self._gates)
+        for index, gate in enumerate(judge_texts(self._details, self._settings)):
+            self._put(index, "disagreement", gate)
+        return [index for index, gates_before in enumerate(before) if self._gates[index] is not gates_before]
+
+    def _compare_sounds(self, position: int, before: CutClip, rejudged: Sequence[int]) -> None:
         """Check the clips that may duplicate one that was added or removed; each may in turn be added or removed."""
         now = self._details[position].current
         has_moved = (before.clip_id, before.span) != (now.clip_id, now.span)
-        if not has_moved and self._kept[position] == _is_kept(self._gates[position]):
+        waiting = {at for at in (position, *rejudged) if self._kept[at] != _is_kept(self._gates[at])}
+        if has_moved:
+            waiting.add(position)
+        if not waiting:
             return
         index = SoundIndex([details.current.sound.fingerprint for details in self._details])
-        waiting = {position}
         if has_moved and self._kept[position]:
             waiting |= self._that_may_hold(before, position, index)
         while waiting:
@@ -160,4 +169,4 @@ class ClipSelection:
 
 def _is_kept(found: Sequence[GateResult]) -> bool:
     """Whether later clips are compared with this one."""
-    return not any(one.verdict is Verdict.REJECTED and one.gate not in _AFTER_KEEPING for one in found)
+    return not any(one.verdict.is_left_out and one.gate not in _AFTER_KEEPING for one in found)

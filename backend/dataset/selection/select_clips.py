@@ -16,7 +16,6 @@ from backend.dataset.clips.records import CutClip, TextSource
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.verdicts import (
     CONFIDENCE,
-    DISAGREEMENT,
     DUPLICATE_AUDIO,
     GateResult,
     Verdict,
@@ -30,10 +29,11 @@ from backend.dataset.clips.verdicts import (
     speaking_rate_gate,
 )
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
+from backend.dataset.selection.calibration import judge_texts
 from backend.dataset.selection.speakers import speaker_distances
-from backend.transcription.text import normalise_text, text_errors
+from backend.transcription.text import normalise_text
 
-_NO_TEXT = "It has no text. Type what is said, give a transcript, or name a Whisper model."
+_NO_TEXT = "Nothing says what is spoken here. Listen, and type it."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,6 +57,8 @@ def select_clips(
 ) -> list[ClipRow]:
     """The verdicts on all clips of a set; what the user decided wins."""
     results = [own_gates(each.details, settings) for each in candidates]
+    for found, judged in zip(results, judge_texts([each.details for each in candidates], settings), strict=True):
+        found += [judged] if judged is not None else []
     _compare_sounds(candidates, results, settings)
     _compare_texts(candidates, results)
     distances = _compare_speakers(candidates, results, settings)
@@ -84,8 +86,6 @@ def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: 
             found.append(CONFIDENCE.check(current.confidence, settings))
         if current.doubt:
             found.append(doubt_gate(current.doubt, current.confidence or 0.0, settings))
-    elif current.heard is not None and not current.doubt:
-        found.append(DISAGREEMENT.check(text_errors(text, current.heard)[0], settings))
     return found
 
 
@@ -101,7 +101,7 @@ def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResu
             share, twin = 1.0, kept_by_id[clip_id]
         place = "" if twin is None else place_of(candidates[twin].details)
         found.append(DUPLICATE_AUDIO.check(share, settings, twin=place))
-        if overall(found) is not Verdict.REJECTED:
+        if not overall(found).is_left_out:
             kept.append(position)
             kept_by_id[clip_id] = position
 
@@ -110,7 +110,7 @@ def _compare_texts(candidates: Sequence[Candidate], results: list[list[GateResul
     seen: Counter[str] = Counter()
     for candidate, found in zip(candidates, results, strict=True):
         text = normalise_text(candidate.details.text)
-        if text and overall(found) is not Verdict.REJECTED:
+        if text and not overall(found).is_left_out:
             found.append(duplicate_text_gate(seen[text]))
             seen[text] += 1
 
@@ -123,7 +123,7 @@ def _compare_speakers(
     embeddings = {
         index: candidate.embedding
         for index, candidate in enumerate(candidates)
-        if candidate.embedding is not None and overall(results[index]) is not Verdict.REJECTED
+        if candidate.embedding is not None and not overall(results[index]).is_left_out
     }
     for index, (distance, gate) in review_speakers(embeddings, settings).items():
         distances[index] = distance

@@ -12,7 +12,7 @@ from pathlib import Path
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import WAV_SUFFIX, EncoderFacts
 from backend.dataset.clips.verdicts import Verdict
-from backend.dataset.clips.views import ClipRow
+from backend.dataset.clips.views import ClipRow, transcribers_of
 from backend.dataset.errors import DatasetEmpty
 from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.dataset.storage.workspace import DatasetWorkspace
@@ -53,6 +53,7 @@ def write_dataset(
         num_codebooks=encoder.num_codebooks,
         reference_clip_id=next(clip.clip_id for clip in usable if clip.is_reference),
         digest=_digest(rows),
+        transcribers=transcribers_of(clips),
     )
     try:
         with create_folder(dataset_folder(workspace.home, job.name), replace=True) as folder:
@@ -99,7 +100,7 @@ def export_dataset(clips: Sequence[ClipRow], folder: Path) -> int:
 
 def _is_exported(clip: ClipRow) -> bool:
     """The reading tool makes its own codes, so a clip whose cut was just moved is exported, too."""
-    return clip.verdict is not Verdict.REJECTED and bool(clip.details.text)
+    return not clip.verdict.is_left_out and bool(clip.details.text)
 
 
 def _code_row(workspace: DatasetWorkspace, job: BuildJob, clip: ClipRow) -> CodeRow:
@@ -143,6 +144,11 @@ def _export_line(clip: ClipRow, reference: ClipRow) -> str:
 def _why_nothing(clips: Sequence[ClipRow]) -> str:
     if not clips:
         return "No clip could be cut from any recording. `app.py dataset show NAME` lists the reasons."
+    if all(clip.verdict is Verdict.NEEDS_TEXT for clip in clips):
+        return (
+            f"None of the {len(clips)} clips has a text, and nothing listened. Type what is said in them on the Data "
+            "page, add texts, or name a Whisper model; then build again."
+        )
     first = next((result.sentence for clip in clips for result in clip.details.gates if result.sentence), "")
     return (
         f"None of the {len(clips)} clips can be trained on. The first one: {first or 'it is rejected.'} "

@@ -23,7 +23,7 @@ UPLOADS_FOLDER = "uploads"
 CACHE_FOLDER = "cache/dataset"
 
 # Raised when a stage would answer differently to the same input: old results are then no longer found.
-_VERSIONS: dict[Stage, int] = {"decode": 1, "transcribe": 3, "cut": 5, "tokenize": 1}
+_VERSIONS: dict[Stage, int] = {"decode": 1, "transcribe": 3, "cut": 6, "tokenize": 1}
 
 Result = TypeVar("Result", bound=StageResult)
 

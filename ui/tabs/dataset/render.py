@@ -14,6 +14,7 @@ from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import (
     BuildProgress,
     BuildState,
+    ClipDetails,
     ClipRow,
     DatasetView,
     StageProgress,
@@ -43,6 +44,7 @@ STAGE_NAMES: dict[Stage, str] = {
 VERDICT_WORDS = {
     Verdict.ACCEPTED: "accepted",
     Verdict.WARNED: "accepted, with a doubt",
+    Verdict.NEEDS_TEXT: "needs your text",
     Verdict.REJECTED: "rejected",
 }
 BUILD_ENDINGS = {
@@ -55,7 +57,12 @@ BUILD_ENDINGS = {
     BuildState.INTERRUPTED: ("mixed", html("<strong>Interrupted.</strong>")),
 }
 
-TONES = {Verdict.ACCEPTED: "good", Verdict.WARNED: "mixed", Verdict.REJECTED: "bad"}
+TONES = {
+    Verdict.ACCEPTED: "good",
+    Verdict.WARNED: "mixed",
+    Verdict.NEEDS_TEXT: "mixed",
+    Verdict.REJECTED: "bad",
+}
 
 ORIGINS = {"whisper": "transcribed", "file": "from a file", "person": "by you", "none": "missing"}
 
@@ -72,6 +79,7 @@ FILTERS = {
     "all": "All",
     "accepted": "Accepted",
     "warned": "Doubtful",
+    "needs your text": "Needs your text",
     "rejected": "Rejected",
     "edited": "Changed by you",
 }
@@ -140,8 +148,12 @@ def totals_html(view: DatasetView) -> Markup:
         f"{count_of(len(view.clips), 'clip')}: {view.count(Verdict.ACCEPTED)} good, "
         f"{view.count(Verdict.WARNED)} with a doubt, {view.count(Verdict.REJECTED)} rejected."
     )
+    if needs_text := view.count(Verdict.NEEDS_TEXT):
+        counts += f" {count_of(needs_text, 'clip')} without a text: type what is said in them."
     if held_out := sum(clip.held_out for clip in view.clips):
         counts += f" {count_of(held_out, 'clip')} held out for evaluation."
+    if view.transcribers:
+        counts += f" {' and '.join(view.transcribers)} listened."
     left_out = [recording.problem for recording in view.recordings if recording.problem]
     left_out += [
         f"{Path(recording.name).name}, {lost.span.start_seconds:.1f} to {lost.span.end_seconds:.1f} s: {lost.problem}"
@@ -249,13 +261,21 @@ def _facts(clip: ClipRow, number: int, heard: HeardClip | None) -> dict[str, obj
         "clip": clip,
         "number": number,
         "file": Path(clip.details.recording_name).name,
-        "origin": ORIGINS[clip.details.text_source],
+        "origin": _origin(clip.details),
         "tone": TONES[clip.verdict],
         "verdict": VERDICT_WORDS[clip.verdict] + (" by you" if clip.details.person_verdict is not None else ""),
         "marks": [words for words, is_marked in marks.items() if is_marked],
         "waveform": waveform_svg(heard.envelope, f"Waveform of clip {number}") if heard is not None else None,
         "path": heard.path if heard is not None else None,
     }
+
+
+def _origin(details: ClipDetails) -> str:
+    """Where a text comes from, and who listened."""
+    origin, listener = ORIGINS[details.text_source], details.current.transcriber
+    if details.text_source == "whisper":
+        return f"{origin} by {listener or 'Whisper'}"
+    return origin if details.discrepancy is None else f"{origin}, compared with what {listener or 'Whisper'} heard"
 
 
 def changes_html(changes: Sequence[TranscriptChange], numbers: Mapping[str, int], language: str) -> Markup:

@@ -28,9 +28,8 @@ SENTENCE = "The quick brown fox jumps over the lazy dog."
         (verdicts.SILENCE.check, {0.2: ACCEPTED, 0.6: WARNED, 0.9: REJECTED}),
         (verdicts.BANDWIDTH.check, {11_000.0: ACCEPTED, 5_500.0: WARNED, 3_400.0: REJECTED}),
         (verdicts.CONFIDENCE.check, {0.95: ACCEPTED, 0.5: WARNED, 0.1: REJECTED}),
-        (verdicts.DISAGREEMENT.check, {0.05: ACCEPTED, 0.3: WARNED, 0.8: REJECTED}),
     ],
-    ids="length level clipping noise silence bandwidth confidence disagreement".split(),
+    ids="length level clipping noise silence bandwidth confidence".split(),
 )
 def test_one_number_decides(gate: Callable[[float, GateSettings], GateResult], values: dict[float, Verdict]):
     for value, verdict in values.items():
@@ -72,7 +71,8 @@ def test_the_same_sound_is_rejected_and_the_same_text_only_mentioned():
 def test_the_heaviest_verdict_wins():
     results = [verdicts.LEVEL.check(-20.0, SETTINGS), verdicts.LEVEL.check(-45.0, SETTINGS)]
     assert overall(results) is WARNED
-    assert overall([*results, verdicts.missing_text_gate("There is no text.")]) is REJECTED
+    assert overall([*results, verdicts.missing_text_gate("There is no text.")]) is Verdict.NEEDS_TEXT
+    assert overall([verdicts.failure_gate("It broke."), verdicts.missing_text_gate("There is no text.")]) is REJECTED
     assert overall([]) is ACCEPTED
 
 
@@ -83,7 +83,7 @@ def test_thresholds_are_settings():
 
 def test_every_limit_is_a_setting_and_rejecting_is_beyond_warning():
     table = [gate for gate in vars(verdicts).values() if isinstance(gate, verdicts.Gate)]
-    assert len(table) == 12
+    assert len(table) == 11
     for gate in table:
         rejected, warned = getattr(SETTINGS, gate.rejected), getattr(SETTINGS, gate.warned)
         assert rejected <= warned if gate.direction == "below" else rejected >= warned
