@@ -247,6 +247,27 @@ def test_no_recordings_and_no_texts_are_said_plainly(tmp_path: Path, job: Callab
     speak(tmp_path / "mute" / "one.wav", SENTENCES[0])
     with pytest.raises(DatasetEmpty, match="add texts"):
         datasets.build(job(tmp_path / "mute"))
+    # Nothing is wrong with the sound: with a text it can be trained on.
+    view = datasets.show("ann")
+    assert "taken as given, and clips without one need yours" in view.notice
+    assert [(clip.verdict, clip.is_usable) for clip in view.clips] == [(Verdict.NEEDS_TEXT, False)]
+    datasets.edit_text("ann", view.clips[0].key, SENTENCES[0])
+    assert [clip.verdict for clip in datasets.show("ann").clips] == [Verdict.ACCEPTED]
+    assert datasets.rebuild_rows("ann").transcribers == ()
+
+
+def test_in_a_language_that_nothing_here_hears_texts_are_taken_as_given(
+    tmp_path: Path, job: Callable[..., BuildJob], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "downloads"))
+    monkeypatch.setenv("ENCORE_OFFLINE", "1")
+    speak(tmp_path / "rec" / "one.wav", SENTENCES[0]).with_suffix(".txt").write_text("Guten Morgen, liebe Sorgen.")
+    speak(tmp_path / "rec" / "two.wav", SENTENCES[1])
+    datasets = Datasets(Home(tmp_path / "home"))
+    view = datasets.build(job(tmp_path / "rec", whisper=None, language="german"))
+    assert "knows English only" in view.notice
+    assert "Whisper" in view.notice
+    assert [clip.verdict for clip in view.clips] == [Verdict.ACCEPTED, Verdict.NEEDS_TEXT]
 
 
 def test_when_all_is_rejected_the_reasons_are_there(tmp_path: Path, job: Callable[..., BuildJob]):

@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
 from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import DatasetView
 from backend.dataset.datasets import Datasets
 from backend.dataset.errors import EditInvalid
 from backend.store.home import Home
+from backend.transcription.select import PocketsphinxSource
 from tests.backend.transcription.conftest import SMALL_WHISPER
 
 VOICES = Path(__file__).parents[3] / "assets" / "voices"
@@ -111,6 +114,40 @@ def test_listening_again_shows_only_what_changed(heard: Datasets, view: DatasetV
     assert heard.show("ann").clips[0].text == change.before
     heard.edit_text("ann", first.key, change.after)
     assert heard.retranscribe("ann", [first.key], whisper=str(SMALL_WHISPER)) == []
+
+
+def test_what_a_person_decided_stays_when_another_listens(
+    heard: Datasets, view: DatasetView, heard_home: Path, tmp_path: Path, job: Callable[..., BuildJob]
+):
+    """Another transcriber cuts elsewhere; clips that were corrected stay, and the others are cut around them."""
+    first, second = view.clips[:2]
+    folder = next(path for path in heard_home.parent.glob("iris*") if (path / "iris.wav").is_file())
+    plain = Datasets(Home(tmp_path / "plain")).build(job(folder, whisper=str(SMALL_WHISPER)))
+    # Otherwise nothing is shown here.
+    assert not {first.key, second.key} <= {clip.key for clip in plain.clips}
+    heard.edit_text("ann", first.key, "What she really says.")
+    heard.overrule("ann", second.key, Verdict.REJECTED)
+    span = second.details.current.span
+    heard.move_cut("ann", second.key, span.start_seconds + 0.1, span.end_seconds)
+    again = heard.build(job(folder, whisper=str(SMALL_WHISPER)))
+    kept = {clip.key: clip for clip in again.clips}
+    assert (kept[first.key].text, kept[first.key].details.text_source) == ("What she really says.", "person")
+    assert kept[first.key].details.current.span == first.details.current.span
+    assert kept[second.key].verdict is Verdict.REJECTED
+    assert kept[second.key].details.current.span.start_seconds == pytest.approx(span.start_seconds + 0.1)
+    assert again.transcribers == (SMALL_WHISPER.name,)
+    spans = [clip.details.original.span for clip in again.clips]
+    for before, after in itertools.pairwise(spans):
+        assert before.end_seconds <= after.start_seconds
+    # Whoever listened before is found again, and so is what was decided.
+    back = heard.build(job(folder, whisper=None))
+    assert {first.key, second.key} <= {clip.key for clip in back.clips}
+
+
+def test_an_update_of_the_listener_renews_transcripts():
+    source = PocketsphinxSource()
+    assert version("pocketsphinx") in source.identity
+    assert source.name == "pocketsphinx"
 
 
 def test_nobody_listens_again_where_nobody_is_to_listen(heard: Datasets):
