@@ -32,6 +32,7 @@ EncoreError
 │   ├── RecordingNotAudio
 │   ├── RecordingNotFound
 │   ├── RecordingSilent
+│   ├── RecordingSynthetic
 │   ├── RecordingTooLarge
 │   ├── RecordingTooLong
 │   ├── RecordingTooShort
@@ -48,6 +49,7 @@ EncoreError
 │   └── TakeFailed
 ├── SettingsError
 │   └── ShareUnavailable
+├── SigningError
 ├── StoreError
 │   ├── ArtifactError
 │   └── StoreTooNew

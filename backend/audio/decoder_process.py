@@ -11,8 +11,6 @@ import errno
 import itertools
 import json
 import operator
-import resource
-import signal
 import sys
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -20,6 +18,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.audio.confinement import confine
 from backend.audio.containers import sniff_container
 from backend.audio.decoder_protocol import BYTES_PER_SAMPLE, DecodingJob, Refusal, SampleFormat
 from backend.audio.mono_blocks import MonoBlocks
@@ -28,8 +27,6 @@ from backend.audio.resample import resample_blocks
 
 # Beyond the exact number of samples: the resampler rounds up, the outcome needs a line.
 _OUTPUT_SLACK_BYTES = 1 << 20
-# An orphan (the app was killed) ends itself this long after the app would have ended it.
-_ORPHAN_GRACE_SECONDS = 5.0
 _OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,7 +34,8 @@ def main() -> None:
     """Decode standard input as the only argument says, and report."""
     job = DecodingJob.from_json(sys.argv[1])
     with open(0, "rb", buffering=0, closefd=False) as recording, open(1, "wb", buffering=0, closefd=False) as output:
-        _confine(job)
+        bytes_out = int(job.limits.max_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
+        confine(job.limits, bytes_out + _OUTPUT_SLACK_BYTES)
         try:
             outcome = _decode(recording, output, job)
         except Refusal as refusal:
@@ -45,35 +43,6 @@ def main() -> None:
         except MemoryError:
             outcome = {"refused": "no_memory"}
     sys.stderr.write(f"\n{json.dumps(outcome)}\n")
-
-
-def _confine(job: DecodingJob) -> None:
-    """Give up what decoding does not need; called when everything is imported and open."""
-    limits = job.limits
-    max_output_bytes = int(limits.max_seconds * job.sample_rate) * BYTES_PER_SAMPLE[job.sample_format]
-    max_output_bytes += _OUTPUT_SLACK_BYTES
-    if sys.platform == "linux":
-        # On other systems the address space says nothing about memory in use; the other limits have to suffice.
-        _lower(resource.RLIMIT_AS, _address_space_bytes() + limits.memory_bytes)
-    _lower(resource.RLIMIT_CORE, 0)
-    _lower(resource.RLIMIT_FSIZE, max_output_bytes)
-    # The soft limit ends it with SIGXCPU, which the app can distinguish from a kill for lack of memory.
-    _lower(resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
-    # From here on no file, socket or library can be opened, whatever a decoder is talked into.
-    _lower(resource.RLIMIT_NOFILE, 0)
-    signal.setitimer(signal.ITIMER_REAL, limits.wall_seconds + _ORPHAN_GRACE_SECONDS)
-
-
-def _lower(kind: int, soft: int, hard: int | None = None) -> None:
-    """Lower a limit of this process for good; where it is lower already it stays."""
-    _, current = resource.getrlimit(kind)
-    most = sys.maxsize if current == resource.RLIM_INFINITY else current
-    resource.setrlimit(kind, (min(soft, most), min(soft if hard is None else hard, most)))
-
-
-def _address_space_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as status:
-        return int(status.read().split()[0]) * resource.getpagesize()
 
 
 def _decode(recording: BinaryIO, output: BinaryIO, job: DecodingJob) -> dict[str, str | float]:
@@ -98,6 +67,7 @@ def _decode(recording: BinaryIO, output: BinaryIO, job: DecodingJob) -> dict[str
         "source_seconds": blocks.seconds,
         "container": kind,
         "codec": blocks.codec,
+        "comment": blocks.comment,
     }
 
 

@@ -46,6 +46,7 @@ _logger = logging.getLogger(__name__)
 WORK_FOLDER_PREFIX = "encore-decoder-"
 """Of the folders that are left behind when the app is killed while it decodes; any older than a day can go."""
 
+_DECODER = "backend.audio.decoder_process"
 # The end of a traceback names the cause.
 _MAX_LOGGED_BYTES = 2_000
 # Some Pythons (conda, modules of a cluster) do not start without these; nothing else is handed on.
@@ -66,6 +67,7 @@ class Decoded(BaseModel):
     source_seconds: NonNegativeFloat
     container: _ShortText
     codec: _ShortText
+    comment: str = Field(default="", max_length=1000)
 
 
 class _Refused(BaseModel):
@@ -114,10 +116,10 @@ def decoded_samples(
         RecordingError: see `decode_recording`.
     """
     name = name or path.name
-    with _open_file(path, name, job.limits) as recording, _work_folder(name, work_folder) as folder:
+    with open_foreign_file(path, name, job.limits) as recording, _work_folder(name, work_folder) as folder:
         samples_path = folder / "samples"
         with samples_path.open("wb") as samples:
-            exit_code, answer = _run_decoder(job, recording, samples, name)
+            exit_code, answer = run_confined(_DECODER, job.to_json(), job.limits, recording, samples, name)
         outcome = _read_answer(answer, exit_code, name)
         if isinstance(outcome, _Refused):
             raise _to_error(outcome, name, job.limits)
@@ -138,7 +140,7 @@ def _work_folder(name: str, parent: Path | None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _open_file(path: Path, name: str, limits: DecodingLimits) -> Iterator[int]:
+def open_foreign_file(path: Path, name: str, limits: DecodingLimits) -> Iterator[int]:
     """A descriptor of a regular file of acceptable size; this open file is decoded, whatever its name becomes."""
     try:
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
@@ -162,22 +164,35 @@ def _open_file(path: Path, name: str, limits: DecodingLimits) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _run_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str) -> tuple[int, bytes]:
-    """Run the decoder to its end or to the end of its time.
+def run_confined(
+    module: str, argument: str, limits: DecodingLimits, recording: int, output: BinaryIO, name: str
+) -> tuple[int, bytes]:
+    """Run a module that reads an untrusted file to its end or to the end of its time; it confines itself.
+
+    Args:
+        module: to run; the file is its standard input.
+        argument: its only one.
+        limits: of which the time is kept from here.
+        recording: descriptor of the file.
+        output: file for its standard output, in the folder that it runs in.
+        name: of the file, for errors.
 
     Returns its exit code (negative: the signal that ended it) and the last of what it said.
+
+    Raises:
+        DecoderFailed: it cannot be started, or takes too long.
     """
     process: subprocess.Popen[bytes] | None = None
     try:
         with _interrupts_put_off():
-            process = _start_decoder(job, recording, samples, name)
-        exit_code = process.wait(timeout=job.limits.wall_seconds)
+            process = _start(module, argument, recording, output, name)
+        exit_code = process.wait(timeout=limits.wall_seconds)
         # All it said is in the pipe by now; what does not fit there has no place in an answer.
         assert process.stderr is not None
         os.set_blocking(process.stderr.fileno(), False)
         return exit_code, process.stderr.read() or b""
     except subprocess.TimeoutExpired:
-        raise DecoderFailed(name, cause=f"it took longer than {job.limits.wall_seconds:g} s") from None
+        raise DecoderFailed(name, cause=f"it took longer than {limits.wall_seconds:g} s") from None
     finally:
         # Also on Ctrl-C and when a job is cancelled.
         if process is not None:
@@ -188,17 +203,17 @@ def _run_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str)
             process.stderr.close()
 
 
-def _start_decoder(job: DecodingJob, recording: int, samples: BinaryIO, name: str) -> subprocess.Popen[bytes]:
+def _start(module: str, argument: str, recording: int, output: BinaryIO, name: str) -> subprocess.Popen[bytes]:
     """The process, just begun. Raises DecoderFailed."""
     try:
         return subprocess.Popen(
             # -P: the folder it runs in does not become a place to import from.
-            [sys.executable, "-P", "-m", "backend.audio.decoder_process", job.to_json()],
+            [sys.executable, "-P", "-m", module, argument],
             stdin=recording,
-            stdout=samples,
+            stdout=output,
             # Not a file: a full disk must not swallow the report that it is full.
             stderr=subprocess.PIPE,
-            cwd=Path(samples.name).parent,
+            cwd=Path(output.name).parent,
             env=_decoder_environment(),
             # A group of its own, so that killing it reaches whatever it may have started.
             start_new_session=True,

@@ -31,12 +31,16 @@ class StreamEncoder:
     yield encoder.finish()
     """
 
-    def __init__(self, audio_format: str, sample_rate: int) -> None:
-        """Begin a file. Raises AudioFormatError for a format that is not made here."""
+    def __init__(self, audio_format: str, sample_rate: int, comment: str = "") -> None:
+        """Begin a file, with a comment where the format has a tag for one.
+
+        Raises:
+            AudioFormatError: a format that is not made here.
+        """
         self.audio_format: AudioFormat = find_format(audio_format)
-        self.sample_rate = sample_rate
+        self.sample_rate, self._comment = sample_rate, comment
         entry = FORMAT_TABLE[self.audio_format]
-        self._compressor = _Compressor(entry, sample_rate, self.encoded_rate) if entry.container else None
+        self._compressor = _Compressor(entry, sample_rate, self.encoded_rate, comment) if entry.container else None
 
     @property
     def media_type(self) -> str:
@@ -50,7 +54,7 @@ class StreamEncoder:
 
     def header(self) -> bytes:
         """What the file begins with, as far as it is known before the first sound; may be empty."""
-        return wav_header(self.sample_rate) if self.audio_format == "wav" else b""
+        return wav_header(self.sample_rate, comment=self._comment) if self.audio_format == "wav" else b""
 
     def encode(self, chunk: NDArray[np.floating[Any]]) -> bytes:
         """Bytes of the next samples (samples,), clipped to [-1, 1]; may be empty while the encoder collects more."""
@@ -63,21 +67,24 @@ class StreamEncoder:
         return b"" if self._compressor is None else self._compressor.finish()
 
 
-def encode(samples: NDArray[np.floating[Any]], sample_rate: int, audio_format: str) -> bytes:
-    """A whole mono take as a file, with its true length if the format has a field for it.
+def encode(samples: NDArray[np.floating[Any]], sample_rate: int, audio_format: str, comment: str = "") -> bytes:
+    """A whole mono take as a file, with its true length and a comment if the format has fields for them.
 
     Raises:
         AudioFormatError: a format that is not made here.
     """
     chosen = find_format(audio_format)
     if chosen == "wav":
-        return wav_bytes(samples, sample_rate)
+        return wav_bytes(samples, sample_rate, comment)
     if chosen == "flac":
         # Not FFmpeg: without a file to go back in, it leaves the length open.
         file = io.BytesIO()
-        soundfile.write(file, to_pcm16(samples), sample_rate, format="FLAC", subtype="PCM_16")
+        with soundfile.SoundFile(file, "w", sample_rate, channels=1, format="FLAC", subtype="PCM_16") as writer:
+            if comment:
+                writer.comment = comment
+            writer.write(to_pcm16(samples))
         return file.getvalue()
-    encoder = StreamEncoder(chosen, sample_rate)
+    encoder = StreamEncoder(chosen, sample_rate, comment)
     return encoder.header() + encoder.encode(samples) + encoder.finish()
 
 
@@ -105,12 +112,14 @@ class _Sink(io.RawIOBase):
 class _Compressor:
     """One FFmpeg encoder and its container."""
 
-    def __init__(self, entry: FormatEntry, sample_rate: int, encoded_rate: int) -> None:
+    def __init__(self, entry: FormatEntry, sample_rate: int, encoded_rate: int, comment: str) -> None:
         self._sink, self._sample_rate = _Sink(), sample_rate
         options = {"flush_packets": "1"}
         if entry.container == "ogg":
             options["page_duration"] = _OGG_PAGE_MICROSECONDS
         self._container = av.open(self._sink, "w", format=entry.container, container_options=options)
+        if comment:
+            self._container.metadata["comment"] = comment
         stream = self._container.add_stream(entry.codec, rate=encoded_rate)
         assert isinstance(stream, AudioStream)
         self._stream = stream

@@ -23,6 +23,7 @@ class FormatEntry:
     Attributes:
         media_type: for HTTP.
         suffix: of a file name.
+        signed_as: media type under which a finished file can carry a signed statement (C2PA); empty where it cannot.
         container: FFmpeg's name of it; empty where FFmpeg is not needed.
         codec: FFmpeg's name of the encoder.
         sample_format: what the encoder takes.
@@ -32,6 +33,7 @@ class FormatEntry:
 
     media_type: str
     suffix: str
+    signed_as: str = ""
     container: str = ""
     codec: str = ""
     sample_format: str = ""
@@ -40,12 +42,20 @@ class FormatEntry:
 
 
 FORMAT_TABLE: dict[AudioFormat, FormatEntry] = {
-    "wav": FormatEntry(media_type="audio/wav", suffix=".wav"),
+    "wav": FormatEntry(media_type="audio/wav", suffix=".wav", signed_as="audio/wav"),
     "pcm": FormatEntry(media_type="audio/pcm", suffix=".pcm"),
-    "flac": FormatEntry(media_type="audio/flac", suffix=".flac", container="flac", codec="flac", sample_format="s16"),
+    "flac": FormatEntry(
+        media_type="audio/flac",
+        suffix=".flac",
+        signed_as="audio/flac",
+        container="flac",
+        codec="flac",
+        sample_format="s16",
+    ),
     "mp3": FormatEntry(
         media_type="audio/mpeg",
         suffix=".mp3",
+        signed_as="audio/mpeg",
         container="mp3",
         codec="libmp3lame",
         sample_format="fltp",

@@ -52,6 +52,7 @@ _EXACT_LENGTH: tuple[Container, ...] = ("wav", "flac", "mp4", "matroska")
 _SHORTFALL_SECONDS = 0.25
 # `seconds` is a sum of thousands of floats; a recording of exactly the permitted length must pass.
 _ROUNDING_SECONDS = 1e-6
+_MAX_COMMENT_CHARACTERS = 1000
 # Players pass over single broken packets, and so does this; more than one in a hundred is audible.
 _DAMAGED_SHARE = 0.01
 
@@ -60,8 +61,8 @@ class MonoBlocks:
     """Iterates over (sample rate in Hz, mono float32 block of shape (samples,)).
 
     The rate belongs to each block because a few files change it on the way (chained OGG, AAC with implicit
-    band replication). After the last block `seconds`, `channels`, `codec` and `sample_rate` (that of the first
-    block) describe what was read.
+    band replication). After the last block `seconds`, `channels`, `codec`, `comment` and `sample_rate` (that of
+    the first block) describe what was read.
     """
 
     def __init__(self, file: BinaryIO, kind: Container, limits: DecodingLimits) -> None:
@@ -75,6 +76,7 @@ class MonoBlocks:
         self._num_packets = 0
         self._num_broken_packets = 0
         self.codec = self._track.codec_context.name
+        self.comment = _comment(self._container, self._track)
         self.channels = self._track.channels
         self.sample_rate = 0
         self.seconds = 0.0
@@ -189,3 +191,12 @@ def _mono(frame: AudioFrame) -> NDArray[np.float32]:
         elif values.dtype.kind == "i":
             mono /= 2.0 ** (8 * values.dtype.itemsize - 1)
         return mono.astype(np.float32)
+
+
+def _comment(container: InputContainer, track: AudioStream) -> str:
+    """The comment tag, which Ogg keeps with its track; empty where there is none."""
+    for tags in (container.metadata, track.metadata):
+        for name, value in tags.items():
+            if name.lower() == "comment":
+                return value[:_MAX_COMMENT_CHARACTERS]
+    return ""

@@ -26,17 +26,28 @@ def from_pcm16(integers: NDArray[np.int16]) -> NDArray[np.float32]:
     return (integers / np.float32(FULL_SCALE)).astype(np.float32)
 
 
-def wav_bytes(samples: NDArray[np.floating[Any]], sample_rate: int) -> bytes:
-    """Mono samples (samples,), clipped to [-1, 1], as a WAV file."""
-    content = to_pcm16(samples).tobytes()
-    return wav_header(sample_rate, num_bytes=len(content)) + content
+def wav_bytes(samples: NDArray[np.floating[Any]], sample_rate: int, comment: str = "") -> bytes:
+    """Mono samples (samples,), clipped to [-1, 1], as a WAV file; a comment comes after them."""
+    content, info = to_pcm16(samples).tobytes(), info_chunk(comment)
+    return wav_header(sample_rate, num_bytes=len(content), num_bytes_after=len(info)) + content + info
 
 
-def wav_header(sample_rate: int, num_bytes: int | None = None) -> bytes:
-    """The 44 bytes before mono PCM16 samples; of unknown length without `num_bytes`."""
+def wav_header(sample_rate: int, num_bytes: int | None = None, comment: str = "", num_bytes_after: int = 0) -> bytes:
+    """The 44 bytes before mono PCM16 samples, or more with a comment; of unknown length without `num_bytes`."""
+    info = info_chunk(comment)
     content = _UNKNOWN_LENGTH if num_bytes is None else num_bytes
-    whole = _UNKNOWN_LENGTH if num_bytes is None else num_bytes + 36
+    whole = _UNKNOWN_LENGTH if num_bytes is None else num_bytes + 36 + len(info) + num_bytes_after
     form = struct.pack(
         "<4sI4s4sIHHIIHH", b"RIFF", whole, b"WAVE", b"fmt ", 16, 1, 1, sample_rate, 2 * sample_rate, 2, 16
     )
-    return form + struct.pack("<4sI", b"data", content)
+    return form + info + struct.pack("<4sI", b"data", content)
+
+
+def info_chunk(comment: str) -> bytes:
+    """A WAV file's comment tag; nothing for an empty one."""
+    if not comment:
+        return b""
+    text = comment.encode() + b"\0"
+    # Chunks begin at even places.
+    tag = struct.pack("<4sI", b"ICMT", len(text)) + text + b"\0" * (len(text) % 2)
+    return struct.pack("<4sI4s", b"LIST", 4 + len(tag), b"INFO") + tag

@@ -25,6 +25,8 @@ class Recording:
     source_seconds: float
     container: str
     codec: str
+    comment: str = ""
+    """What the file's comment tag says; anybody may have written it."""
 
     @property
     def seconds(self) -> float:

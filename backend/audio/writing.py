@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import struct
 import uuid
 import wave
 from collections.abc import Iterator
@@ -15,17 +16,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.audio.pcm16 import to_pcm16
+from backend.audio.pcm16 import info_chunk, to_pcm16
 from backend.errors import AudioWriteFailed
 from backend.store.artifacts import sync_folder
 
 _BYTES_PER_SAMPLE = 2
 _HEADER_BYTES = 44
 # A RIFF chunk counts its bytes in 32 bits: 24 hours at 24 kHz.
-_MAX_BYTES = 2**32 - 1 - _HEADER_BYTES
+_MAX_COMMENT_BYTES = 4096
+_MAX_BYTES = 2**32 - 1 - _HEADER_BYTES - _MAX_COMMENT_BYTES
 
 
-def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
+def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int, comment: str = "") -> None:
     """Write mono `samples` of shape (samples,), clipped to [-1, 1], as PCM16 at `sample_rate` Hz to `path`.
 
     An existing file is replaced in one step; on any error it stays as it was.
@@ -33,7 +35,7 @@ def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) 
     Raises:
         AudioWriteFailed: the disk is full or not writable, or a sample is not a number.
     """
-    with WavWriter(path, sample_rate) as writer:
+    with WavWriter(path, sample_rate, comment) as writer:
         writer.write(samples)
 
 
@@ -48,9 +50,8 @@ class WavWriter:
     can a file be renamed in one step.
     """
 
-    def __init__(self, path: Path, sample_rate: int) -> None:
-        self._path = path
-        self._sample_rate = sample_rate
+    def __init__(self, path: Path, sample_rate: int, comment: str = "") -> None:
+        self._path, self._sample_rate, self._comment = path, sample_rate, comment
         self._partial_path = path.with_name(f".{uuid.uuid4().hex}.partial")
         self.num_samples = 0
 
@@ -98,10 +99,20 @@ class WavWriter:
 
     def _finish(self) -> None:
         self._wave.close()
+        if self._comment:
+            self._append_comment()
         self._file.flush()
         os.fsync(self._file.fileno())
         os.replace(self._partial_path, self._path)
         sync_folder(self._path.parent)
+
+    def _append_comment(self) -> None:
+        """Put the comment behind the samples, and count it as a part of the file."""
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(info_chunk(self._comment))
+        num_bytes = self._file.tell()
+        self._file.seek(4)
+        self._file.write(struct.pack("<I", num_bytes - 8))
 
     def _clean_up(self) -> None:
         """Leave nothing behind; what a full disk refused before, it may refuse again on closing."""

@@ -1,0 +1,39 @@
+"""A checkpoint by the hash of its weights, as a statement names it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from functools import lru_cache
+from pathlib import Path
+
+_MAX_REMEMBERED = 64
+_hashing = threading.Lock()
+
+
+def checkpoint_digest(folder: Path) -> str | None:
+    """SHA-256 of the weights in a checkpoint folder; None if there are none to read.
+
+    Of one file it is that file's own, which `sha256sum model.safetensors` and the pages of a hub show; of several
+    that of the lines which `sha256sum *.safetensors` prints. Gigabytes take seconds the first time, then it is
+    remembered until a file changes.
+    """
+    try:
+        files = sorted(folder.glob("*.safetensors"))
+        state = tuple((file, status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()])
+        # One at a time: the second who asks while a large one is being read gets it from memory.
+        with _hashing:
+            return _digest(state) if state else None
+    except OSError:
+        return None
+
+
+@lru_cache(_MAX_REMEMBERED)
+def _digest(state: tuple[tuple[Path, int, int], ...]) -> str:
+    digests = []
+    for path, _, _ in state:
+        with path.open("rb") as file:
+            digests.append((hashlib.file_digest(file, "sha256").hexdigest(), path.name))
+    if len(digests) == 1:
+        return digests[0][0]
+    return hashlib.sha256("".join(f"{digest}  {name}\n" for digest, name in digests).encode()).hexdigest()

@@ -1,0 +1,79 @@
+"""What every file that leaves says of itself: made by a model, which one, when, and by what kind of consent.
+
+Never whose voice it is, nor what is said: a file is passed on, and its statement with it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+import uuid
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from training.model.project import PROJECT_FOLDER
+
+GENERATOR = "Encore"
+_WORDS = "Synthetic speech, made by Encore"
+_Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Word = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,40}$")]
+
+
+class SpeechStatement(BaseModel):
+    """One take's statement; the same in its signature, its comment tag and the response header.
+
+    Attributes:
+        id: drawn at random; by it an installation finds the take among its own.
+        version: of the Encore that spoke.
+        checkpoint: SHA-256 of its weights, see `checkpoint_digest`; None where it must not be told.
+        voice: how the voice was made; None where it must not be told.
+        made_at: when the speaking began.
+        consent: which statement was made about the voice; None where there was none to make.
+        consent_sha256: of the consent's record.
+    """
+
+    # Ignored, not forbidden: a later version may say more.
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] = Field(default_factory=lambda: uuid.uuid4().hex)
+    version: _Word = Field(default_factory=lambda: encore_version())
+    checkpoint: _Hash | None = None
+    voice: Literal["zero-shot", "fine-tuned"] | None = None
+    made_at: datetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    consent: _Word | None = None
+    consent_sha256: _Hash | None = None
+
+    def without_origin(self) -> SpeechStatement:
+        """The same without what would tell a listener in a blind test which voice it is."""
+        return self.model_copy(update={"checkpoint": None, "voice": None, "consent": None, "consent_sha256": None})
+
+    def as_json(self) -> str:
+        """One line of ASCII, short enough for a header."""
+        return self.model_dump_json(exclude_none=True)
+
+    def as_comment(self) -> str:
+        """For a comment tag: words for people, the rest for programs."""
+        return f"{_WORDS}. {self.as_json()}"
+
+    @classmethod
+    def from_comment(cls, comment: str) -> SpeechStatement | None:
+        """The statement in a comment tag, which anybody may have written; None if there is none."""
+        words, brace, rest = comment.partition("{")
+        if not words.startswith(_WORDS) or not brace:
+            return None
+        try:
+            return cls.model_validate_json(brace + rest)
+        except ValidationError:
+            return None
+
+
+@cache
+def encore_version() -> str:
+    """This program's version."""
+    try:
+        project = tomllib.loads((PROJECT_FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(project["project"]["version"])
+    except (OSError, KeyError, tomllib.TOMLDecodeError):
+        return "unknown"
