@@ -37,6 +37,10 @@ class Settings(BaseModel):
     )
     home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
     max_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
+    signing_cert: Path | None = Field(
+        default=None, description="certificates (PEM) to sign sound with, the signer's first; otherwise one made here"
+    )
+    signing_key: Path | None = Field(default=None, description="its private key (PEM, unencrypted)")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
     @classmethod

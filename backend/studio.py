@@ -18,6 +18,7 @@ from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
 from backend.errors import ModelError
+from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
@@ -87,14 +88,20 @@ class Studio:
     @cached_property
     def comparisons(self) -> Comparisons:
         """Voices side by side, and votes."""
-        return Comparisons(VoteTable(self.home.database), self.voices, self.runs, self.settings.home_folder)
+        votes, home = VoteTable(self.home.database), self.settings.home_folder
+        return Comparisons(votes, self.voices, self.runs, home, self.signer)
 
     @cached_property
     def takes(self) -> Takes:
         """What was spoken, also before the program was started. Raises StoreError."""
-        takes = Takes(self.home, TakeBounds(max_takes=self.settings.max_takes))
+        takes = Takes(self.home, TakeBounds(max_takes=self.settings.max_takes), self.signer)
         takes.sweep()
         return takes
+
+    @cached_property
+    def signer(self) -> FileSigner:
+        """Signs what leaves; its `problem` says why it does not."""
+        return FileSigner(self.home.folder, self.settings.signing_cert, self.settings.signing_key)
 
     @property
     def loaded(self) -> Synthesizer | None:

@@ -45,13 +45,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE.wav", help="WAV file to write; FILE.wav.json says how"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     output: Path = arguments.output
-    studio = Studio()
+    studio = Studio(settings)
     # What can be wrong without a model is found out before one is downloaded.
     consent = consent_of(arguments)
     check_output(output, suffix=".wav")
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with (
         closing(loaded.speak(request)) as stream,
-        WavWriter(output, stream.sample_rate) as writer,
+        WavWriter(output, stream.sample_rate, stream.comment) as writer,
         Progress(unit="part") as bar,
     ):
         for chunk in stream:
@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             bar.show(f"{progress.seconds_spoken:.1f} s spoken", progress.segments_done, progress.num_segments)
             writer.write(chunk)
     facts = stream.facts()
+    facts = facts.model_copy(update={"is_signed": studio.signer.sign_file(output, "wav", facts.statement)})
     write_whole(output.with_name(f"{output.name}.json"), facts.model_dump_json(indent=2).encode())
     print(describe(loaded, facts, len(stream.segments), output))
     return 0

@@ -11,6 +11,7 @@ from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
 from backend.commands.options import add_model_options, add_seed_option, check_output
 from backend.errors import OutputInvalid
+from backend.provenance.signing import FileSigner
 from backend.serving.deploy.factory import build_synthesizer
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings
@@ -48,7 +49,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     # What can be wrong without a model is found out before one is loaded.
     check_text(arguments.text)
     check_speed(arguments.speed)
-    voice = Voices(Home(settings.home_folder)).get(arguments.voice)
+    home = Home(settings.home_folder)
+    voice = Voices(home).get(arguments.voice)
     output: Path = arguments.output or Path(f"{voice.name}.wav")
     audio_format = find_format(output.suffix.removeprefix("."))
     check_output(output)
@@ -74,6 +76,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         stream = synthesizer.speak(request)
         content = b"".join(encoded(stream, request))
         facts = stream.facts()
+        signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
+        content = signer.sign(content, audio_format, facts.statement)
     finally:
         synthesizer.close()
     _write(output, content)

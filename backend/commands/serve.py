@@ -76,6 +76,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             port=arguments.port,
             max_characters=arguments.max_characters,
             max_takes=settings.max_takes,
+            signing_cert=settings.signing_cert,
+            signing_key=settings.signing_key,
             api_keys=keys,
             min_replicas=arguments.num_replicas[0],
             max_replicas=arguments.num_replicas[1],

@@ -12,6 +12,7 @@ from backend.comparisons.errors import ComparisonError
 from backend.comparisons.make_comparison import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
 from backend.comparisons.vote_table import VoteTable
 from backend.evaluation.take_scores import TakeMeasuring
+from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
 from backend.serving.synthesizer import Synthesizer
 from backend.voices.registry import Voices
@@ -28,9 +29,12 @@ class Comparisons:
         measuring: measures takes.
     """
 
-    def __init__(self, votes: VoteTable, voices: Voices, runs: Runs, home: Path) -> None:
+    def __init__(
+        self, votes: VoteTable, voices: Voices, runs: Runs, home: Path, signer: FileSigner | None = None
+    ) -> None:
+        """With a signer what is compared is signed; in a blind comparison without what would give a voice away."""
         self.votes, self.contenders, self.measuring = votes, ContenderVoices(voices, runs, home), TakeMeasuring()
-        self._voices, self._runs = voices, runs
+        self._voices, self._runs, self._signer = voices, runs, signer
 
     def list_sides(self) -> tuple[Contender, ...]:
         """All that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
@@ -62,6 +66,7 @@ class Comparisons:
             synthesizer=synthesizer,
             measuring=self.measuring,
             place=place,
+            signer=self._signer,
             cancelled=cancelled,
         )
         with closing(steps):

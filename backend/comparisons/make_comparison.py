@@ -22,6 +22,8 @@ from backend.comparisons.contender_voices import ContenderVoice
 from backend.comparisons.contenders import Contender
 from backend.comparisons.errors import ComparisonError
 from backend.evaluation.take_scores import TakeMeasuring
+from backend.provenance.signing import FileSigner
+from backend.provenance.statement import SpeechStatement
 from backend.serving.requests import SynthesisRequest
 from backend.serving.speech.audio_stream import check_text
 from backend.serving.synthesizer import Synthesizer
@@ -86,6 +88,7 @@ class _Spoken:
     samples: NDArray[np.float32]
     sample_rate: int
     finish_reason: FinishReason
+    statement: SpeechStatement | None
 
 
 def make_comparison(
@@ -95,6 +98,7 @@ def make_comparison(
     synthesizer: Synthesizer,
     measuring: TakeMeasuring,
     place: Callable[[str], Path],
+    signer: FileSigner | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Generator[ComparisonProgress | FinishedComparison]:
     """Yield progress, and the comparison last; there is none if it was cancelled.
@@ -105,6 +109,7 @@ def make_comparison(
         synthesizer: speaks; its base model's speaker encoder measures.
         measuring: measures the takes.
         place: where a file of that name may be put.
+        signer: signs the files; None leaves them with their comment tag.
         cancelled: asked before every frame.
 
     Raises:
@@ -139,10 +144,11 @@ def make_comparison(
                 samples=np.concatenate(chunks) if chunks else np.zeros(0, np.float32),
                 sample_rate=stream.sample_rate,
                 finish_reason=stream.finish_reason,
+                statement=stream.statement,
             )
         )
     yield ComparisonProgress(number=num_sides, num_sides=num_sides, doing="measuring")
-    yield _finish(order, seed, spoken, synthesizer, measuring, place)
+    yield _finish(order, seed, spoken, synthesizer, measuring, place, signer)
 
 
 def match_loudness(takes: Sequence[tuple[NDArray[np.float32], int]]) -> list[tuple[NDArray[np.float32], float]]:
@@ -168,12 +174,18 @@ def _finish(
     synthesizer: Synthesizer,
     measuring: TakeMeasuring,
     place: Callable[[str], Path],
+    signer: FileSigner | None,
 ) -> FinishedComparison:
     matched = match_loudness([(one.samples, one.sample_rate) for one in spoken])
     takes, paths = [], {}
     for letter, one, (samples, gain_db) in zip(LETTERS, spoken, matched, strict=False):
         paths[letter] = place(f"comparison-{letter}.wav")
-        write_wav(paths[letter], samples, one.sample_rate)
+        statement = one.statement
+        if statement is not None and order.is_blind:
+            statement = statement.without_origin()
+        write_wav(paths[letter], samples, one.sample_rate, "" if statement is None else statement.as_comment())
+        if signer is not None:
+            signer.sign_file(paths[letter], "wav", statement)
         scores = measuring.measure(
             one.samples,
             one.sample_rate,

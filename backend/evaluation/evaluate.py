@@ -18,6 +18,7 @@ from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
 from backend.evaluation.scores import EvaluatedTake
 from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, score_take
+from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.audio_stream import AudioStream
 from backend.transcription.transcriber import Transcriber
@@ -44,20 +45,28 @@ def evaluate(
     scorers: Scorers,
     folder: Path,
     *,
+    statement: SpeechStatement | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> list[EvaluatedTake]:
     """Let a model speak all sentences of the plan, keep the takes in `folder`, and score them.
+
+    Each file says what `statement` says, as a take of its own.
 
     Raises:
         EncoreError: the model cannot speak a sentence, or a take cannot be stored.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Engine(model, num_slots=_NUM_SLOTS, cache_length=_CACHE_LENGTH) as engine:
-        return list(_evaluate(engine, plan, scorers, folder, cancelled or (lambda: False)))
+        return list(_evaluate(engine, plan, scorers, folder, statement, cancelled or (lambda: False)))
 
 
 def _evaluate(
-    engine: Engine, plan: EvaluationPlan, scorers: Scorers, folder: Path, cancelled: Callable[[], bool]
+    engine: Engine,
+    plan: EvaluationPlan,
+    scorers: Scorers,
+    folder: Path,
+    statement: SpeechStatement | None,
+    cancelled: Callable[[], bool],
 ) -> Iterator[EvaluatedTake]:
     person = VoiceEmbeddings(own=np.array(plan.target, np.float32), verified=_verified_target(plan, scorers.verifier))
     # The engine speaks on while finished takes are scored.
@@ -72,7 +81,8 @@ def _evaluate(
         chunks = list(speech)
         samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
         path = folder / f"{position:02}.wav"
-        write_wav(path, samples, speech.sample_rate)
+        own = statement.for_another_take() if statement is not None else None
+        write_wav(path, samples, speech.sample_rate, "" if own is None else own.as_comment())
         scores = score_take(
             scorers, samples, speech.sample_rate, text=sentence.text, language=plan.language, reference=person
         )
@@ -86,6 +96,7 @@ def _evaluate(
             expected_seconds=sentence.expected_seconds,
             finish_reason=str(speech.finish_reason),
             file=f"{path.parent.parent.name}/{path.parent.name}/{path.name}",
+            statement=own,
         )
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from backend.provenance.statement import SpeechStatement
+
 
 class Measures(BaseModel):
     """What was measured on one take; None where it could not be measured."""
@@ -48,6 +50,8 @@ class EvaluatedTake(Measures):
     finish_reason: str
     file: str
     """WAV, relative to the run's folder."""
+    statement: SpeechStatement | None = None
+    """What the file says of itself; None in takes of earlier versions."""
 
     @property
     def duration_ratio(self) -> float:

@@ -21,6 +21,16 @@ _Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Word = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,40}$")]
 
 
+@cache
+def encore_version() -> str:
+    """This program's version."""
+    try:
+        project = tomllib.loads((PROJECT_FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
+        return str(project["project"]["version"])
+    except (OSError, KeyError, tomllib.TOMLDecodeError):
+        return "unknown"
+
+
 class SpeechStatement(BaseModel):
     """One take's statement; the same in its signature, its comment tag and the response header.
 
@@ -38,7 +48,7 @@ class SpeechStatement(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] = Field(default_factory=lambda: uuid.uuid4().hex)
-    version: _Word = Field(default_factory=lambda: encore_version())
+    version: _Word = Field(default_factory=encore_version)
     checkpoint: _Hash | None = None
     voice: Literal["zero-shot", "fine-tuned"] | None = None
     made_at: datetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
@@ -48,6 +58,10 @@ class SpeechStatement(BaseModel):
     def without_origin(self) -> SpeechStatement:
         """The same without what would tell a listener in a blind test which voice it is."""
         return self.model_copy(update={"checkpoint": None, "voice": None, "consent": None, "consent_sha256": None})
+
+    def for_another_take(self) -> SpeechStatement:
+        """The same of a take that is made now."""
+        return SpeechStatement.model_validate(self.model_dump(exclude={"id", "made_at"}))
 
     def as_json(self) -> str:
         """One line of ASCII, short enough for a header."""
@@ -67,13 +81,3 @@ class SpeechStatement(BaseModel):
             return cls.model_validate_json(brace + rest)
         except ValidationError:
             return None
-
-
-@cache
-def encore_version() -> str:
-    """This program's version."""
-    try:
-        project = tomllib.loads((PROJECT_FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
-        return str(project["project"]["version"])
-    except (OSError, KeyError, tomllib.TOMLDecodeError):
-        return "unknown"

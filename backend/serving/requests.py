@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backend.audio.formats import AudioFormat
 from backend.errors import EncoreError
+from backend.provenance.statement import SpeechStatement
 from backend.takes.take import TakeFacts
 from backend.voices.consent import Consent
 from backend.voices.voice import CloningMode, Voice
@@ -74,6 +75,13 @@ class SynthesisRequest(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpeechBegun:
+    """The first event of a speech that can be spoken: what its file says of itself."""
+
+    statement: SpeechStatement | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AudioChunk:
     """The next bytes of the file."""
 
@@ -105,4 +113,4 @@ class SpeechFailure:
     error: EncoreError
 
 
-SynthesisEvent = AudioChunk | SpeechSummary | SpeechFailure
+SynthesisEvent = SpeechBegun | AudioChunk | SpeechSummary | SpeechFailure

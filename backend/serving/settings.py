@@ -61,6 +61,9 @@ class ServeSettings(BaseModel):
     num_gpus: float = Field(default=0.0, ge=0)
     max_takes: int = Field(default=500, ge=0)
     """That are kept of what was spoken; 0 keeps none."""
+    signing_cert: Path | None = None
+    signing_key: Path | None = None
+    """The operator's own, instead of the installation's."""
     max_queued: PositiveInt = 16
     """Requests that may wait for a replica that accepts them; more are answered with 429."""
     retry_after_seconds: PositiveFloat = 2.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -14,10 +15,19 @@ import numpy as np
 from backend.audio.encoding import StreamEncoder, encode
 from backend.audio.tempo import Tempo
 from backend.errors import EncoreError
+from backend.provenance.checkpoint_digest import checkpoint_digest
+from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.pool.engine_pool import EnginePool
-from backend.serving.requests import AudioChunk, SpeechFailure, SpeechSummary, SynthesisEvent, SynthesisRequest
+from backend.serving.requests import (
+    AudioChunk,
+    SpeechBegun,
+    SpeechFailure,
+    SpeechSummary,
+    SynthesisEvent,
+    SynthesisRequest,
+)
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
@@ -47,6 +57,8 @@ class Synthesizer:
         # In use as long as this lives, so that fine-tuned voices never push it out.
         base = ExitStack()
         self.engine: Engine = base.enter_context(pool.use(folder))
+        # Gigabytes take seconds to hash: by the time somebody has written a text, it is done.
+        threading.Thread(target=checkpoint_digest, args=(folder,), daemon=True, name="checkpoint-digest").start()
         self.retire = weakref.finalize(self, _retire, base, pool)
 
     @property
@@ -68,7 +80,8 @@ class Synthesizer:
         """
         lease = ExitStack()
         try:
-            engine = lease.enter_context(self._pool.use(self._resolver.checkpoint(request)))
+            folder = self._resolver.checkpoint(request)
+            engine = lease.enter_context(self._pool.use(folder))
             sampling = request.sampling
             # Any: its fields are of different types, and checked by `Sampling` itself.
             changes: dict[str, Any] = request.sampling_changes
@@ -88,6 +101,7 @@ class Synthesizer:
                 model_name=request.voice.name if request.is_fine_tuned else self.name,
                 is_fine_tuned=request.is_fine_tuned,
                 consent=request.voice.consent,
+                statement=_statement(request, folder),
                 audio_format=request.audio_format,
                 speed=request.speed,
             )
@@ -107,6 +121,7 @@ class Synthesizer:
         """The same as bytes of a file as they are made, then a summary; or a failure, which is the last event."""
         try:
             stream = self.speak(request, cancelled=cancelled)
+            yield SpeechBegun(statement=stream.statement)
             for content in encoded(stream, request):
                 yield AudioChunk(content=content)
             if stream.finish_reason is not FinishReason.CANCELLED:
@@ -146,9 +161,9 @@ def encoded(stream: AudioStream, request: SynthesisRequest) -> Iterator[bytes]:
         if not request.is_streamed:
             samples = np.concatenate([*map(tempo.add, stream), tempo.finish()])
             if stream.finish_reason is not FinishReason.CANCELLED:
-                yield encode(samples, stream.sample_rate, request.audio_format)
+                yield encode(samples, stream.sample_rate, request.audio_format, stream.comment)
             return
-        encoder = StreamEncoder(request.audio_format, stream.sample_rate)
+        encoder = StreamEncoder(request.audio_format, stream.sample_rate, stream.comment)
         try:
             head = encoder.header()
             for samples in map(tempo.add, stream):
@@ -164,6 +179,17 @@ def encoded(stream: AudioStream, request: SynthesisRequest) -> Iterator[bytes]:
             # Also when the rest is not wanted: it frees what the encoder holds.
             rest = encoder.finish()
         yield head + rest
+
+
+def _statement(request: SynthesisRequest, checkpoint: Path) -> SpeechStatement:
+    """What the take will say of itself."""
+    consent = request.voice.consent
+    return SpeechStatement(
+        checkpoint=checkpoint_digest(checkpoint),
+        voice="fine-tuned" if request.is_fine_tuned else "zero-shot",
+        consent=None if consent is None else consent.statement,
+        consent_sha256=None if consent is None else consent.digest,
+    )
 
 
 def _retire(base: ExitStack, pool: EnginePool) -> None:

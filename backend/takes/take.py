@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.formats import AudioFormat
+from backend.provenance.statement import SpeechStatement
 from backend.voices.consent import Consent
 from training.model.generation.frame_loop import FinishReason
 from training.model.sampling import Sampling
@@ -23,6 +24,7 @@ class TakeOrigin(BaseModel):
         model_name: the base model, or the voice whose own checkpoint spoke.
         is_fine_tuned: whether a fine-tuned checkpoint spoke.
         consent: of the person whose voice it is.
+        statement: what its file says of itself; None for takes of earlier versions.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,6 +34,7 @@ class TakeOrigin(BaseModel):
     model_name: str
     is_fine_tuned: bool
     consent: Consent | None
+    statement: SpeechStatement | None = None
     audio_format: AudioFormat = "wav"
     speed: float = 1.0
 
@@ -43,6 +46,7 @@ class TakeFacts(TakeOrigin):
         is_in_context: whether the reference's words were known.
         sampling: None where the checkpoint's own was used.
         seeds: one per segment of the text; all the same where one was asked for.
+        is_signed: whether the statement is signed into the file.
     """
 
     text: str
@@ -54,6 +58,7 @@ class TakeFacts(TakeOrigin):
     real_time_factor: float
     seconds_to_first_audio: float
     finish_reason: FinishReason
+    is_signed: bool = False
 
 
 class Take(TakeFacts):

@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlite3 import Connection, Row
 
 from backend.audio.formats import FORMAT_TABLE
+from backend.provenance.signing import FileSigner
 from backend.store.errors import StoreError
 from backend.store.home import Home
 from backend.takes.errors import TakeNotFound
@@ -41,10 +42,11 @@ class TakeBounds:
 class Takes:
     """Keeps, lists and deletes takes; any number of threads and processes may hold one."""
 
-    def __init__(self, home: Home, bounds: TakeBounds | None = None) -> None:
+    def __init__(self, home: Home, bounds: TakeBounds | None = None, signer: FileSigner | None = None) -> None:
+        """Open the list; with a signer every take is signed that is not yet."""
         self._database = home.database
         self.folder = home.folder / TAKES_FOLDER
-        self.bounds = bounds or TakeBounds()
+        self.bounds, self._signer = bounds or TakeBounds(), signer
 
     @contextmanager
     def incoming(self, suffix: str = ".wav") -> Iterator[Path]:
@@ -70,6 +72,9 @@ class Takes:
         Raises:
             StoreError: the disk is full or cannot be written.
         """
+        if self._signer is not None and not facts.is_signed:
+            is_signed = self._signer.sign_file(file, facts.audio_format, facts.statement)
+            facts = facts.model_copy(update={"is_signed": is_signed})
         take_id = uuid.uuid4().hex
         path = self._path(take_id, facts)
         made_at = time.time()
@@ -116,6 +121,13 @@ class Takes:
         if take is None or not take.path.is_file():
             raise TakeNotFound(f"There is no take {take_id[:40]!r} any more. List those there are.")
         return take
+
+    def with_statement(self, statement_id: str) -> Take | None:
+        """The take whose file makes this statement, if it is one of those here. Raises StoreError."""
+        with self._database.reading() as connection:
+            query = f"SELECT {_COLUMNS} FROM takes WHERE json_extract(record, '$.statement.id') = ?"
+            row = connection.execute(query, (statement_id,)).fetchone()
+        return None if row is None else self._take(row)
 
     def delete(self, take_id: str, owner: str | None = None) -> Take:
         """Remove a take and its sound; with `owner` only from that list. Raises TakeNotFound."""

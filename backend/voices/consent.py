@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, Self, cast
 
@@ -48,6 +49,11 @@ class Consent(BaseModel):
     wording: _Line = Field(max_length=2000)
     given_at: datetime
     spoken: SpokenProof | None = None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the record: names it without telling who gave it."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     @field_validator("given_at")
     @classmethod

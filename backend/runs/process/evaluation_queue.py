@@ -15,6 +15,9 @@ from backend.evaluation.evaluate import evaluate, load_scorers
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import EvaluatedTake, summarize
 from backend.evaluation.speaker_verifier import load_verifier
+from backend.provenance.checkpoint_digest import checkpoint_digest
+from backend.provenance.signing import FileSigner
+from backend.provenance.statement import SpeechStatement
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.select_checkpoint import choose
 from backend.runs.storage.records import BASE, CheckpointRecord
@@ -34,13 +37,18 @@ _logger = logging.getLogger(__name__)
 class EvaluationQueue:
     """Knows what is still to be evaluated, and hands it out."""
 
-    def __init__(self, rows: RunTable, run_id: str, folder: RunFolder, launch: LaunchPlan) -> None:
+    def __init__(
+        self, rows: RunTable, run_id: str, folder: RunFolder, launch: LaunchPlan, signer: FileSigner | None = None
+    ) -> None:
         """Read the plan; what an earlier attempt had begun to evaluate is evaluated again.
+
+        With a signer every take is signed that is taken in.
 
         Raises:
             EvaluationError: there is no plan.
         """
         self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
+        self._signer = signer
         self._current: tuple[CheckpointRecord, Any] | None = None
         self._plan: EvaluationPlan | None = None
         if not launch.evaluate:
@@ -110,6 +118,7 @@ class EvaluationQueue:
             return False
         try:
             takes = [EvaluatedTake.model_validate(take) for take in ray.get(task)]
+            self._sign(takes)
             self._rows.add_evaluation(self._run_id, record.name, takes, summarize(takes))
             self._keep_best()
         except Exception as error:
@@ -121,6 +130,17 @@ class EvaluationQueue:
         if not record.is_base:
             release(self._place(record))
         return True
+
+    def _sign(self, takes: Sequence[EvaluatedTake]) -> None:
+        """Here, not where they were spoken: only this machine has the key."""
+        if self._signer is None:
+            return
+        consent = self._rows.get(self._run_id).consent
+        agreed = {} if consent is None else {"consent": consent.statement, "consent_sha256": consent.digest}
+        for take in takes:
+            if take.statement is not None:
+                said = take.statement.model_copy(update=agreed)
+                self._signer.sign_file(self._folder.path / take.file, "wav", said)
 
     def _keep_best(self) -> None:
         best = choose(self._rows.checkpoints(self._run_id)).best
@@ -152,13 +172,17 @@ def evaluate_checkpoint(
     scorers = load_scorers(plan, load_stored_transcriber(), load_verifier())
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
-        return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]
+        said = SpeechStatement(checkpoint=checkpoint_digest(plan.base_model), voice="zero-shot")
+        takes = evaluate(model, plan, scorers, folder.takes / name, statement=said)
+        return [take.model_dump(mode="json") for take in takes]
     exported = folder.evaluating / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
         speaker = torch.tensor(plan.speaker, dtype=torch.float32)
         export_checkpoint(read_checkpoint(Path(checkpoint)), speaker, exported, "base")
         model = VoiceModel.load(exported)
-        return [take.model_dump(mode="json") for take in evaluate(model, plan, scorers, folder.takes / name)]
+        said = SpeechStatement(checkpoint=checkpoint_digest(exported), voice="fine-tuned")
+        takes = evaluate(model, plan, scorers, folder.takes / name, statement=said)
+        return [take.model_dump(mode="json") for take in takes]
     finally:
         shutil.rmtree(exported, ignore_errors=True)

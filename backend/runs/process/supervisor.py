@@ -24,6 +24,7 @@ from backend.cluster.connect import (
     release_placement_groups,
 )
 from backend.errors import EncoreError
+from backend.provenance.signing import FileSigner
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.evaluation_queue import EvaluationQueue
 from backend.runs.process.monitor import RunMonitor, register_checkpoints
@@ -33,6 +34,7 @@ from backend.runs.storage.control import Control, StopReason
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
+from backend.settings import Settings
 from backend.store.home import Home
 from training.job import FineTuneJob
 
@@ -112,7 +114,9 @@ class Supervisor:
         if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
             self._launch = self._launch.model_copy(update={"use_gpu": True})
         check_size(fewest, fewest if self._launch.use_gpu else 0)
-        evaluation = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch)
+        settings = Settings.from_environment()
+        signer = FileSigner(self._home.folder, settings.signing_cert, settings.signing_key)
+        evaluation = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch, signer)
         run = self._rows.get(self._run_id)
         if run.step < run.num_steps:
             self._train_to_the_end(monitor, evaluation)

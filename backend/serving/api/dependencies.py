@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from backend.provenance.signing import FileSigner
 from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
@@ -38,6 +39,7 @@ class ApiContext:
         max_characters: of one text.
         metrics: counts.
         takes: where what was spoken is kept; None keeps nothing.
+        signer: signs what leaves as a whole file; None signs nothing.
         started_at: when this process began to serve.
     """
 
@@ -50,6 +52,7 @@ class ApiContext:
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     takes: Takes | None = None
+    signer: FileSigner | None = None
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served here. Raises ApiError."""
@@ -89,17 +92,39 @@ class ApiContext:
         return await asyncio.to_thread(self.voices.get, name)
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
-        """Pass a request on, and store the take. Raises RequestTimedOut after too long without audio."""
+        """Pass a request on, sign a file that is whole, and store the take.
+
+        Raises:
+            RequestTimedOut: after too long without audio.
+        """
         keeper = TakeRecorder(self.takes, order, self.model_name)
         async with aclosing(self._speak_in_time(order)) as items:
             with closing(keeper):
+                whole = b""
                 async for item in items:
+                    match item:
+                        case AudioChunk() if not order.is_streamed:
+                            whole += item.content
+                            continue
+                        case SpeechSummary() if whole:
+                            content, item = await asyncio.to_thread(self._sign, whole, item)
+                            keeper.add(content)
+                            yield AudioChunk(content=content)
                     match item:
                         case AudioChunk():
                             keeper.add(item.content)
                         case SpeechSummary():
                             await asyncio.to_thread(keeper.finish, item)
                     yield item
+
+    def _sign(self, content: bytes, summary: SpeechSummary) -> tuple[bytes, SpeechSummary]:
+        """A whole file with its statement, and the summary that says so."""
+        facts = summary.facts
+        if self.signer is None:
+            return content, summary
+        signed = self.signer.sign(content, facts.audio_format, facts.statement)
+        is_signed = signed is not content
+        return signed, replace(summary, facts=facts.model_copy(update={"is_signed": is_signed}))
 
     async def _speak_in_time(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         items = self.service.speak(order)

@@ -18,7 +18,7 @@ from backend.serving.api.errors import ApiError, status_of
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
 from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
-from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, while_connected
+from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, provenance_headers, while_connected
 from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
 from backend.voices.consent import Consent
@@ -110,7 +110,9 @@ def whole_response(content: bytes, summary: SpeechSummary, audio_format: AudioFo
         "x-encore-real-time-factor": f"{facts.real_time_factor:.3f}",
         "cache-control": "no-store",
     }
-    return Response(content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
+    response = Response(content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
+    response.raw_headers += provenance_headers(facts.statement)
+    return response
 
 
 async def _order(context: ApiContext, fields: SpeechFields, voice: Voice | Reference) -> SynthesisRequest:

@@ -15,12 +15,14 @@ from starlette.types import Receive, Scope, Send
 
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
+from backend.provenance.statement import SpeechStatement
 from backend.serving.api.errors import ApiError, body_of, error_response, status_of
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.errors import EngineBusy
-from backend.serving.requests import AudioChunk, SpeechFailure, SpeechSummary, SynthesisEvent
+from backend.serving.requests import AudioChunk, SpeechBegun, SpeechFailure, SpeechSummary, SynthesisEvent
 
 SSE_MEDIA_TYPE = "text/event-stream"
+PROVENANCE_HEADER = "x-encore-provenance"
 
 Answer = TypeVar("Answer")
 
@@ -74,6 +76,8 @@ class StreamedSpeech(Response):
                 match item:
                     case SpeechFailure():
                         raise item.error
+                    case SpeechBegun():
+                        self.raw_headers += provenance_headers(item.statement)
                     case AudioChunk():
                         await self._send_chunk(send, item.content)
                     case SpeechSummary():
@@ -116,6 +120,11 @@ class StreamedSpeech(Response):
             self._has_started = True
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": content, "more_body": not is_last})
+
+
+def provenance_headers(statement: SpeechStatement | None) -> list[tuple[bytes, bytes]]:
+    """What an answer with sound says of it, also where its format has no place for that."""
+    return [] if statement is None else [(PROVENANCE_HEADER.encode(), statement.as_json().encode())]
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:

@@ -51,8 +51,8 @@ class TakeRecorder:
             if self._takes is None or self._has_failed or self._file is None or self._path is None:
                 return
             try:
-                if self._format == "wav":
-                    _write_true_header(self._file, summary.sample_rate)
+                if self._format == "wav" and (self._order.is_streamed or self._order.audio_format == "pcm"):
+                    _write_true_header(self._file, summary.sample_rate, self._comment(summary))
                 self._file.close()
                 made = {"audio_format": self._format, "model_name": self._model_name}
                 self._takes.add(summary.facts.model_copy(update=made), self._path)
@@ -65,13 +65,18 @@ class TakeRecorder:
             self._has_failed = True
             self._stack.close()
 
+    def _comment(self, summary: SpeechSummary) -> str:
+        """What the header of the stream says."""
+        statement = summary.facts.statement
+        return "" if statement is None or self._order.audio_format == "pcm" else statement.as_comment()
+
     def _give_up(self, error: Exception) -> None:
         _logger.warning("a take is not kept: %s", error)
         self._has_failed = True
 
 
-def _write_true_header(file: IO[bytes], sample_rate: int) -> None:
+def _write_true_header(file: IO[bytes], sample_rate: int, comment: str) -> None:
     """Say how long a stream was that began without knowing it."""
-    num_bytes = file.tell() - len(wav_header(sample_rate))
+    num_bytes = file.tell() - len(wav_header(sample_rate, comment=comment))
     file.seek(0)
-    file.write(wav_header(sample_rate, num_bytes=num_bytes))
+    file.write(wav_header(sample_rate, num_bytes=num_bytes, comment=comment))

@@ -14,6 +14,7 @@ from backend.audio.formats import FORMAT_TABLE
 from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.openapi import error_responses
 from backend.serving.api.schemas import Deleted, TakeList, TakeView
+from backend.serving.api.streaming import provenance_headers
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take
 
@@ -55,7 +56,9 @@ async def get_take(take_id: str, context: ContextDep) -> TakeView:
 async def get_content(take_id: str, context: ContextDep) -> Response:
     """Its file."""
     take = await _find(context, take_id)
-    return FileResponse(take.path, media_type=FORMAT_TABLE[take.audio_format].media_type)
+    response = FileResponse(take.path, media_type=FORMAT_TABLE[take.audio_format].media_type)
+    response.raw_headers += provenance_headers(take.statement)
+    return response
 
 
 @router.delete(

@@ -6,6 +6,7 @@ import functools
 
 from fastapi import FastAPI
 
+from backend.provenance.signing import FileSigner
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
 from backend.serving.engine.engine import Engine
@@ -52,10 +53,12 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     """
     config = read_config(resolve_model(settings.engine.model))
     home = Home(settings.home)
+    signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
     context = ApiContext(
         service=service,
         voices=Voices(home),
-        takes=_open_takes(home, settings),
+        takes=_open_takes(home, settings, signer),
+        signer=signer,
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         timeout_seconds=settings.timeout_seconds,
@@ -64,9 +67,9 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     return create_api(context, api_keys=settings.keys)
 
 
-def _open_takes(home: Home, settings: ServeSettings) -> Takes | None:
+def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Takes | None:
     if not settings.max_takes:
         return None
-    takes = Takes(home, TakeBounds(max_takes=settings.max_takes))
+    takes = Takes(home, TakeBounds(max_takes=settings.max_takes), signer)
     takes.sweep()
     return takes

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.errors import PromptError
+from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.segments import SegmentQueue
 from backend.serving.speech.sentences import split_text
@@ -126,6 +127,16 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         self.cancel()
         self._chunks.close()
         self._end()
+
+    @property
+    def statement(self) -> SpeechStatement | None:
+        """What its file says of itself; None where nothing is known about its origin."""
+        return self._origin.statement if self._origin is not None else None
+
+    @property
+    def comment(self) -> str:
+        """The same for a comment tag."""
+        return "" if self.statement is None else self.statement.as_comment()
 
     @property
     def seconds(self) -> float:

@@ -212,7 +212,7 @@ class SpeechPart:
 
     def _play(self, stream: AudioStream, path: Path) -> Iterator[Update]:
         live = LiveAudio(uuid.uuid4().hex, stream.sample_rate)
-        with WavWriter(path, stream.sample_rate) as writer:
+        with WavWriter(path, stream.sample_rate, stream.comment) as writer:
             for chunk in stream:
                 writer.write(chunk)
                 yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
