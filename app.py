@@ -24,6 +24,7 @@ COMMANDS = {
     "pipeline": "recordings to a fine-tuned voice and a report, in one go",
     "say": "speak a text with a voice of the library",
     "voices": "list, add, export, import and delete voices",
+    "check": "say whether recordings were made by Encore",
     "serve": "serve the voices through an API like OpenAI's",
     "doctor": "check this machine, with a remedy for what is missing",
 }

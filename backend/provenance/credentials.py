@@ -96,11 +96,12 @@ class KnownSigners:
     serial_numbers: frozenset[str]
 
 
-def known_signers(home: Path, certificate: Path | None = None) -> KnownSigners:
+def known_signers(home: Path | None, certificate: Path | None = None) -> KnownSigners:
     """Those with which this installation signs or has signed; a certificate that cannot be read is left out."""
     anchors, serial_numbers = [], set()
     operators = [] if certificate is None else [certificate]
-    for path in (*sorted(home.glob(f"{CREDENTIALS_FOLDER}*/{CERTIFICATE_FILE}")), *operators):
+    own = [] if home is None else sorted(home.glob(f"{CREDENTIALS_FOLDER}*/{CERTIFICATE_FILE}"))
+    for path in (*own, *operators):
         try:
             chain = x509.load_pem_x509_certificates(path.read_bytes())
         except (OSError, ValueError):

@@ -122,11 +122,12 @@ class Takes:
             raise TakeNotFound(f"There is no take {take_id[:40]!r} any more. List those there are.")
         return take
 
-    def with_statement(self, statement_id: str) -> Take | None:
-        """The take whose file makes this statement, if it is one of those here. Raises StoreError."""
+    def of(self, statement_ids: Sequence[str]) -> Take | None:
+        """The take whose file makes one of these statements, if it is among those here. Raises StoreError."""
+        query = f"SELECT {_COLUMNS} FROM takes WHERE json_extract(record, '$.statement.id') = ?"
         with self._database.reading() as connection:
-            query = f"SELECT {_COLUMNS} FROM takes WHERE json_extract(record, '$.statement.id') = ?"
-            row = connection.execute(query, (statement_id,)).fetchone()
+            rows = (connection.execute(query, (one,)).fetchone() for one in statement_ids)
+            row = next((row for row in rows if row is not None), None)
         return None if row is None else self._take(row)
 
     def delete(self, take_id: str, owner: str | None = None) -> Take:

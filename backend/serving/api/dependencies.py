@@ -11,6 +11,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
@@ -40,6 +41,7 @@ class ApiContext:
         metrics: counts.
         takes: where what was spoken is kept; None keeps nothing.
         signer: signs what leaves as a whole file; None signs nothing.
+        checker: says of recordings what they say of themselves.
         started_at: when this process began to serve.
     """
 
@@ -53,6 +55,7 @@ class ApiContext:
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     takes: Takes | None = None
     signer: FileSigner | None = None
+    checker: Checker = field(default_factory=Checker)
 
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served here. Raises ApiError."""

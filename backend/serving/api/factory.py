@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import FastAPI
 
-from backend.serving.api import compare_routes, speech_routes, status_routes, take_routes, voice_routes
+from backend.serving.api import check_routes, compare_routes, speech_routes, status_routes, take_routes, voice_routes
 from backend.serving.api.access import MAX_BODY_BYTES, AccessControl, BodyLimit
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.errors import install_error_handlers
@@ -26,7 +26,7 @@ def create_api(context: ApiContext, *, api_keys: Sequence[str] = (), max_body_by
     # No pages for reading the document: they load scripts from the network.
     app = FastAPI(title="Encore", version=VERSION, docs_url=None, redoc_url=None)
     app.state.context = context
-    for routes in (speech_routes, voice_routes, take_routes, compare_routes, status_routes):
+    for routes in (speech_routes, voice_routes, take_routes, compare_routes, check_routes, status_routes):
         app.include_router(routes.router)
     install_error_handlers(app)
     install_openapi(app, context.max_characters)

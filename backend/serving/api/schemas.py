@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from backend.audio.formats import AudioFormat
 from backend.audio.tempo import FASTEST, SLOWEST
+from backend.provenance.reading import SignedStatement
+from backend.provenance.statement import SpeechStatement
+from backend.provenance.verdict import Verdict
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
@@ -230,6 +233,59 @@ class Comparison(_Answer):
     seed: int
     response_format: AudioFormat
     takes: list[ComparedTake]
+
+
+class CheckRequest(_Request):
+    """POST /v1/audio/check, beside the recording `file`."""
+
+
+class CheckedTake(_Answer):
+    """A take of the API that a checked recording is."""
+
+    id: str
+    object: Literal["take"] = "take"
+    created_at: int
+
+
+class CheckView(_Answer):
+    """What was found in a recording."""
+
+    object: Literal["check"] = "check"
+    is_made_by_encore: bool
+    """False means that no mark was found, not that it is not synthetic."""
+    says: list[str]
+    seconds: float
+    signed: SignedStatement | None
+    comment: SpeechStatement | None
+    problem: str
+    take: CheckedTake | None
+
+    @classmethod
+    def of(cls, verdict: Verdict, take: CheckedTake | None) -> CheckView:
+        """What the API tells of a verdict."""
+        return cls(
+            is_made_by_encore=verdict.is_made_by_encore,
+            says=list(verdict.lines),
+            seconds=verdict.seconds,
+            signed=verdict.signed,
+            comment=verdict.comment,
+            problem=verdict.problem,
+            take=take,
+        )
+
+
+class CheckInformation(_Answer):
+    """GET /v1/audio/check."""
+
+    signed_formats: list[AudioFormat]
+    """Whole files of these carry a signed statement; the others a comment tag where they have one."""
+    header: str = "X-Encore-Provenance"
+    signer: str | None
+    certificates: str | None
+    """PEM; what a reader of C2PA has to trust to know this installation."""
+    problem: str
+    """Why files are not signed; empty when they are."""
+    no_mark_means: str
 
 
 class Health(_Answer):

@@ -6,6 +6,7 @@ import functools
 
 from fastapi import FastAPI
 
+from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
@@ -59,6 +60,7 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         voices=Voices(home),
         takes=_open_takes(home, settings, signer),
         signer=signer,
+        checker=Checker(home.folder, settings.signing_cert),
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         timeout_seconds=settings.timeout_seconds,

@@ -1,0 +1,86 @@
+"""What was found out about a file, and how that is said."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from backend.provenance.reading import SignedStatement
+from backend.provenance.statement import GENERATOR, SpeechStatement
+
+NO_MARK = (
+    "No mark of Encore was found. That does not mean that the sound is not synthetic: a mark can be lost or removed, "
+    "and other programs set none."
+)
+_WAYS = {"zero-shot": "with a voice cloned from a recording", "fine-tuned": "with a fine-tuned voice"}
+
+
+class Verdict(BaseModel):
+    """What was found in one file.
+
+    Attributes:
+        name: of the file.
+        seconds: of its sound; 0 where that could not be decoded.
+        signed: its signed statement.
+        comment: what its comment tag says, which anybody may have written.
+        problem: what could not be read.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    seconds: float
+    signed: SignedStatement | None = None
+    comment: SpeechStatement | None = None
+    problem: str = ""
+
+    @property
+    def is_made_by_encore(self) -> bool:
+        """Whether anything in it says so; a statement that is not proven counts, for none would be written in vain."""
+        is_signed = self.signed is not None and (
+            self.signed.statement is not None or self.signed.generator == GENERATOR
+        )
+        return is_signed or self.comment is not None
+
+    @property
+    def statement_ids(self) -> tuple[str, ...]:
+        """By which the take can be looked up, the most reliable first."""
+        said = [self.signed.statement if self.signed is not None else None, self.comment]
+        return tuple(dict.fromkeys(each.id for each in said if each is not None))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The verdict in sentences."""
+        found = []
+        if self.signed is not None:
+            found.append(_signed_line(self.signed))
+        if self.comment is not None and (self.signed is None or self.signed.statement != self.comment):
+            found.append(f"Its comment tag, which anybody can write, says: {_in_words(self.comment)}")
+        if self.problem:
+            found.append(f"Not everything could be read: {self.problem}")
+        return tuple(found) if self.is_made_by_encore else (*found, NO_MARK)
+
+
+def _signed_line(signed: SignedStatement) -> str:
+    if signed.statement is not None:
+        says = _in_words(signed.statement)
+    elif signed.is_synthetic:
+        says = f"made by a model, with {signed.generator or 'an unnamed program'}."
+    else:
+        says = f"nothing about a model; written by {signed.generator or 'an unnamed program'}."
+    signer = f"“{signed.signer}”" if signed.signer else "an unnamed signer"
+    match signed.trust:
+        case "ours":
+            return f"Signed by this installation and unchanged since: {says}"
+        case "unknown-signer":
+            return f"Signed by {signer}, who is not known here, and unchanged since: {says}"
+        case "changed":
+            return f"The file was changed after {signer} signed it. It said: {says}"
+    return f"The signature does not hold, so nothing it says is proven: {says}"
+
+
+def _in_words(statement: SpeechStatement) -> str:
+    how = f" {_WAYS[statement.voice]}" if statement.voice is not None else ""
+    checkpoint = f", checkpoint {statement.checkpoint[:12]}…" if statement.checkpoint is not None else ""
+    consent = f", consent {statement.consent}" if statement.consent is not None else ""
+    when = f"{statement.made_at:%Y-%m-%d %H:%M} UTC"
+    return f"synthetic speech, made by Encore {statement.version} on {when}{how}{checkpoint}{consent}."
