@@ -53,8 +53,7 @@ def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentPar
 
 def start_studio(settings: Settings, arguments: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
-    # Imported here: Gradio takes seconds to load, and no other command needs it.
-    from ui.layout import serve  # noqa: PLC0415 - see above
+    from ui.layout import serve  # noqa: PLC0415 - Gradio takes seconds to load, and no other command needs it
 
     auth = settings.auth if arguments.auth is None else SecretStr(arguments.auth)
     given = {"host": arguments.host, "port": arguments.port, "share": arguments.share}

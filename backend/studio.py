@@ -18,6 +18,7 @@ from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
 from backend.errors import ModelError
+from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
 from backend.serving.engine.engine import Engine
@@ -102,6 +103,13 @@ class Studio:
     def signer(self) -> FileSigner:
         """Signs what leaves; its `problem` says why it does not."""
         return FileSigner(self.home.folder, self.settings.signing_cert, self.settings.signing_key)
+
+    @cached_property
+    def checker(self) -> Checker:
+        """Says of recordings what they say of themselves."""
+        # The signer first: it makes the certificate by which the checker knows this installation.
+        assert self.signer is not None
+        return Checker(self.home.folder, self.settings.signing_cert)
 
     @property
     def loaded(self) -> Synthesizer | None:

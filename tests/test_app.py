@@ -72,11 +72,13 @@ def test_nothing_is_cloned_without_consent(tmp_path, reference, capsys, given):
     assert not output.exists()
 
 
-def test_the_same_seed_gives_the_same_file(tmp_path, reference):
-    _, output = clone(tmp_path, reference)
-    first = output.read_bytes()
-    clone(tmp_path, reference)
-    assert output.read_bytes() == first
+def test_the_same_seed_gives_the_same_sound(tmp_path, reference):
+    def samples():
+        with wave.open(str(clone(tmp_path, reference)[1])) as file:
+            return file.readframes(file.getnframes())
+
+    # The files differ: each says when it was made, and which take it is.
+    assert samples() == samples()
 
 
 @pytest.mark.parametrize(("rate", "channels"), [(8_000, 1), (44_100, 2), (96_000, 1)])

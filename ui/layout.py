@@ -16,6 +16,7 @@ from backend.studio import Studio
 from ui.context import PageContext
 from ui.events import Trigger, Update, bind
 from ui.model_bar import NOTHING_SHOWN, ModelBar, Shown
+from ui.tabs.check.tab import CheckTab
 from ui.tabs.compare.tab import CompareTab
 from ui.tabs.dataset.tab import DatasetTab
 from ui.tabs.finetune.tab import FinetuneTab
@@ -93,6 +94,8 @@ def _build_tabs(context: PageContext) -> SpeechPart:
             CompareTab(context, tab)
         with gr.Tab("Library", id="library") as tab:
             LibraryTab(context, tab)
+        with gr.Tab("Check", id="check"):
+            CheckTab(context, voice.speech.takes.browser)
         with gr.Tab("System", id="system") as tab:
             SystemTab(context, tab)
     return voice.speech

@@ -24,6 +24,7 @@ class FormatEntry:
         media_type: for HTTP.
         suffix: of a file name.
         signed_as: media type under which a finished file can carry a signed statement (C2PA); empty where it cannot.
+        has_comment: whether it has a tag for a comment.
         container: FFmpeg's name of it; empty where FFmpeg is not needed.
         codec: FFmpeg's name of the encoder.
         sample_format: what the encoder takes.
@@ -34,6 +35,7 @@ class FormatEntry:
     media_type: str
     suffix: str
     signed_as: str = ""
+    has_comment: bool = True
     container: str = ""
     codec: str = ""
     sample_format: str = ""
@@ -43,7 +45,7 @@ class FormatEntry:
 
 FORMAT_TABLE: dict[AudioFormat, FormatEntry] = {
     "wav": FormatEntry(media_type="audio/wav", suffix=".wav", signed_as="audio/wav"),
-    "pcm": FormatEntry(media_type="audio/pcm", suffix=".pcm"),
+    "pcm": FormatEntry(media_type="audio/pcm", suffix=".pcm", has_comment=False),
     "flac": FormatEntry(
         media_type="audio/flac",
         suffix=".flac",
@@ -74,6 +76,7 @@ FORMAT_TABLE: dict[AudioFormat, FormatEntry] = {
     "aac": FormatEntry(
         media_type="audio/aac",
         suffix=".aac",
+        has_comment=False,
         container="adts",
         codec="aac",
         sample_format="fltp",

@@ -41,7 +41,17 @@ def take_card(take: Take, place: Path) -> Markup:
         rate=rate_in_words(take.real_time_factor),
         how="Spoken by a fine-tuned voice," if take.is_fine_tuned else how,
         seeds=list(dict.fromkeys(take.seeds)),
+        carries=carried(take),
     )
+
+
+def carried(take: Take) -> str:
+    """What the download says of itself."""
+    if take.is_signed:
+        return "The file says, signed, that it is synthetic speech made by Encore."
+    if take.statement is not None and FORMAT_TABLE[take.audio_format].has_comment:
+        return "The file says in its comment tag that it is synthetic speech made by Encore."
+    return "The file itself does not say that it is synthetic speech."
 
 
 def rate_in_words(real_time_factor: float) -> str:

@@ -17,7 +17,7 @@ from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
 from backend.serving.protocol import SpeechService
-from backend.serving.requests import AudioChunk, SpeechSummary, SynthesisEvent, SynthesisRequest
+from backend.serving.requests import AudioChunk, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import MAX_CHARACTERS
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
@@ -114,6 +114,8 @@ class ApiContext:
                             keeper.add(content)
                             yield AudioChunk(content=content)
                     match item:
+                        case SpeechBegun():
+                            keeper.begin(item)
                         case AudioChunk():
                             keeper.add(item.content)
                         case SpeechSummary():

@@ -11,7 +11,7 @@ from typing import IO
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.audio.pcm16 import wav_header
 from backend.errors import EncoreError
-from backend.serving.requests import SpeechSummary, SynthesisRequest
+from backend.serving.requests import SpeechBegun, SpeechSummary, SynthesisRequest
 from backend.takes.takes import Takes
 
 _logger = logging.getLogger(__name__)
@@ -27,9 +27,13 @@ class TakeRecorder:
         self._stack = ExitStack()
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
-        self._has_failed = False
+        self._has_failed, self._comment = False, ""
         # A listener may leave while the last of it is being written in another thread.
         self._closing = threading.Lock()
+
+    def begin(self, event: SpeechBegun) -> None:
+        """What the file will say of itself; before the first bytes."""
+        self._comment = "" if event.statement is None else event.statement.as_comment()
 
     def add(self, content: bytes) -> None:
         """The next bytes of the file; they go into the system's memory, so nobody waits for a disk."""
@@ -40,7 +44,7 @@ class TakeRecorder:
                 self._path = self._stack.enter_context(self._takes.incoming(FORMAT_TABLE[self._format].suffix))
                 self._file = self._stack.enter_context(self._path.open("xb"))
                 if self._order.audio_format == "pcm":
-                    self._file.write(wav_header(0))
+                    self._file.write(wav_header(0, comment=self._comment))
             self._file.write(content)
         except (OSError, EncoreError) as error:
             self._give_up(error)
@@ -52,7 +56,7 @@ class TakeRecorder:
                 return
             try:
                 if self._format == "wav" and (self._order.is_streamed or self._order.audio_format == "pcm"):
-                    _write_true_header(self._file, summary.sample_rate, self._comment(summary))
+                    _write_true_header(self._file, summary.sample_rate, self._comment)
                 self._file.close()
                 made = {"audio_format": self._format, "model_name": self._model_name}
                 self._takes.add(summary.facts.model_copy(update=made), self._path)
@@ -64,11 +68,6 @@ class TakeRecorder:
         with self._closing:
             self._has_failed = True
             self._stack.close()
-
-    def _comment(self, summary: SpeechSummary) -> str:
-        """What the header of the stream says."""
-        statement = summary.facts.statement
-        return "" if statement is None or self._order.audio_format == "pcm" else statement.as_comment()
 
     def _give_up(self, error: Exception) -> None:
         _logger.warning("a take is not kept: %s", error)

@@ -36,6 +36,13 @@ def ask(**fields) -> dict[str, object]:
     return {"model": MODEL, "input": TEXT, "voice": "Anna", "seed": 1, "response_format": "pcm", **fields}
 
 
+def wav_samples(content: bytes) -> bytes:
+    """The PCM16 samples of a WAV, streamed or whole; before or after them it says what it is."""
+    begin = content.index(b"data", 36) + 8
+    num_bytes = int.from_bytes(content[begin - 4 : begin], "little")
+    return content[begin : begin + num_bytes]
+
+
 def is_same_sound(one: bytes, other: bytes) -> bool:
     """Whether two PCM16 sounds are alike up to rounding: how many frames are decoded at once moves the last bit."""
     if len(one) != len(other):

@@ -10,7 +10,7 @@ import wave
 import av
 import pytest
 
-from tests.backend.serving.api.served import MODEL, ask, is_same_sound
+from tests.backend.serving.api.served import MODEL, ask, is_same_sound, wav_samples
 
 CONTENT_TYPES = {
     "wav": "audio/wav",
@@ -53,7 +53,7 @@ def test_wav_holds_the_same_sound_with_its_true_length(client, whole):
     with wave.open(io.BytesIO(speak(client, response_format="wav", stream=False))) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (24_000, 1, 2)
         assert is_same_sound(file.readframes(file.getnframes()), whole)
-    assert is_same_sound(speak(client, response_format="wav")[44:], whole)
+    assert is_same_sound(wav_samples(speak(client, response_format="wav")), whole)
 
 
 @pytest.mark.parametrize("form", ["flac", "mp3", "opus", "aac"])

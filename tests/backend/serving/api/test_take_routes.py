@@ -12,7 +12,7 @@ from backend.serving.api.factory import create_api
 from backend.store.home import Home
 from backend.takes.take import TakeFacts
 from backend.takes.takes import Takes
-from tests.backend.serving.api.served import TEXT, ask, client_of
+from tests.backend.serving.api.served import TEXT, ask, client_of, wav_samples
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def test_what_was_heard_is_what_is_kept(client, audio_format, stream):
     with wave.open(io.BytesIO(kept.content)) as file:
         samples = file.readframes(file.getnframes())
         assert file.getnframes() / file.getframerate() == pytest.approx(take["seconds"], abs=0.01)
-    assert samples == (heard if audio_format == "pcm" else heard[44:])
+    assert samples == (heard if audio_format == "pcm" else wav_samples(heard))
 
 
 def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, context, takes):

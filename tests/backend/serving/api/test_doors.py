@@ -1,0 +1,154 @@
+"""Every door of the API: what comes out says that it is synthetic, signed where a whole file can be."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+
+from backend.audio.formats import AUDIO_FORMATS, FORMAT_TABLE
+from backend.provenance.check import Checker
+from backend.provenance.signing import FileSigner
+from backend.provenance.statement import SpeechStatement
+from backend.serving.api.factory import create_api
+from backend.serving.api.streaming import PROVENANCE_HEADER
+from backend.store.home import Home
+from backend.takes.takes import Takes
+from tests.backend.serving.api.served import CONSENT, ask, client_of
+
+SPEECH, COMPARE, TAKE = "/v1/audio/speech", "/v1/compare", "/v1/audio/takes/{take_id}/content"
+WALKED = {("post", SPEECH), ("post", COMPARE), ("get", TAKE)}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def signing(context, voices, home):
+    """The same API with a certificate of its own."""
+    signer = FileSigner(home)
+    takes = Takes(Home(voices.folder.parent), signer=signer)
+    return replace(context, signer=signer, checker=Checker(home), takes=takes)
+
+
+@pytest.fixture(scope="module")
+def client(signing):
+    return client_of(create_api(signing))
+
+
+@pytest.fixture
+def check(home, tmp_path):
+    """Looks a file up by its bytes."""
+
+    def look_up(content):
+        path = tmp_path / "heard"
+        path.write_bytes(content)
+        return Checker(home).check(path)
+
+    return look_up
+
+
+def test_every_route_that_hands_out_sound_is_walked_here(signing):
+    """Found in the API's own description: audio as a body, or as base64 in a field called audio."""
+    document = create_api(signing).openapi()
+    doors = set()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            content = operation["responses"].get("200", {}).get("content", {})
+            fields = _fields(content.get("application/json", {}).get("schema", {}), document)
+            if any(kind.startswith("audio/") for kind in content) or "audio" in fields:
+                doors.add((method, path))
+    assert doors == WALKED
+
+
+def _fields(schema, document, seen=()):
+    """Names of all fields below a schema."""
+    if isinstance(schema, list):
+        return {name for one in schema for name in _fields(one, document, seen)}
+    if not isinstance(schema, dict):
+        return set()
+    reference = schema.get("$ref")
+    if reference:
+        name = reference.rpartition("/")[2]
+        return set() if name in seen else _fields(document["components"]["schemas"][name], document, (*seen, name))
+    below = {name for value in schema.values() for name in _fields(value, document, seen)}
+    return below | set(schema.get("properties", {}))
+
+
+def stated(response):
+    return SpeechStatement.model_validate_json(response.headers[PROVENANCE_HEADER])
+
+
+@pytest.mark.parametrize("audio_format", AUDIO_FORMATS)
+def test_a_whole_file_is_signed_where_its_format_can_be(client, check, audio_format):
+    response = client.post(SPEECH, json=ask(response_format=audio_format, stream=False))
+    said = stated(response)
+    assert (said.voice, said.consent, said.consent_sha256) == ("zero-shot", CONSENT.statement, CONSENT.digest)
+    assert len(said.checkpoint) == 64
+    assert CONSENT.who not in response.headers[PROVENANCE_HEADER]
+    if audio_format != "pcm":
+        verdict = check(response.content)
+        assert verdict.comment == (said if FORMAT_TABLE[audio_format].has_comment else None)
+        if FORMAT_TABLE[audio_format].signed_as:
+            assert (verdict.signed.trust, verdict.signed.is_synthetic, verdict.signed.statement) == ("ours", True, said)
+        else:
+            assert verdict.signed is None
+
+
+@pytest.mark.parametrize("audio_format", AUDIO_FORMATS)
+def test_a_stream_says_it_in_its_header_and_its_comment_and_is_signed_when_it_is_kept(client, check, audio_format):
+    response = client.post(SPEECH, json=ask(voice="Tuned", response_format=audio_format))
+    said = stated(response)
+    assert said.voice == "fine-tuned"
+    if FORMAT_TABLE[audio_format].has_comment:
+        assert check(response.content).comment == said
+    take = client.get("/v1/audio/takes").json()["data"][0]
+    kept = client.get(TAKE.format(take_id=take["id"]))
+    assert stated(kept) == said
+    if audio_format != "aac":
+        verdict = check(kept.content)
+        assert verdict.statement_ids == (said.id,)
+        is_signed = audio_format in ("wav", "flac", "mp3", "pcm")
+        assert (verdict.signed.trust if verdict.signed else None) == ("ours" if is_signed else None)
+
+
+def test_events_say_it_in_the_header(client):
+    assert stated(client.post(SPEECH, json=ask(stream_format="sse"))).voice == "zero-shot"
+
+
+def test_compared_takes_are_signed(client, check):
+    asked = {"input": "Hi.", "voices": ["Anna", "Tuned"], "seed": 1, "response_format": "wav"}
+    takes = client.post(COMPARE, json=asked).json()["takes"]
+    statements = [check(base64.b64decode(take["audio"])).signed.statement for take in takes]
+    assert [one.voice for one in statements] == ["zero-shot", "fine-tuned"]
+
+
+def test_a_file_is_looked_up_through_the_api(client, signing):
+    heard = client.post(SPEECH, json=ask(response_format="wav", stream=False))
+    found = client.post("/v1/audio/check", files={"file": ("heard.wav", heard.content)}).json()
+    (take, *_) = signing.takes.list("")
+    assert (found["is_made_by_encore"], found["signed"]["trust"]) == (True, "ours")
+    assert found["take"]["id"] == take.id
+    assert "unchanged since" in found["says"][0]
+    changed = bytearray(heard.content)
+    changed[len(changed) // 4] ^= 1
+    found = client.post("/v1/audio/check", files={"file": ("heard.wav", bytes(changed))}).json()
+    assert found["signed"]["trust"] == "changed"
+    unmarked = client.post("/v1/audio/speech", json=ask(response_format="aac", stream=False)).content
+    found = client.post("/v1/audio/check", files={"file": ("heard.aac", unmarked)}).json()
+    assert not found["is_made_by_encore"]
+    assert "does not mean" in found["says"][-1]
+    told = client.get("/v1/audio/check").json()
+    assert told["signed_formats"] == ["wav", "flac", "mp3"]
+    assert "BEGIN CERTIFICATE" in told["certificates"]
+    assert "PRIVATE" not in json.dumps(told)
+
+
+def test_what_is_no_recording_is_refused(client):
+    answer = client.post("/v1/audio/check", files={"file": ("x.wav", b"no sound")})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_audio")
+    assert client.post("/v1/audio/check", files={}).status_code in (400, 415)
