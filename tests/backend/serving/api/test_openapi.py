@@ -40,6 +40,8 @@ OPERATIONS = [
     ("/v1/audio/takes/{take_id}", "DELETE"),
     ("/v1/audio/takes/{take_id}/content", "GET"),
     ("/v1/compare", "POST"),
+    ("/v1/audio/check", "GET"),
+    ("/v1/audio/check", "POST"),
     ("/v1/models", "GET"),
     ("/healthz", "GET"),
     ("/metrics", "GET"),
