@@ -6,11 +6,12 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from backend.errors import SettingsError
+from backend.web.hosts import AllowedHosts
 from training.model.voice_model import PrecisionChoice
 from training.renamed import with_current_names
 
@@ -18,6 +19,14 @@ PREFIX = "ENCORE_"
 # As version 0.1 spelt them.
 _FORMER_NAMES = {"most_takes": "max_takes"}
 DEFAULT_HOME = Path("~/.encore")
+
+
+def _split(given: object) -> object:
+    return tuple(filter(None, map(str.strip, given.split(",")))) if isinstance(given, str) else given
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""Several words; in an environment variable with commas between them."""
 
 
 class Settings(BaseModel):
@@ -35,6 +44,13 @@ class Settings(BaseModel):
     api_keys: SecretStr | None = Field(
         default=None, description="keys that the speech API accepts, separated by commas; without any only this machine"
     )
+    allowed_hosts: Names = Field(
+        default=(), description="further names under which the studio and the API are reached, separated by commas"
+    )
+    trusted_proxies: Names = Field(
+        default=(), description="addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed"
+    )
+    max_upload_gb: float = Field(default=8.0, gt=0, description="of uploads that the studio holds at the same time")
     home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
     max_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
     signing_cert: Path | None = Field(
@@ -42,6 +58,22 @@ class Settings(BaseModel):
     )
     signing_key: Path | None = Field(default=None, description="its private key (PEM, unencrypted)")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            AllowedHosts("localhost", names)
+        except ValueError as error:
+            raise ValueError(f"{error} is no name of a host, such as studio.example.org") from None
+        return names
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        for address in addresses:
+            ipaddress.ip_network(address, strict=False)
+        return addresses
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -75,6 +107,10 @@ class Settings(BaseModel):
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return True
+
+    def served_names(self) -> AllowedHosts:
+        """Names under which the studio and the API are reached."""
+        return AllowedHosts(self.host, self.allowed_hosts)
 
     def accepted_keys(self) -> tuple[SecretStr, ...]:
         """Keys that the speech API accepts; none where only this machine can reach it and none were set.

@@ -40,6 +40,8 @@ HEADER = (
     "Everything happens on this machine; no recording leaves it.</p>"
 )
 
+LOG_OUT = "() => fetch('logout', {method: 'POST'}).finally(() => location.reload())"
+
 
 def serve(settings: Settings) -> int:
     """Show the studio until interrupted; returns the exit code.
@@ -49,7 +51,7 @@ def serve(settings: Settings) -> int:
     """
     server.launch_options(settings)
     with temporary_folder(settings.home) as folder:
-        server.set_environment(folder)
+        server.set_environment(folder, settings)
         studio = Studio(settings)
         page = build_page(studio, settings, folder)
         # What was running when the program last ended goes on.
@@ -58,7 +60,7 @@ def serve(settings: Settings) -> int:
         address = server.launch(page, settings)
         print(f"Encore is ready: {address}  (Ctrl-C ends it)", flush=True)
         if settings.share:
-            announce_link(page)
+            announce_link(page, opened=server.serve_name_of(page))
         server.wait_for_end(page)
     return 0
 
@@ -74,6 +76,8 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
     """Build the page; `folder` keeps its takes and is Gradio's own temporary folder."""
     with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
         gr.HTML(HEADER, elem_classes=["encore-header"])
+        if settings.auth is not None:
+            gr.Button("Log out", size="sm", elem_id="log-out").click(None, js=LOG_OUT)
         bar = ModelBar(studio, settings)
         context = PageContext(page=page, studio=studio, settings=settings, folder=folder, files=ServedFiles(folder))
         _keep_up_to_date(context, bar, _build_tabs(context))

@@ -79,6 +79,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             signing_cert=settings.signing_cert,
             signing_key=settings.signing_key,
             api_keys=keys,
+            allowed_hosts=settings.allowed_hosts,
+            trusted_proxies=settings.trusted_proxies,
             min_replicas=arguments.num_replicas[0],
             max_replicas=arguments.num_replicas[1],
             num_gpus=arguments.num_gpus,

@@ -50,6 +50,10 @@ class ServeSettings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     api_keys: tuple[SecretStr, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names under which the API is reached."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of proxies that are believed where a request comes from."""
     timeout_seconds: PositiveFloat = 120.0
     """A request ends after this long without audio."""
     max_characters: int = Field(default=MAX_CHARACTERS, ge=1, le=MAX_TEXT_LENGTH)

@@ -34,11 +34,12 @@ class AppProcess:
 
 
 @contextmanager
-def start_app(home: Path, *, model: str, port: int | None = None) -> Iterator[AppProcess]:
-    """Start the app with `home` for everything it stores, until the block ends."""
+def start_app(home: Path, *, model: str, port: int | None = None, **settings: str) -> Iterator[AppProcess]:
+    """Start the app with `home` for everything it stores, until the block ends; `settings` are by name: AUTH="a:b"."""
     home.mkdir(parents=True, exist_ok=True)
     port = port or free_port()
     environment = os.environ | {"ENCORE_HOME": str(home), "ENCORE_MODEL": model, "ENCORE_PORT": str(port)}
+    environment |= {f"ENCORE_{name}": value for name, value in settings.items()}
     log = home / "log.txt"
     command = [sys.executable, "app.py"]
     with (

@@ -128,7 +128,7 @@ def serve_page(folder: Path, **options: Any) -> Iterator[ServedPage]:
     """Serve the page with `folder` for its files until the block ends."""
     settings = Settings(port=free_port(), **{"home": folder / "home", **options})
     studio = Studio(settings)
-    server.set_environment(folder)
+    server.set_environment(folder, settings)
     page = build_page(studio, settings, folder)
     address = server.launch(page, settings)
     try:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import gradio as gr
-from starlette.middleware import Middleware
 
 from backend.errors import SettingsError
 from backend.settings import Settings
-from ui.web.login_guard import LoginGuard
+from ui.web.studio_app import StudioApp
 from ui.web.theme import STYLESHEETS, build_theme
 
 MAX_UPLOAD_BYTES = 100 * 1024 * 1024
@@ -27,10 +28,17 @@ IDLE_LOOK_SECONDS = 0.03
 night; the delay at the start of a take is inaudible."""
 
 
-def set_environment(folder: Path) -> None:
-    """Tell Gradio what it reads from the environment only; to be called before a page is built."""
+TUNNEL_ADDRESS = "127.0.0.1"
+"""Where requests through a share link come from; its tunnel names the address behind it."""
+
+
+def set_environment(folder: Path, settings: Settings) -> None:
+    """Tell Gradio and its server what they read from the environment only; to be called before a page is built."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    # By itself uvicorn believes every program on this machine where a request comes from.
+    proxies = [*settings.trusted_proxies, *([TUNNEL_ADDRESS] if settings.share else [])]
+    os.environ["FORWARDED_ALLOW_IPS"] = ",".join(proxies)
 
 
 def launch_options(settings: Settings) -> dict[str, Any]:
@@ -44,7 +52,6 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "server_name": settings.host,
         "server_port": settings.port,
         "auth": settings.credentials(),
-        "app_kwargs": {"middleware": [Middleware(LoginGuard)]},
         "max_file_size": MAX_UPLOAD_BYTES,
         "strict_cors": True,
         # Gradio's own way to a link waits for it, and says in several lines why there is none.
@@ -55,6 +62,8 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "mcp_server": False,
         "pwa": False,
         "ssr_mode": False,
+        # Processes of Gradio's own, which would take uploads without asking who sends them.
+        "num_workers": 0,
         "footer_links": ["settings"],
         "show_error": False,
         "quiet": True,
@@ -74,16 +83,23 @@ def launch(page: gr.Blocks, settings: Settings) -> str:
         SettingsError: see `launch_options`, or the port is taken.
     """
     options = launch_options(settings)
+    app = StudioApp(page, settings)
     page.queue(max_size=MAX_QUEUED, api_open=False)
     _look_less_often(page)
     try:
-        _, address, _ = page.launch(**options)
+        _, address, _ = page.launch(**options, _app=app, app_kwargs={"lifespan": app.uploads.swept})
     except OSError as error:
         raise SettingsError(
             f"Port {settings.port} on {settings.host} cannot be used: another program has it, perhaps another Encore. "
             "Stop that one, or choose another port with --port."
         ) from error
     return str(address)
+
+
+def serve_name_of(page: gr.Blocks) -> Callable[[str], None]:
+    """What lets a page be reached under a link as well."""
+    app: StudioApp = page.server_app
+    return lambda link: app.hosts.add(urlsplit(link).netloc)
 
 
 def _look_less_often(page: gr.Blocks) -> None:

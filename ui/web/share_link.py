@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import gradio as gr
@@ -46,13 +47,20 @@ def open_link(page: gr.Blocks) -> str:
     return address.replace("http://", "https://", 1)
 
 
-def announce_link(page: gr.Blocks) -> threading.Thread:
-    """Make the link without keeping the page waiting for it, and print it, or why there is none."""
+def announce_link(page: gr.Blocks, opened: Callable[[str], object] = str) -> threading.Thread:
+    """Make the link without keeping the page waiting for it, and print it, or why there is none.
+
+    Args:
+        page: that is being served.
+        opened: told the link before anybody else is.
+    """
 
     def announce() -> None:
         """Wait for the link in a thread of its own."""
         try:
-            print(f"Shared at {open_link(page)} with everyone who has the link and the password.", flush=True)
+            link = open_link(page)
+            opened(link)
+            print(f"Shared at {link} with everyone who has the link and the password.", flush=True)
         except ShareUnavailable as error:
             print(f"encore: {error}", flush=True)
 

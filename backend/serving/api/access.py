@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import secrets
+from collections import OrderedDict
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from backend.errors import EncoreError
 from backend.serving.api.errors import ApiError, error_response
+from backend.serving.errors import TooBusy
+from backend.web.attempts import MAX_ENTRIES as MAX_KNOWN
+from backend.web.attempts import Attempts
+from backend.web.host_guard import HostGuard, Refusal
+from backend.web.hosts import AllowedHosts
 
 MAX_BODY_BYTES = 64 * 2**20
 """Five minutes of 96 kHz mono at 24 bit are 86 MB and nobody's speech; the same at 48 kHz are 43 MB."""
@@ -21,46 +26,58 @@ OPEN_PATHS = frozenset({"/healthz"})
 
 
 class AccessControl:
-    """Lets in whoever has a key; without keys only this machine, and no web page that the browser happens to show."""
+    """Lets in whoever has a key; without keys only this machine, and no web page that the browser happens to show.
 
-    def __init__(self, app: ASGIApp, *, api_keys: Sequence[str] = ()) -> None:
-        self._app = app
+    Whoever is let in has a name in `scope["state"]["client"]`: the key, hashed, or else the address.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: AllowedHosts, api_keys: Sequence[str] = (), attempts: Attempts | None = None
+    ) -> None:
+        self._app, self._attempts = app, attempts or Attempts()
         # Hashes of one length: comparing them in constant time tells nothing about the keys.
         self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in api_keys)
+        # Which key is let in from where even while others guess there; bounded.
+        self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        # A page has no key unless it was given one, so with keys it does not matter which name leads here.
+        self._guarded = HostGuard(
+            self._let_in, hosts=None if api_keys else hosts, answer=_answer_refusal, own_origin_only=False
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or 403 itself, or pass the request on."""
-        if scope["type"] == "http" and (refusal := self._find_refusal(scope)) is not None:
-            await error_response(refusal)(scope, receive, send)
-            return
+        """Answer 400, 401, 403 or 429 itself, or pass the request on."""
+        await self._guarded(scope, receive, send)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            address = scope["client"][0] if scope.get("client") else ""
+            found = self._find_client(scope, address)
+            if isinstance(found, EncoreError):
+                await error_response(found)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["client"] = found
         await self._app(scope, receive, send)
 
-    def _find_refusal(self, scope: Scope) -> ApiError | None:
-        headers = Headers(scope=scope)
-        if self._digests:
-            if scope["path"] in OPEN_PATHS or self._has_key(headers):
-                return None
-            return ApiError(
-                401, "No or no valid API key. Send one as 'Authorization: Bearer KEY'.", code="invalid_api_key"
-            )
-        # A page from elsewhere can send requests to this machine, under a name of its own that leads here.
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if not _is_loopback(urlsplit(f"//{host}").hostname) or (
-            origin is not None and not _is_loopback(urlsplit(origin).hostname)
-        ):
-            return ApiError(
-                403,
-                "Without API keys only programs on this machine are served. Set ENCORE_API_KEYS to let others in.",
-                code="local_only",
-            )
-        return None
-
-    def _has_key(self, headers: Headers) -> bool:
-        scheme, _, key = headers.get("authorization", "").partition(" ")
+    def _find_client(self, scope: Scope, address: str) -> str | EncoreError:
+        if not self._digests or scope["path"] in OPEN_PATHS:
+            return address
+        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
         digest = hashlib.sha256(key.strip().encode()).digest()
         # Every key is compared, so that the time tells nothing about which one was close.
-        found = [secrets.compare_digest(digest, known) for known in self._digests]
-        return scheme.lower() == "bearer" and any(found)
+        is_valid = sum(secrets.compare_digest(digest, own) for own in self._digests) > 0
+        has_key = scheme.lower() == "bearer" and bool(key.strip())
+        wait = self._attempts.wait_seconds(address) if has_key else 0.0
+        if wait and not (is_valid and (address, digest) in self._known):
+            return TooBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
+        if has_key and is_valid:
+            self._known[address, digest] = None
+            self._known.move_to_end((address, digest))
+            if len(self._known) > MAX_KNOWN:
+                self._known.popitem(last=False)
+            return digest.hex()[:16]
+        if has_key:
+            self._attempts.begin(address)
+        return ApiError(401, "No or no valid API key. Send one as 'Authorization: Bearer KEY'.", code="invalid_api_key")
 
 
 class BodyLimit:
@@ -97,12 +114,5 @@ class BodyLimit:
         await self._app(scope, receive_counted, send)
 
 
-def _is_loopback(host: str | None) -> bool:
-    if not host:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _answer_refusal(refusal: Refusal) -> ASGIApp:
+    return error_response(ApiError(refusal.status, refusal.message, code=refusal.code))

@@ -11,16 +11,24 @@ from backend.serving.api.access import MAX_BODY_BYTES, AccessControl, BodyLimit
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.errors import install_error_handlers
 from backend.serving.api.openapi import install_openapi
+from backend.web.hosts import AllowedHosts
 
 VERSION = "1"
 
 
-def create_api(context: ApiContext, *, api_keys: Sequence[str] = (), max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
+def create_api(
+    context: ApiContext,
+    *,
+    api_keys: Sequence[str] = (),
+    hosts: AllowedHosts | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> FastAPI:
     """Build the application.
 
     Args:
         context: who speaks, and with which voices.
         api_keys: one of them has to come with each request; without any only this machine is served.
+        hosts: names under which it is reached without keys; None for those of this machine alone.
         max_body_bytes: of one request.
     """
     # No pages for reading the document: they load scripts from the network.
@@ -32,5 +40,5 @@ def create_api(context: ApiContext, *, api_keys: Sequence[str] = (), max_body_by
     install_openapi(app, context.max_characters)
     # The last one added is asked first: nobody's body is read before it is clear who sends it.
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
-    app.add_middleware(AccessControl, api_keys=tuple(api_keys))
+    app.add_middleware(AccessControl, hosts=hosts or AllowedHosts("localhost"), api_keys=tuple(api_keys))
     return app

@@ -19,6 +19,7 @@ from backend.serving.synthesizer import Synthesizer
 from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
+from backend.web.hosts import AllowedHosts
 from training.model.checkpoint.reading import read_config
 from training.model.hub.hub import resolve_model
 
@@ -66,7 +67,7 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         timeout_seconds=settings.timeout_seconds,
         max_characters=settings.max_characters,
     )
-    return create_api(context, api_keys=settings.keys)
+    return create_api(context, api_keys=settings.keys, hosts=AllowedHosts(settings.host, settings.allowed_hosts))
 
 
 def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Takes | None:

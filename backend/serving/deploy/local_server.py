@@ -80,6 +80,7 @@ def serve_locally(settings: ServeSettings) -> None:
                 log_level="warning",
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 server_header=False,
+                forwarded_allow_ips=list(settings.trusted_proxies),
             )
             address, port = listener.getsockname()[:2]
             shown = f"[{address}]" if ":" in address else address

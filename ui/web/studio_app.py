@@ -1,0 +1,43 @@
+"""Gradio's server with Encore's own checks in front of all of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+from gradio.routes import App, ORJSONResponse
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp
+
+from backend.settings import Settings
+from backend.web.host_guard import HostGuard, Refusal
+from ui.web.login_door import LoginDoor
+from ui.web.login_guard import LoginGuard
+from ui.web.uploads import UploadLimit, Uploads
+
+
+class StudioApp(App):
+    """What answers to the page's requests.
+
+    Middleware that is given to Gradio comes after its own, which answers requests of other sites by itself, and
+    stumbles over malformed headers.
+
+    Attributes:
+        hosts: names under which the page is reached.
+        uploads: what was uploaded.
+    """
+
+    def __init__(self, page: gr.Blocks, settings: Settings) -> None:
+        super().__init__(default_response_class=ORJSONResponse)
+        self.hosts = settings.served_names()
+        self.uploads = Uploads(page, Path(self.uploaded_file_dir), round(settings.max_upload_gb * 1e9))
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Gradio's layers, and around them, the first to be asked last: log in, room, who is logged in, who asks."""
+        door = LoginDoor(super().build_middleware_stack())
+        return HostGuard(LoginGuard(UploadLimit(door, self.uploads)), hosts=self.hosts, answer=_refuse)
+
+
+def _refuse(refusal: Refusal) -> JSONResponse:
+    # The connection is not kept: what is sent along is not read.
+    return JSONResponse({"detail": refusal.message}, refusal.status, headers={"Connection": "close"})
