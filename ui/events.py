@@ -18,6 +18,7 @@ from gradio.components import Component
 from gradio.events import Dependency
 
 from backend.errors import EncoreError
+from backend.web.redaction import public_message
 
 SHOWN_SECONDS = 15
 """Long enough to read two sentences and do what they say."""
@@ -85,12 +86,17 @@ def session_of(request: gr.Request) -> str:
     return str(request.session_hash)
 
 
+def client_of(request: gr.Request) -> str:
+    """Address that an event comes from: among several, the model is shared fairly between them."""
+    return str(request.client.host) if request.client is not None else ""
+
+
 def to_shown(error: EncoreError) -> gr.Error:
     """Gradio's form of an error: the message as it is.
 
     Escaped, because Gradio shows it as HTML, and it may hold names of files and models.
     """
-    message = escape(str(error), quote=False)
+    message = escape(public_message(error), quote=False)
     return gr.Error(message, duration=SHOWN_SECONDS, print_exception=False)
 
 

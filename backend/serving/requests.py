@@ -65,6 +65,8 @@ class SynthesisRequest(BaseModel):
     sampling_changes: dict[str, int | float] = {}
     """Fields in which the take differs from that."""
     made_by: Literal["studio", "api", "command"] = "api"
+    client: str = ""
+    """Who asks: an API key's digest, or an address. Slots and places are shared fairly between clients."""
 
     @property
     def is_fine_tuned(self) -> bool:

@@ -106,7 +106,13 @@ class Synthesizer:
                 speed=request.speed,
             )
             return AudioStream(
-                engine, take, streaming=request.is_streamed, cancelled=cancelled, origin=origin, release=lease.close
+                engine,
+                take,
+                streaming=request.is_streamed,
+                cancelled=cancelled,
+                origin=origin,
+                release=lease.close,
+                client=request.client,
             )
         except BaseException:
             lease.close()

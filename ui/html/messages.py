@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from backend.background_tasks import TaskState
+from backend.web.redaction import public_message
 from ui.html.templates import html
 from ui.html.words import file_url, time_in_words, time_left
 
@@ -26,7 +27,7 @@ def says(tone: str, text: str, *, more: str = "", role: str = "status") -> Marku
 
 def failure(error: object) -> Markup:
     """Why something did not happen."""
-    return says("bad", str(error), role="alert")
+    return says("bad", public_message(error), role="alert")
 
 
 def note(text: str) -> Markup:

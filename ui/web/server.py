@@ -14,6 +14,7 @@ import gradio as gr
 
 from backend.errors import SettingsError
 from backend.settings import Settings
+from backend.web.connections import bound_connections
 from ui.web.studio_app import StudioApp
 from ui.web.theme import STYLESHEETS, build_theme
 
@@ -84,6 +85,7 @@ def launch(page: gr.Blocks, settings: Settings) -> str:
     """
     options = launch_options(settings)
     app = StudioApp(page, settings)
+    bound_connections()
     page.queue(max_size=MAX_QUEUED, api_open=False)
     _look_less_often(page)
     try:

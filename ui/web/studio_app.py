@@ -13,6 +13,7 @@ from backend.settings import Settings
 from backend.web.host_guard import HostGuard, Refusal
 from ui.web.login_door import LoginDoor
 from ui.web.login_guard import LoginGuard
+from ui.web.queue_share import QueueShare
 from ui.web.uploads import UploadLimit, Uploads
 
 
@@ -30,12 +31,15 @@ class StudioApp(App):
     def __init__(self, page: gr.Blocks, settings: Settings) -> None:
         super().__init__(default_response_class=ORJSONResponse)
         self.hosts = settings.served_names()
+        self._page = page
         self.uploads = Uploads(page, Path(self.uploaded_file_dir), round(settings.max_upload_gb * 1e9))
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Gradio's layers, and around them, the first to be asked last: log in, room, who is logged in, who asks."""
+        """Gradio's layers, and Encore's around them; the last one here is asked first."""
         door = LoginDoor(super().build_middleware_stack())
-        return HostGuard(LoginGuard(UploadLimit(door, self.uploads)), hosts=self.hosts, answer=_refuse)
+        return HostGuard(
+            LoginGuard(UploadLimit(QueueShare(door, self._page), self.uploads)), hosts=self.hosts, answer=_refuse
+        )
 
 
 def _refuse(refusal: Refusal) -> JSONResponse:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.errors import EncoreError
 from backend.serving.api.errors import ApiError, error_response
-from backend.serving.errors import TooBusy
+from backend.serving.errors import EngineBusy
 from backend.web.attempts import MAX_ENTRIES as MAX_KNOWN
 from backend.web.attempts import Attempts
 from backend.web.host_guard import HostGuard, Refusal
@@ -68,7 +68,7 @@ class AccessControl:
         has_key = scheme.lower() == "bearer" and bool(key.strip())
         wait = self._attempts.wait_seconds(address) if has_key else 0.0
         if wait and not (is_valid and (address, digest) in self._known):
-            return TooBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
+            return EngineBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
         if has_key and is_valid:
             self._known[address, digest] = None
             self._known.move_to_end((address, digest))

@@ -7,7 +7,7 @@ import base64
 
 from fastapi import APIRouter, Request
 
-from backend.serving.api.dependencies import ApiContext, ContextDep
+from backend.serving.api.dependencies import ApiContext, ContextDep, client_of
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import JSON, read_json
 from backend.serving.api.schemas import ComparedTake, CompareRequest, Comparison
@@ -35,6 +35,7 @@ async def compare(request: Request, context: ContextDep) -> Comparison:
     seed = draw_seed() if asked.seed is None else asked.seed
     orders = [
         SynthesisRequest(
+            client=client_of(request),
             voice=voice,
             text=asked.input,
             language=asked.language or voice.language,

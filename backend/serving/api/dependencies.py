@@ -149,6 +149,11 @@ class ApiContext:
             await items.aclose()
 
 
+def client_of(request: Request) -> str:
+    """Who asks, as the access control has found out."""
+    return cast(str, request.state.client)
+
+
 def context_of(request: Request) -> ApiContext:
     """The application's context."""
     return cast(ApiContext, request.app.state.context)

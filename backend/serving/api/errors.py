@@ -26,6 +26,7 @@ from backend.voices.errors import (
     VoiceNameTaken,
     VoiceNotFound,
 )
+from backend.web.redaction import public_message
 
 _logger = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ def body_of(error: EncoreError) -> dict[str, Any]:
         kind = _Kind(error.status, error.code or "invalid_request", error.param)
     else:
         kind = _kind_of(error)
-    detail = ErrorDetail(message=str(error), type=_type_of(kind.status), param=kind.param, code=kind.code)
+    detail = ErrorDetail(message=public_message(error), type=_type_of(kind.status), param=kind.param, code=kind.code)
     return ErrorBody(error=detail).model_dump()
 
 

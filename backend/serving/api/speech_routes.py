@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
-from backend.serving.api.dependencies import ApiContext, ContextDep
+from backend.serving.api.dependencies import ApiContext, ContextDep, client_of
 from backend.serving.api.errors import ApiError, status_of
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
@@ -57,11 +57,11 @@ async def create_speech(request: Request, context: ContextDep) -> Response:
     """Speak a text in the voice asked for; sound comes while it is made."""
     if media_type_of(request) == FORM:
         async with read_form(request, OneOffSpeechRequest, "ref_audio") as (form, recording):
-            order = await _order(context, form, await _voice_of_form(context, form, recording))
+            order = await _order(request, context, form, await _voice_of_form(context, form, recording))
     else:
         spoken = await read_json(request, SpeechRequest)
         name = spoken.voice.id if isinstance(spoken.voice, VoiceReference) else spoken.voice
-        order = await _order(context, spoken, await context.find_voice(name))
+        order = await _order(request, context, spoken, await context.find_voice(name))
         form = None
     fields: SpeechFields = form or spoken
     if fields.stream or fields.stream_format == "sse":
@@ -115,10 +115,13 @@ def whole_response(content: bytes, summary: SpeechSummary, audio_format: AudioFo
     return response
 
 
-async def _order(context: ApiContext, fields: SpeechFields, voice: Voice | Reference) -> SynthesisRequest:
+async def _order(
+    request: Request, context: ApiContext, fields: SpeechFields, voice: Voice | Reference
+) -> SynthesisRequest:
     context.check_model(fields.model)
     own_language = voice.language if isinstance(voice, Voice) else "auto"
     return SynthesisRequest(
+        client=client_of(request),
         voice=voice,
         text=context.check_input(fields.input),
         language=fields.language or own_language,

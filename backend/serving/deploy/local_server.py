@@ -11,11 +11,13 @@ import uvicorn
 
 from backend.serving.deploy.factory import build_api, build_synthesizer
 from backend.serving.deploy.threads import iterate_in_thread
+from backend.serving.engine.fair_places import FairPlaces
 from backend.serving.errors import EngineBusy, ServingError
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import ServeSettings
 from backend.serving.synthesizer import Synthesizer
+from backend.web.connections import BoundedProtocol
 
 GRACE_SECONDS = 10
 """How long speeches may go on after an interruption."""
@@ -23,30 +25,34 @@ GRACE_SECONDS = 10
 MAX_REQUESTS = 40
 """Eight that speak and thirty-two that wait; each holds a thread, which mostly sleeps."""
 
-_RETRY_AFTER_SECONDS = 2.0
-
 
 class LocalSpeech:
     """Speaks with engines of this process."""
 
     def __init__(self, synthesizer: Synthesizer, max_requests: int = MAX_REQUESTS) -> None:
-        self._synthesizer, self._max_requests = synthesizer, max_requests
-        self._executor = ThreadPoolExecutor(max_requests, thread_name_prefix="speech")
-        self.num_requests = 0
+        self._synthesizer = synthesizer
+        self._places = FairPlaces(max_requests, "requests are being served")
+        # As many as the reserve of places holds, too.
+        self._executor = ThreadPoolExecutor(2 * max_requests, thread_name_prefix="speech")
+
+    @property
+    def num_requests(self) -> int:
+        """Being served now."""
+        return len(self._places)
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made, then a summary; or a failure as the last event."""
-        if self.num_requests >= self._max_requests:
-            busy = f"{self.num_requests} requests are being served; the limit is {self._max_requests}."
-            yield SpeechFailure(error=EngineBusy(busy, retry_after_seconds=_RETRY_AFTER_SECONDS))
+        try:
+            leave = self._places.enter(order.client)
+        except EngineBusy as error:
+            yield SpeechFailure(error=error)
             return
-        self.num_requests += 1
         items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))
         try:
             async for item in items:
                 yield item
         finally:
-            self.num_requests -= 1
+            leave()
             await items.aclose()
 
     async def forget_deleted(self) -> None:
@@ -80,6 +86,8 @@ def serve_locally(settings: ServeSettings) -> None:
                 log_level="warning",
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 server_header=False,
+                http=BoundedProtocol,
+                ws="none",
                 forwarded_allow_ips=list(settings.trusted_proxies),
             )
             address, port = listener.getsockname()[:2]

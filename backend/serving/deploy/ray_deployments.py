@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fastapi import FastAPI
@@ -16,7 +15,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from backend.serving.deploy.factory import build_api, build_synthesizer
-from backend.serving.deploy.threads import iterate_in_thread
+from backend.serving.deploy.local_server import LocalSpeech
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.serving.protocol import ServiceState
@@ -40,14 +39,13 @@ class SpeechEngine:
     def __init__(self, settings: EngineSettings) -> None:
         """Load the model. Serve tries again a few times, and reports the error if that does not help."""
         self._synthesizer = build_synthesizer(settings)
-        self._executor = ThreadPoolExecutor(settings.max_requests, thread_name_prefix="speech")
+        self._speech = LocalSpeech(self._synthesizer, settings.max_requests)
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made; closing the iterator frees the slot before the next frame."""
         if isinstance(order.voice, Voice) and order.voice.kind == "fine-tuned":
             await self._announce(order.voice.id)
-        items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))
-        async with contextlib.aclosing(items):
+        async with contextlib.aclosing(self._speech.speak(order)) as items:
             async for item in items:
                 yield item
 

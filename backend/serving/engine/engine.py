@@ -14,6 +14,7 @@ from typing import Self
 
 import torch
 
+from backend.serving.engine.fair_places import FairPlaces
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
@@ -67,8 +68,9 @@ class Engine:
             consume: empty the talker's layers as they are packed, to hold the weights only once.
         """
         self.model, self.num_slots = model, num_slots
-        self._max_waiting = max_waiting
         self._queue = RequestQueue()
+        # By unfinished takes rather than the queue's length: with slots free, a take is only passing through it.
+        self._places = FairPlaces(num_slots + max_waiting, "takes are being spoken or waiting")
         self._statistics = EngineStatistics(num_slots=num_slots, max_waiting=max_waiting)
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
         self._scheduler = Scheduler(self._batch, self._queue, self._statistics)
@@ -77,7 +79,6 @@ class Engine:
         self._wake = threading.Condition()
         self._is_closed = False
         self._num_failures = 0
-        self._take_seconds = 2.0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -128,6 +129,7 @@ class Engine:
         cancelled: Callable[[], bool] | None = None,
         needed_in_seconds: float | None = None,
         bypass_admission: bool = False,
+        client: str = "",
     ) -> TakeStream:
         """Request a take and return at once with the stream of its chunks.
 
@@ -139,17 +141,18 @@ class Engine:
             cancelled: asked before every frame, in the engine's thread.
             needed_in_seconds: when its first audio is needed; the earliest deadline gets the next free slot.
             bypass_admission: never refuse it: a later segment of a text that was already admitted.
+            client: who asks; slots and places are shared fairly between clients.
 
         Raises:
             PromptError: it cannot be spoken.
-            EngineBusy: the queue is full.
+            EngineBusy: the queue is full, or this client's share of it.
             EngineClosed: the engine has been shut down.
         """
         with self._laying_out:
             frame_request = self._batch.lay_out(request)
         if needed_in_seconds is None:
             needed_in_seconds = LIVE_DEADLINE_SECONDS if is_live else BUFFERED_DEADLINE_SECONDS
-        stream = TakeStream(frame_request.seed, self.sample_rate, is_live=is_live, cancelled=cancelled)
+        stream = TakeStream(frame_request.seed, self.sample_rate, is_live=is_live, cancelled=cancelled, client=client)
         entry = WaitingTake(
             needed_at=time.monotonic() + needed_in_seconds,
             number=next(self._numbers),
@@ -160,8 +163,11 @@ class Engine:
         with self._wake:
             if self._is_closed:
                 raise EngineClosed
-            if not bypass_admission:
-                self._refuse_if_full()
+            try:
+                stream.on_end = self._places.enter(client, is_promised=bypass_admission)
+            except EngineBusy:
+                self._statistics.num_refused_total += 1
+                raise
             # Counted first: the thread may have ended it before this goes on.
             self._statistics.num_takes_total += 1
             self._queue.add(entry)
@@ -188,18 +194,6 @@ class Engine:
     ) -> None:
         self.close()
 
-    def _refuse_if_full(self) -> None:
-        """Raises EngineBusy when all slots are taken and the queue is full."""
-        # By unfinished takes rather than the queue's length: with slots free, a take is only passing through it.
-        num_unfinished, limit = self._statistics.num_unfinished, self.num_slots + self._max_waiting
-        if num_unfinished >= limit:
-            self._statistics.num_refused_total += 1
-            raise EngineBusy(
-                f"{num_unfinished} takes are being spoken or waiting; the limit is {limit}.",
-                # Roughly when a queue that is full now will have room.
-                retry_after_seconds=self._take_seconds * max(1, len(self._queue)) / self.num_slots,
-            )
-
     def _run(self) -> None:
         if self.model.is_small and self.model.device.type == "cpu":
             # A small network's operations are over before a second thread has woken up to help.
@@ -207,11 +201,8 @@ class Engine:
         try:
             while self._wait_for_work():
                 started = time.monotonic()
-                counts, finished_before = self._statistics, self._statistics.num_finished_total
                 self._run_round()
-                counts.busy_seconds_total += time.monotonic() - started
-                if counts.num_finished_total > finished_before:
-                    self._take_seconds = counts.busy_seconds_total * self.num_slots / counts.num_finished_total
+                self._statistics.busy_seconds_total += time.monotonic() - started
         finally:
             with self._wake:
                 self._is_closed = True

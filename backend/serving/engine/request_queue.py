@@ -1,8 +1,9 @@
-"""Takes that wait for a slot, the one needed first at the front."""
+"""Takes that wait for a slot: clients in turn, and of each the one needed first at the front."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backend.serving.engine.take_stream import TakeStream
@@ -40,10 +41,10 @@ class RequestQueue:
             self._waiting.append(take)
             self._waiting.sort()
 
-    def first(self) -> WaitingTake | None:
-        """The next take to admit; None when the queue is empty."""
+    def first(self, num_running: Mapping[str, int]) -> WaitingTake | None:
+        """The next take to admit: of the client with the fewest running, the one needed first; None when empty."""
         with self._lock:
-            return self._waiting[0] if self._waiting else None
+            return min(self._waiting, key=lambda take: (num_running.get(take.stream.client, 0), take), default=None)
 
     def remove(self, take: WaitingTake) -> None:
         """Take one out of the queue."""

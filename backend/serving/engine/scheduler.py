@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 
 import torch
 
@@ -96,13 +97,17 @@ class Scheduler:
             # A take on its own comes out the same each time, see `RunningTake.next_frames`.
             self._num_steps = 0
         num_tokens = 0
-        while self._free_slots and (entry := self.queue.first()) is not None:
+        while self._free_slots and (entry := self.queue.first(self._num_running())) is not None:
             new_tokens = len(entry.request.prompt.inputs)
             if (num_tokens and num_tokens + new_tokens > MAX_PREFILL_TOKENS) or self._should_defer(entry):
                 return
             self.queue.remove(entry)
             self._start(entry)
             num_tokens += new_tokens
+
+    def _num_running(self) -> Counter[str]:
+        """Takes that each client has in slots."""
+        return Counter(take.stream.client for take in self.running)
 
     @property
     def _free_slots(self) -> list[int]:

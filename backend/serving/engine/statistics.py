@@ -38,8 +38,3 @@ class EngineStatistics:
     num_refused_total: int = 0
     num_underruns_total: int = 0
     busy_seconds_total: float = 0.0
-
-    @property
-    def num_unfinished(self) -> int:
-        """Accepted takes that have not ended: being spoken, or waiting."""
-        return self.num_takes_total - self.num_finished_total - self.num_cancelled_total - self.num_failed_total

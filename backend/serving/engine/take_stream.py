@@ -66,15 +66,25 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         codes: each frame's codes (codebooks,) so far.
         clock: when a live client runs dry.
         submitted: `time.monotonic` time of the request.
+        client: who asked for it.
+        on_end: called once, when the engine is done with it.
     """
 
     def __init__(
-        self, seed: int, sample_rate: int, *, is_live: bool, cancelled: Callable[[], bool] | None = None
+        self,
+        seed: int,
+        sample_rate: int,
+        *,
+        is_live: bool,
+        cancelled: Callable[[], bool] | None = None,
+        client: str = "",
     ) -> None:
         self.seed, self.sample_rate, self.is_live = seed, sample_rate, is_live
         self.codes: list[Tensor] = []
         self.clock = PlaybackClock()
         self.submitted = time.monotonic()
+        self.client = client
+        self.on_end: Callable[[], object] | None = None
         self._first_chunk_at: float | None = None
         self._finish_reason: FinishReason | None = None
         self._is_cancelled, self._is_over, self._cancelled = False, False, cancelled
@@ -111,6 +121,8 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         with self._changed:
             if not self._is_over:
                 self._finish_reason, self._error, self._is_over = reason, error, True
+                if self.on_end is not None:
+                    self.on_end()
                 self._changed.notify_all()
 
     # The client's side.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from backend.errors import PromptError
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
+from backend.serving.speech.sayable import MAX_UNSAID, count_sayable, is_sayable
 from backend.serving.speech.segments import SegmentQueue
 from backend.serving.speech.sentences import split_text
 from backend.takes.take import TakeFacts, TakeOrigin
@@ -67,6 +68,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         cancelled: Callable[[], bool] | None = None,
         origin: TakeOrigin | None = None,
         release: Callable[[], object] | None = None,
+        client: str = "",
     ) -> None:
         """Request the first segment.
 
@@ -77,13 +79,15 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             cancelled: asked before every frame.
             origin: what `facts` needs to know beyond the request.
             release: called once at the end, however it ends.
+            client: who asks for it.
 
         Raises:
             PromptError: there is no text or too much of it, or it cannot be spoken.
             EngineBusy: the queue is full; a text that has begun is not refused later.
         """
         check_text(request.text)
-        requests = [replace(request, text=segment) for segment in split_text(request.text)]
+        # A line of dashes between two paragraphs is a segment of its own.
+        requests = [replace(request, text=segment) for segment in split_text(request.text) if is_sayable(segment)]
         for one in requests:
             engine.check(one)
         self.segments = [one.text for one in requests]
@@ -97,6 +101,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             requests,
             streaming=streaming,
             cancelled=lambda: cancellation.is_set() or (cancelled is not None and cancelled()),
+            client=client,
         )
         self.seeds, self.finish_reasons = self._queue.seeds, self._queue.finish_reasons
         self._chunks = self._queue.stitched()
@@ -202,6 +207,14 @@ def check_text(text: str) -> None:
         raise PromptError(f"The text has {len(text)} characters; the limit is {MAX_TEXT_LENGTH}. Split it.")
     if not text.strip():
         raise PromptError("There is no text to speak. Write at least one word.")
+    num_said, num_unsaid = count_sayable(text)
+    if not num_said:
+        raise PromptError("Nothing in the text can be said: it has no letter and no digit. Write at least one word.")
+    if num_unsaid > num_said + MAX_UNSAID:
+        raise PromptError(
+            f"{num_unsaid} of the text's {len(text)} characters cannot be said: dots and other signs, invisible or "
+            "combining characters. Leave most of them out."
+        )
 
 
 def _end(queue: SegmentQueue, release: Callable[[], object] | None) -> None:

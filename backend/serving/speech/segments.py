@@ -45,13 +45,20 @@ class SegmentQueue:
     """
 
     def __init__(
-        self, engine: Engine, requests: list[TakeRequest], *, streaming: bool, cancelled: Callable[[], bool]
+        self,
+        engine: Engine,
+        requests: list[TakeRequest],
+        *,
+        streaming: bool,
+        cancelled: Callable[[], bool],
+        client: str = "",
     ) -> None:
         """Request the first segment. Raises what `Engine.submit` raises."""
         self.seeds: list[int] = []
         self.finish_reasons: list[FinishReason] = []
         self.seconds_to_first_audio = 0.0
         self._engine, self._streaming, self._cancelled = engine, streaming, cancelled
+        self._client = client
         # A player needs one more in time; for a whole file, as many as can be spoken at once.
         self._max_requested = 1 + (min(engine.segments_ahead, 1) if streaming else engine.segments_ahead)
         self._left = deque(requests[1:])
@@ -125,5 +132,6 @@ class SegmentQueue:
             needed_in_seconds=needed_in_seconds,
             # Only the first segment has no deadline of its own, and only it may be refused.
             bypass_admission=needed_in_seconds is not None,
+            client=self._client,
         )
         return Segment(request, stream, is_live)

@@ -7,6 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -16,10 +19,13 @@ from backend.store.home import Home
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.raw_http import connect, read_reply, request
 from tests.ui.recordings import write_voice
 
 PROJECT = Path(__file__).parents[3]
 DEADLINE_SECONDS = 480.0
+LONG = "One two three four five six seven eight nine ten eleven twelve. " * 60
+"""Minutes of speech."""
 
 
 @pytest.fixture
@@ -31,6 +37,7 @@ def served(tmp_path):
     command = [sys.executable, "app.py", "serve", "--local", "--port", "0", "--voice", "anna", "--num-slots", "2"]
     options = ["--model", str(GOLDEN_CHECKPOINT), "--precision", "fp32", "--device", "cpu"]
     environment = {**os.environ, "ENCORE_HOME": str(home), "ENCORE_API_KEYS": "first,second"}
+    environment |= {"ENCORE_TRUSTED_PROXIES": "127.0.0.1"}
     process = subprocess.Popen([*command, *options], cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True)
     # A process that hangs is ended, and with it the wait for its first line.
     watchdog = threading.Timer(DEADLINE_SECONDS, process.kill)
@@ -59,3 +66,47 @@ def test_it_answers_speaks_and_ends(served):
     assert speech.content.startswith(b"fLaC")
     process.send_signal(signal.SIGINT)
     assert process.wait(DEADLINE_SECONDS) in (0, 130)
+
+
+def test_it_holds_against_one_who_guesses_dawdles_and_crowds(served):
+    _, client = served
+    # Both of them wait for the server to be there.
+    assert client.get("/healthz").status_code == 200
+    address = str(client.base_url)
+    half = connect(address)
+    half.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Le")
+
+    guess = {"authorization": "Bearer wrong", "x-forwarded-for": "203.0.113.7"}
+    statuses = Counter(client.get("/v1/models", headers=guess).status_code for _ in range(40))
+    assert set(statuses) == {401, 429}
+    assert statuses[401] < 10
+    assert client.get("/v1/models", headers={**guess, "authorization": "Bearer first"}).status_code == 429
+    assert client.get("/v1/models", headers={"x-forwarded-for": "198.51.100.9"}).status_code == 200
+
+    for host in ("[", "a b"):
+        assert request(address, "/v1/models", host=host, authorization="Bearer first").status == 400
+    assert request(address, "/v1/models", origin="[", authorization="Bearer first").status == 400
+
+    body = {"input": LONG, "voice": "Anna", "response_format": "pcm"}
+    crowd_key = {"authorization": "Bearer first"}
+    with ExitStack() as stack, ThreadPoolExecutor(45) as pool:
+        crowd = httpx.Client(base_url=address, timeout=DEADLINE_SECONDS, limits=httpx.Limits(max_connections=50))
+        stack.enter_context(crowd)
+
+        def begin(_: int) -> httpx.Response:
+            return crowd.send(
+                crowd.build_request("POST", "/v1/audio/speech", json=body, headers=crowd_key), stream=True
+            )
+
+        asked = [pool.submit(begin, number) for number in range(45)]
+        # All places are theirs once one of them is refused.
+        refused = next(reply for reply in map(Future.result, as_completed(asked)) if reply.status_code == 429)
+        assert int(refused.headers["retry-after"]) >= 1
+        late = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
+        assert late.status_code == 200, late.text
+        assert sum(not one.done() for one in asked) > 10, "the crowd was over before it could be in the way"
+        half.settimeout(DEADLINE_SECONDS)
+        assert read_reply(half).status == 408
+        half.close()
+        # The rest of the crowd need not be waited for.
+        served[0].kill()

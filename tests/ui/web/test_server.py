@@ -18,6 +18,7 @@ from backend.settings import Settings
 from tests.ui.app_process import free_port, start_app
 from tests.ui.served_page import PATIENCE_SECONDS, serve_page
 from ui.layout import serve
+from ui.tabs.voice.speak import SpeakForm
 from ui.web import server
 from ui.web.login_guard import is_open
 
@@ -90,6 +91,33 @@ def test_a_queue_in_which_nothing_waits_is_looked_at_a_few_times_a_second(tmp_pa
         page.session().close()
         assert long_enough.wait(60)
     assert len(looks) / (looks[-1] - looks[0]) <= 1.5 / server.IDLE_LOOK_SECONDS
+
+
+def test_one_address_fills_half_of_the_queue_at_most(tmp_path, monkeypatch):
+    done = threading.Event()
+    monkeypatch.setattr(SpeakForm, "missing", lambda form: ["wait"] if done.wait(PATIENCE_SECONDS) else [])
+    with (
+        serve_page(tmp_path, trusted_proxies=("127.0.0.1",)) as page,
+        httpx.Client(base_url=page.address, timeout=PATIENCE_SECONDS) as browser,
+    ):
+        session = page.session()
+        body = {
+            "fn_index": session.number("speak"),
+            "data": session.data("speak", {}, with_states=True),
+            "session_hash": "crowd",
+        }
+
+        def join(address: str) -> int:
+            headers = {"X-Forwarded-For": address}
+            return browser.post("gradio_api/queue/join", json=body, headers=headers).status_code
+
+        statuses = [join("203.0.113.7") for _ in range(server.MAX_QUEUED)]
+        other = join("198.51.100.9")
+        done.set()
+        session.close()
+    assert set(statuses) == {200, 429}
+    assert statuses.count(200) <= server.MAX_QUEUED // 2 + 1
+    assert other == 200
 
 
 def test_pages_of_other_sites_may_not_use_it(tmp_path):

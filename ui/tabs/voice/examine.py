@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from backend.background_tasks import TaskCancelled
 from backend.errors import RecordingError
+from backend.web.redaction import public_message
 from ui.context import PageContext
 from ui.html.messages import cards, says
 from ui.live.follow import follow
@@ -52,7 +53,7 @@ class Examining:
                     reference = yield from self._listen(path, said)
             except RecordingError as error:
                 # Not a pop-up: it belongs to the recording, and stays beside it.
-                self.cards.append(refusal(str(error)))
+                self.cards.append(refusal(public_message(error)))
                 continue
             except TaskCancelled:
                 skipped = len(paths) - number + 1

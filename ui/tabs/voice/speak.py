@@ -19,7 +19,7 @@ from backend.studio import Studio
 from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
 from ui.context import PageContext
-from ui.events import Inputs, Update, bind, session_of
+from ui.events import Inputs, Update, bind, client_of, session_of
 from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
 from ui.html.messages import NOTHING, heading, says, task_line
 from ui.live.live_audio import LiveAudio, build_live_player
@@ -61,7 +61,7 @@ class SpeakForm:
         }
         return [step for step, is_missing in steps.items() if is_missing]
 
-    def request(self, studio: Studio) -> SynthesisRequest:
+    def request(self, studio: Studio, client: str = "") -> SynthesisRequest:
         """The form as a request. Raises EncoreError for what cannot be spoken."""
         assert self.source is not None
         is_stored = self.source.kind == "voice"
@@ -78,6 +78,7 @@ class SpeakForm:
                 "repetition_penalty": self.repetition_penalty,
             },
             made_by="studio",
+            client=client,
         )
 
     def _reference(self, source: Source) -> Reference:
@@ -192,7 +193,7 @@ class SpeechPart:
             form, studio = SpeakForm(**fields), self.context.studio
             if steps := form.missing():
                 raise FormIncomplete(f"Before it can speak: {'; '.join(steps)}.")
-            spoken, synthesizer = form.request(studio), require_model(studio)
+            spoken, synthesizer = form.request(studio, client_of(request)), require_model(studio)
             stream = yield from self.context.follow(
                 f"cast {session}",
                 "Listening to the recording",

@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 from backend.errors import SettingsError
 from backend.serving.api.factory import create_api
 from backend.settings import Settings
+from backend.web.hosts import AllowedHosts
 from tests.backend.serving.api.served import client_of
 
 KEYS = ("first-key", "second-key")
@@ -52,6 +53,37 @@ def test_whoever_watches_the_process_needs_no_key(locked):
 )
 def test_without_keys_only_this_machine_and_no_page_from_elsewhere(app, headers, status):
     assert client_of(app).get("/v1/audio/voices", headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("name", ["host", "origin"])
+@pytest.mark.parametrize("value", ["[", "http://[", "a b"])
+def test_malformed_headers_are_a_bad_request(app, locked, name, value):
+    assert client_of(app).get("/v1/models", headers={name: value}).status_code == 400
+    key = {"authorization": f"Bearer {KEYS[0]}"}
+    assert locked.get("/v1/models", headers={name: value, **key}).status_code == 400
+
+
+def test_names_that_the_operator_adds_lead_here_and_their_pages_are_let_in(context):
+    client = client_of(create_api(context, hosts=AllowedHosts("127.0.0.1", ["api.example"])))
+    assert client.get("/v1/models", headers={"host": "api.example"}).status_code == 200
+    assert client.get("/v1/models", headers={"origin": "https://api.example"}).status_code == 200
+    assert client.get("/v1/models", headers={"host": "evil.example"}).status_code == 403
+    assert client.get("/v1/models", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+
+
+def test_guessing_keys_becomes_slow_and_a_key_in_use_goes_on(context):
+    client = TestClient(create_api(context, api_keys=KEYS), base_url="http://encore.example")
+
+    def status(key):
+        return client.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code
+
+    assert status(KEYS[0]) == 200
+    statuses = [status(f"guess {number}") for number in range(30)]
+    assert statuses[:5] == [401] * 5
+    assert statuses[-1] == 429
+    assert status(KEYS[0]) == 200
+    # A guess that is right is not told so meanwhile.
+    assert status(KEYS[1]) == 429
 
 
 def test_keys_come_from_the_environment():

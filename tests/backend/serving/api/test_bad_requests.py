@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from backend.serving.api.factory import create_api
+from backend.voices.errors import VoiceError
 from tests.backend.serving.api.served import ask, client_of
 
 
@@ -34,6 +35,9 @@ def assert_refused(response, status, code=None):
         ({"input": "  \n "}, 400, "input"),
         ({"input": "a" * 100_000}, 400, "input"),
         ({"input": None}, 400, "input"),
+        ({"input": "." * 4096}, 400, "input"),
+        ({"input": "\u200b" * 4096}, 400, "input"),
+        ({"input": "Hi" + "\u0301" * 4000}, 400, "input"),
         ({"language": "klingon"}, 400, "input"),
         ({"language": ""}, 400, "language"),
         ({"response_format": "ogg"}, 400, "response_format"),
@@ -149,6 +153,17 @@ def test_a_body_beyond_the_limit_is_not_read(context):
     response = small.post("/v1/audio/speech", content=in_pieces(), headers={"content-type": "application/json"})
     assert_refused(response, 413, "too_large")
     assert small.post("/v1/audio/speech", json=ask(stream=False)).status_code == 200
+
+
+def test_errors_name_no_path_of_the_server(context, tmp_path, monkeypatch):
+    def fail(*_):
+        raise VoiceError(f"{tmp_path}/voices/1/custom_voice/generation_config.json cannot be used. Import it again.")
+
+    monkeypatch.setattr(type(context.voices), "get", fail)
+    response = client_of(create_api(context)).post("/v1/audio/speech", json=ask())
+    assert_refused(response, 400, "invalid_voice")
+    assert str(tmp_path) not in response.text
+    assert "generation_config.json cannot be used" in response.text
 
 
 def test_a_fault_of_ours_says_nothing_about_itself(context, monkeypatch):
