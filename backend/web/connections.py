@@ -93,7 +93,10 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # whi
         """Whether the address stands for many clients, and may have as many connections as it likes."""
         given = self.config.forwarded_allow_ips
         names = given.split(",") if isinstance(given, str) else given
-        address = ipaddress.ip_address(self._owner[1])
+        try:
+            address = ipaddress.ip_address(self._owner[1])
+        except ValueError:  # a socket of another kind
+            return False
         return any(address in ipaddress.ip_network(name.strip(), strict=False) for name in names if name.strip())
 
     def _check(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import socket
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,11 +18,13 @@ from gradio.queueing import Queue
 from backend.errors import SettingsError
 from backend.settings import Settings
 from tests.ui.app_process import free_port, start_app
-from tests.ui.served_page import PATIENCE_SECONDS, serve_page
+from tests.ui.recordings import write_voice
+from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page
 from ui.layout import serve
 from ui.tabs.voice.speak import SpeakForm
 from ui.web import server
 from ui.web.login_guard import is_open
+from ui.web.uploads import UNUSED_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning")
 
@@ -91,6 +95,30 @@ def test_a_queue_in_which_nothing_waits_is_looked_at_a_few_times_a_second(tmp_pa
         page.session().close()
         assert long_enough.wait(60)
     assert len(looks) / (looks[-1] - looks[0]) <= 1.5 / server.IDLE_LOOK_SECONDS
+
+
+def test_uploads_that_nobody_used_go_after_minutes(tmp_path):
+    (tmp_path / "given").mkdir()
+    given = write_voice(tmp_path / "given" / "used.wav", seconds=1.5)
+    with serve_page(tmp_path) as page:
+        session = page.session()
+        examine(session, given)
+        session.close()
+        files = {"files": ("unused.wav", b"x" * 100)}
+        answer = httpx.post(f"{page.address}gradio_api/upload", files=files, timeout=PATIENCE_SECONDS)
+        unused = Path(answer.json()[0])
+        (used,) = [path for path in tmp_path.rglob("used.wav") if path != given]
+        broken_off = tmp_path / "tmp1234"
+        broken_off.write_bytes(b"x")
+        page.app.uploads.sweep()
+        assert unused.exists()
+        past = time.time() - UNUSED_SECONDS - 60
+        for path in (used, unused, broken_off):
+            os.utime(path, (past, past))
+        page.app.uploads.sweep()
+        assert not unused.exists()
+        assert not broken_off.exists()
+        assert used.exists()
 
 
 def test_one_address_fills_half_of_the_queue_at_most(tmp_path, monkeypatch):

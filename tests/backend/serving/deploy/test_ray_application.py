@@ -21,6 +21,7 @@ from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.raw_http import connect, read_reply
 from tests.ui.recordings import write_voice
 
 pytestmark = [
@@ -64,6 +65,7 @@ def client(home, voices) -> Iterator[httpx.Client]:
     """A client of the application, started once."""
     import ray  # noqa: PLC0415 - takes seconds, and only where this tier runs
 
+    from backend.serving.deploy.proxy import set_environment  # noqa: PLC0415 - as above
     from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
     from backend.serving.settings import EngineSettings, ServeSettings  # noqa: PLC0415 - as above
 
@@ -76,6 +78,7 @@ def client(home, voices) -> Iterator[httpx.Client]:
         ),
         home=home, port=port, max_queued=MAX_QUEUED, num_cpus=0.5,
     )  # fmt: skip
+    set_environment(serving)
     start_ray()
     try:
         start_application(serving)
@@ -205,6 +208,12 @@ def test_more_than_can_be_served_is_told_to_come_back(client):
     assert set(statuses) == {200, 429}, statuses
     # Everybody left in the middle, so the next is served at once.
     assert spoken(client)
+
+
+def test_half_a_request_is_cut_off_by_rays_own_proxy(client):
+    with connect(str(client.base_url)) as half:
+        half.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Le")
+        assert read_reply(half).status == 408
 
 
 def test_a_replica_that_is_killed_is_replaced(client):
