@@ -35,5 +35,5 @@ class QueueShare:
         if not queue.max_size:
             return False
         waiting = [event.request for line in queue.event_queue_per_concurrency_id.values() for event in line.queue]
-        num_own = sum(request is not None and request.client.host == address for request in waiting)
+        num_own = sum(bool(one and one.client and one.client.host == address) for one in waiting)
         return num_own >= queue.max_size // 2

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import gradio as gr
@@ -100,7 +100,7 @@ def launch(page: gr.Blocks, settings: Settings) -> str:
 
 def serve_name_of(page: gr.Blocks) -> Callable[[str], None]:
     """What lets a page be reached under a link as well."""
-    app: StudioApp = page.server_app
+    app = cast(StudioApp, page.server_app)
     return lambda link: app.hosts.add(urlsplit(link).netloc)
 
 
