@@ -18,6 +18,7 @@ from backend.runs.storage.records import BASE, CheckpointRecord, EventRecord, Me
 from backend.runs.storage.states import RunState
 from tests.backend.evaluation.test_scores import take
 from tests.backend.runs.storage.test_records import record
+from training.data.code_rows import DatasetCard, write_card
 
 HOSTILE = '<script>alert("1")</script>'
 
@@ -89,6 +90,26 @@ def test_the_report_says_that_a_recording_is_gone(tmp_path: Path) -> None:
     takes = (take(0, file="takes/base/99.wav"),)
     base = CheckpointRecord(name=BASE, step=0, saved_at=1.0, state="evaluated", scores=summarize(takes), takes=takes)
     assert "The recording is gone." in render_report(record(), [], [base], [], tmp_path)
+
+
+def test_the_report_names_who_listened_to_the_clips(tmp_path: Path) -> None:
+    run = record()
+    card = DatasetCard(
+        name="ann",
+        language="english",
+        model="mini",
+        tokenizer_fingerprint="f",
+        num_codebooks=4,
+        reference_clip_id="a",
+        digest=run.job.dataset_digest,
+        transcribers=("pocketsphinx",),
+    )
+    write_card(tmp_path, card)
+    run = run.model_copy(update={"job": run.job.model_copy(update={"dataset": tmp_path})})
+    assert "pocketsphinx listened" in render_report(run, [], [], [], tmp_path)
+    # Changed since, it says nothing about this run.
+    write_card(tmp_path, card.model_copy(update={"digest": "another"}))
+    assert "pocketsphinx" not in render_report(run, [], [], [], tmp_path)
 
 
 def test_a_report_is_not_written_over_a_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,25 @@ def test_totals_count_what_can_be_learned_from():
     assert "3 clips: 1 good, 1 with a doubt, 1 rejected." in html
     assert "b.wav, 2.0 to 3.0 s: No text." in html
     assert render_dataset.plots_html(view).count("<svg") == 2, "nobody has a distance to the speaker yet"
+
+
+def test_who_listened_is_named_and_who_needs_a_text_is_asked():
+    silent = clip("b", verdict=Verdict.NEEDS_TEXT, text="", text_source="none")
+    heard = clip("a", text_source="whisper", text="hello")
+    heard = replace(heard, details=heard.details.model_copy(update={"current": with_listener(heard)}))
+    given = replace(clip("c", discrepancy=0.1), details=heard.details.model_copy(update={"text_source": "file"}))
+    view = dataset(heard, silent, given)
+    totals = render_dataset.totals_html(view)
+    assert "pocketsphinx listened." in totals
+    assert "1 clip without a text: type what is said in them." in totals
+    assert [one.key for one in render_dataset.select_clips(view, "needs your text", "order")] == ["b"]
+    table = render_dataset.clips_table(view.clips, render_dataset.numbers_of(view), {})
+    assert "transcribed by pocketsphinx" in table
+    assert "needs your text" in table
+
+
+def with_listener(row: ClipRow) -> CutClip:
+    return row.details.current.model_copy(update={"transcriber": "pocketsphinx"})
 
 
 def test_clips_are_filtered_and_sorted():
