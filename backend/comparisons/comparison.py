@@ -1,4 +1,4 @@
-"""A comparison: takes of the same text and seed under letters, and the listener's vote."""
+"""A comparison: takes of the same text and seed, each under a letter, and the listener's vote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ComparedTake(BaseModel):
     seconds: float
     finish_reason: FinishReason
     gain_db: float
-    """What was added to bring all takes to one loudness."""
+    """Gain that brings all takes to the same loudness."""
     scores: TakeScores
 
 
@@ -42,17 +42,17 @@ class Comparison(BaseModel):
     language: str
     seed: int
     is_blind: bool
-    """Whether the letters were given out by chance, and who is who is told after the vote."""
+    """Whether the letters were assigned at random, and are revealed only after the vote."""
     takes: tuple[ComparedTake, ...] = Field(min_length=2, max_length=3)
     verdict: Verdict | None = None
     voted_at: datetime | None = None
 
     @property
     def is_revealed(self) -> bool:
-        """Whether the listener may know who is who."""
+        """Whether the listener may see which voice is which."""
         return not self.is_blind or self.verdict is not None
 
     @property
     def winner(self) -> ComparedTake | None:
-        """The take that was preferred; None before the vote, and where none was."""
+        """The preferred take; None before the vote, and if the listener preferred none."""
         return next((take for take in self.takes if take.letter == self.verdict), None)

@@ -25,7 +25,7 @@ class Comparisons:
 
     Attributes:
         votes: what was compared, and the votes on it.
-        contenders: their voices.
+        contenders: finds and keeps the voices of contenders.
         measuring: measures takes.
     """
 
@@ -37,7 +37,7 @@ class Comparisons:
         self._voices, self._runs, self._signer = voices, runs, signer
 
     def list_sides(self) -> tuple[Contender, ...]:
-        """All that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
+        """Everything that can be compared: voices, checkpoints of runs, samples. Raises StoreError."""
         runs = [(run, self._runs.checkpoints(run.id)) for run in self._runs.list()]
         return list_sides(self._voices.list(), runs, list_samples())
 
@@ -49,7 +49,7 @@ class Comparisons:
         *,
         cancelled: Callable[[], bool] | None = None,
     ) -> Iterator[ComparisonProgress | FinishedComparison]:
-        """Let two or three contenders say the same; yields progress and then the comparison, which can be voted on.
+        """Let two or three contenders speak the same text; yields progress, then the comparison to vote on.
 
         Args:
             synthesizer: speaks; zero-shot contenders with its base model.
@@ -58,7 +58,7 @@ class Comparisons:
             cancelled: asked before every frame; a comparison that was cancelled ends without a result.
 
         Raises:
-            EncoreError: a contender is not there any more or cannot speak, or the disk is full.
+            EncoreError: a contender no longer exists or cannot speak, or the disk is full.
         """
         steps = make_comparison(
             order,
@@ -79,6 +79,6 @@ class Comparisons:
         """Make the winner of a comparison a voice of the library. Raises EncoreError."""
         comparison = self.votes.get(comparison_id)
         if comparison.winner is None:
-            raise ComparisonError("Nobody won this comparison, so there is no voice to keep. Compare again.")
+            raise ComparisonError("This comparison has no winner, so there is no voice to keep. Compare again.")
         provenance = {"chosen_in_comparison": comparison_id}
         return self.contenders.keep(comparison.winner.side, name, synthesizer.name, provenance)

@@ -27,7 +27,7 @@ COMPARE_FOLDER = "compare"
 
 @dataclass(frozen=True, kw_only=True)
 class ContenderVoice:
-    """What a request for a contender's take says of its voice, and the recording the take should sound like."""
+    """The voice in a request for a contender's take, and the recording that the take should sound like."""
 
     voice: Voice | Reference | RunCheckpoint
     mode: CloningMode | None = None
@@ -36,7 +36,7 @@ class ContenderVoice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Origin:
-    """What a new voice made of a contender is made of."""
+    """Everything a new voice is made from when a contender is kept."""
 
     consent: Consent | None
     model: str
@@ -48,16 +48,16 @@ class _Origin:
 
 
 class ContenderVoices:
-    """Finds or makes what contenders need; methods may take seconds."""
+    """Finds or makes the voices of contenders; methods may take seconds."""
 
     def __init__(self, voices: Voices, runs: Runs, home: Path) -> None:
         self._voices, self._runs, self._home = voices, runs, home
 
     def find(self, side: Contender) -> ContenderVoice:
-        """What speaks for a contender.
+        """The voice that speaks for a contender.
 
         Raises:
-            EncoreError: the voice, its checkpoint or its recording is not there any more.
+            EncoreError: the voice, its checkpoint or its recording no longer exists.
         """
         if side.source == "voice":
             voice = self._voices.get(side.id)
@@ -85,7 +85,7 @@ class ContenderVoices:
             provenance: recorded with the voice.
 
         Raises:
-            EncoreError: the name is taken, or the contender is not there any more.
+            EncoreError: the name is taken, or the contender no longer exists.
         """
         checkpoints: Mapping[Variant, Path] = {}
         if side.source == "voice":

@@ -21,20 +21,20 @@ WAYS: dict[CloningMode, str] = {
     "fine-tuned": "fine-tuned",
     "fine-tuned-in-context": "fine-tuned, in context",
 }
-"""How a voice can be made to speak, in the words people read."""
+"""The ways in which a voice can speak, in the words shown to users."""
 
 _SEPARATOR = ":"
 
 
 class Contender(BaseModel):
-    """One that can speak in a comparison.
+    """A voice that can speak in a comparison.
 
     Attributes:
-        source: what kind of thing it comes from.
+        source: where it comes from: library, run or sample.
         id: of the voice or the run, or the name of the sample.
         way: how it is made to speak.
         checkpoint: of the run; empty for others.
-        label: what people read.
+        label: its name on the page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -47,7 +47,7 @@ class Contender(BaseModel):
 
     @property
     def key(self) -> str:
-        """The same for the same side, whatever it is called by now."""
+        """Identifies a side, also after it has been renamed."""
         return _SEPARATOR.join((self.source, self.id, self.way, self.checkpoint))
 
     @property
@@ -66,7 +66,7 @@ def list_sides(
     runs: Iterable[tuple[RunRecord, Sequence[CheckpointRecord]]],
     samples: Iterable[SampleVoice],
 ) -> tuple[Contender, ...]:
-    """All there is to compare: the newest voice first, then runs, then samples."""
+    """Everything that can be compared: voices, newest first, then runs, then samples."""
     sides: list[Contender] = []
     for voice in reversed(tuple(voices)):
         sides += [Contender.of_voice(voice, way) for way in voice.modes]
@@ -85,7 +85,7 @@ def find_side(sides: Sequence[Contender], key: str) -> Contender:
     for side in sides:
         if side.key == key:
             return side
-    raise ComparisonError("One of the voices chosen is not there any more. Choose another one.")
+    raise ComparisonError("One of the voices chosen no longer exists. Choose another one.")
 
 
 def _sides_of_run(run: RunRecord, checkpoints: Sequence[CheckpointRecord]) -> Iterator[Contender]:

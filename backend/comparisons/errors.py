@@ -6,4 +6,4 @@ from training.model.errors import EncoreError
 
 
 class ComparisonError(EncoreError):
-    """Voices cannot be compared as asked, or a vote does not hold."""
+    """Voices cannot be compared as requested, or a vote is not valid."""

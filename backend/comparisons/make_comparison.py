@@ -1,4 +1,4 @@
-"""Making a comparison: each side speaks, all are brought to one loudness, measured, and given letters."""
+"""Makes a comparison: each side speaks; the takes are brought to one loudness, measured, and given letters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from training.model.generation.frame_loop import FinishReason
 from training.model.seed import draw_seed
 
 MAX_TEXT_LENGTH = 1_000
-"""Characters: over a minute of speech from each side is more than anybody compares."""
+"""Characters: more than a minute of speech from each side, which is too long to compare by ear."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class ComparisonOrder:
         text: what all of them say.
         language: of the text.
         seed: of every take; None draws one.
-        is_blind: give the letters out by chance.
+        is_blind: assign the letters at random.
     """
 
     sides: tuple[Contender, ...]
@@ -57,7 +57,7 @@ class ComparisonOrder:
         check_text(self.text)
         if len(self.text) > MAX_TEXT_LENGTH:
             raise ComparisonError(
-                f"The text has {len(self.text)} characters; {MAX_TEXT_LENGTH} are the most. Shorten it."
+                f"The text has {len(self.text)} characters; the limit is {MAX_TEXT_LENGTH}. Shorten it."
             )
         if not 2 <= len(self.sides) <= len(LETTERS) or len({side.key for side in self.sides}) < len(self.sides):
             raise ComparisonError("A comparison needs two or three different voices. Choose others.")
@@ -65,7 +65,7 @@ class ComparisonOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonProgress:
-    """Where the making stands; sides are counted from 1, in an order that says nothing about their letters."""
+    """Progress of a comparison; sides are counted from 1, in an order that reveals nothing about their letters."""
 
     number: int
     num_sides: int
@@ -152,7 +152,7 @@ def make_comparison(
 
 
 def match_loudness(takes: Sequence[tuple[NDArray[np.float32], int]]) -> list[tuple[NDArray[np.float32], float]]:
-    """Samples (samples,) of one loudness, the highest that clips none of them, with each one's gain in dB."""
+    """The takes (samples,) at the same loudness, the highest at which none clips, with the gain of each in dB."""
     levelled = [normalise_loudness(samples, rate) for samples, rate in takes]
     reached = [one.loudness_lufs + one.gain_db for one in levelled if not math.isinf(one.loudness_lufs)]
     common = min(reached, default=0.0)

@@ -1,4 +1,4 @@
-"""Votes counted: how often one side won over another, and how much luck may be in that. Pure arithmetic."""
+"""Counts votes: how often one side won over another, and whether that may be chance. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Z_95 = 1.959964
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """How two sides fared against each other.
+    """The votes between two sides.
 
     Attributes:
         first: key of one side.
         second: key of the other.
         first_wins: votes for the first.
         second_wins: votes for the second.
-        num_same: votes that found no difference, or that preferred a third one.
-        num_bad: votes that would have neither.
+        num_same: votes for no difference, or for a third side.
+        num_bad: votes against both.
         num_blind: of all votes, those given without knowing who spoke.
     """
 
@@ -51,25 +51,25 @@ class Tally:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the true share lies, with 95 % confidence."""
+        """The 95 % confidence interval of the share."""
         return wilson_interval(self.first_wins, self.num_decided)
 
     @property
     def leader(self) -> str | None:
-        """The side with more votes; None where there is none."""
+        """The side with more votes; None if neither has more."""
         if self.first_wins == self.second_wins:
             return None
         return self.first if self.first_wins > self.second_wins else self.second
 
     @property
     def is_clear(self) -> bool:
-        """Whether luck alone would hardly have brought this."""
+        """Whether the difference is unlikely to be chance."""
         low, high = self.interval
         return self.num_decided > 0 and (low > 0.5 or high < 0.5)
 
 
 def wilson_interval(num_wins: int, num_votes: int, z: float = Z_95) -> tuple[float, float]:
-    """Wilson's score interval for a share; everything from 0 to 1 is possible without votes.
+    """Wilson's score interval for a share; from 0 to 1 without votes.
 
     Holds for few votes too, unlike the share plus and minus its standard error, which would be certain after one.
     """

@@ -14,13 +14,13 @@ from backend.store.database import Database
 
 
 class VoteTable:
-    """Keeps what was compared; any number of threads and processes may hold one."""
+    """Stores comparisons and votes; any number of threads and processes may use it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, comparison: Comparison) -> None:
-        """Put a comparison down, to be voted on."""
+        """Store a comparison to vote on."""
         takes = [take.model_dump(mode="json") for take in comparison.takes]
         with self._database.transaction() as connection:
             connection.execute(
@@ -38,22 +38,22 @@ class VoteTable:
             )
 
     def get(self, comparison_id: str) -> Comparison:
-        """One comparison as it stands. Raises ComparisonError."""
+        """One comparison with its current vote. Raises ComparisonError."""
         with self._database.reading() as connection:
             return _get(connection, comparison_id)
 
     def vote(self, comparison_id: str, verdict: Verdict) -> Comparison:
-        """Put a vote down; it stands.
+        """Store a vote, which is final.
 
         Raises:
-            ComparisonError: there is no such comparison or side, or the vote was given before.
+            ComparisonError: there is no such comparison or side, or it already has a vote.
         """
         with self._database.transaction() as connection:
             comparison = _get(connection, comparison_id)
             if comparison.verdict is not None:
-                raise ComparisonError("You have voted on this one. Compare again for another vote.")
+                raise ComparisonError("You have already voted on this comparison. Compare again to vote again.")
             if verdict in LETTERS and verdict not in {take.letter for take in comparison.takes}:
-                raise ComparisonError(f"There is no side {verdict} in this comparison. Choose one that was heard.")
+                raise ComparisonError(f"This comparison has no side {verdict}. Choose one of its sides.")
             connection.execute(
                 "UPDATE comparisons SET verdict = ?, voted_at = ? WHERE id = ?",
                 (verdict, datetime.now(UTC).isoformat(), comparison_id),
@@ -69,7 +69,7 @@ class VoteTable:
         return tuple(map(_from_row, rows))
 
     def tallies(self, keys: Sequence[str]) -> tuple[Tally, ...]:
-        """How each of these sides fared against each other."""
+        """The votes between each pair of these sides."""
         voted = self.list_voted()
         pairs = [(first, second) for index, first in enumerate(keys) for second in keys[index + 1 :]]
         return tuple(tally(voted, first, second) for first, second in pairs)
@@ -78,7 +78,7 @@ class VoteTable:
 def _get(connection: sqlite3.Connection, comparison_id: str) -> Comparison:
     row = connection.execute("SELECT * FROM comparisons WHERE id = ?", (comparison_id,)).fetchone()
     if row is None:
-        raise ComparisonError("This comparison is not there any more. Compare again.")
+        raise ComparisonError("This comparison no longer exists. Compare again.")
     return _from_row(row)
 
 

@@ -1,4 +1,4 @@
-"""Whether a stranger's checkpoint is what its configuration says, from the headers of its files alone."""
+"""Checks that an imported checkpoint is what its configuration says, from the headers of its files alone."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def check_checkpoint(folder: Path, variant: Variant) -> None:
     """Refuse a checkpoint whose parts do not belong together; no weight is read.
 
     Raises:
-        VoiceFileInvalid: sizes that no model has, or a tokenizer that reaches outside.
-        VoiceError: it is not of the kind its place promises.
+        VoiceFileInvalid: sizes that no model has, or a tokenizer that would read other files.
+        VoiceError: it is not the kind of checkpoint that was expected there.
         ModelError: tensors are missing, unknown, or of other shapes or types than the configuration says.
     """
     config, tokenizer_config = read_config(folder), read_speech_tokenizer_config(folder)
@@ -81,7 +81,9 @@ def _check_sizes(config: ModelConfig, tokenizer: SpeechTokenizerConfig) -> None:
     )
     for what, most, number in sizes:
         if not 0 <= number <= most:
-            raise VoiceFileInvalid(f"The voice's checkpoint has {number} {what}, more than any model. It is not used.")
+            raise VoiceFileInvalid(
+                f"The voice's checkpoint has {number} {what}, more than any model has. It was not imported."
+            )
 
 
 def _check_text_tokenizer(folder: Path, config: ModelConfig) -> None:
@@ -89,8 +91,8 @@ def _check_text_tokenizer(folder: Path, config: ModelConfig) -> None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (ValueError, RecursionError) as error:
-        raise VoiceFileInvalid("The voice's tokenizer_config.json is not JSON. It is not used.") from error
+        raise VoiceFileInvalid("The voice's tokenizer_config.json is not JSON. It was not imported.") from error
     if not isinstance(fields, dict) or _REFUSED_TOKENIZER_FIELDS & fields.keys():
-        raise VoiceFileInvalid("The voice's text tokenizer wants to read files of its own choice. It is not used.")
+        raise VoiceFileInvalid("The voice's text tokenizer refers to files outside the voice. It was not imported.")
     if len(TextTokenizer.from_folder(folder)) > config.talker.text_vocab_size:
-        raise VoiceFileInvalid("The voice's text tokenizer belongs to another model. It is not used.")
+        raise VoiceFileInvalid("The voice's text tokenizer belongs to another model. It was not imported.")

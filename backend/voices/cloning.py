@@ -19,7 +19,7 @@ REFERENCE_SAMPLE_RATE = 24_000
 
 
 def read_reference(path: Path) -> Recording:
-    """Decode a reference recording and refuse what no voice can be cloned from.
+    """Decode a reference recording, and refuse one that no voice can be cloned from.
 
     Raises:
         RecordingError: see `decode_recording` and `check_reference`.

@@ -17,7 +17,7 @@ STATEMENTS: dict[StatementKind, str] = {
     "speaker-agreed": "The person who speaks in this recording has agreed that their voice is cloned for this use.",
     "synthetic": "The recording is synthetic speech: no person's voice is cloned.",
 }
-"""What a person who gives consent agrees to, in the words they are shown."""
+"""The statements a person can agree to, in the words shown to them."""
 
 # Clocks of two machines differ; a consent of next week is a mistake.
 _CLOCK_TOLERANCE = timedelta(days=1)
@@ -44,7 +44,7 @@ class Consent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     who: _Line = Field(max_length=200)
-    """Whoever gives the consent; for `speaker-agreed` that is the one who asked the speaker."""
+    """Who gives the consent; for `speaker-agreed`, the person who asked the speaker."""
     statement: StatementKind
     wording: _Line = Field(max_length=2000)
     given_at: datetime
@@ -59,7 +59,7 @@ class Consent(BaseModel):
     @classmethod
     def _in_utc(cls, moment: datetime) -> datetime:
         if moment.tzinfo is None:
-            raise ValueError("a moment needs its time zone")
+            raise ValueError("a time zone is missing")
         if moment > datetime.now(UTC) + _CLOCK_TOLERANCE:
             raise ValueError("it lies in the future")
         return moment.astimezone(UTC)
@@ -76,7 +76,7 @@ class Consent(BaseModel):
         """Record a consent given now.
 
         Raises:
-            ConsentMissing: nobody is named, or no known statement is made.
+            ConsentMissing: no name is given, or no known statement.
         """
         try:
             return cls(
@@ -99,14 +99,14 @@ class Consent(BaseModel):
         *,
         how: str = "State who gives it, and one of",
     ) -> Consent:
-        """The consent that the fields of a form, options or a request give; in all of them by the same rules.
+        """Read a consent from a form, command-line options or a request, by the same rules for all three.
 
         Args:
             statement: one of `STATEMENTS`.
             who: name of the person who makes it.
             proof: what was heard when it was spoken.
             sample: the consent that comes with a sample voice, if one is used.
-            how: tells how to give what is missing; the statements follow.
+            how: how to give what is missing; the statements follow.
 
         Raises:
             ConsentMissing: a part of it is missing, or there is no such statement.
@@ -132,7 +132,7 @@ def require_consent(consent: Consent | None) -> Consent:
 def _explain(error: ValidationError) -> str:
     field = str(error.errors()[0]["loc"][0])
     if field == "statement":
-        return f"A consent is one of these statements: {', '.join(STATEMENTS)}. Choose the one that is true."
+        return f"The consent must be one of these statements: {', '.join(STATEMENTS)}. Choose the one that is true."
     if field == "who":
         return "A consent needs the name of the person who gives it (at most 200 characters). Fill it in."
     return f"The consent's {field} is not usable: {error.errors()[0]['msg']}. Correct it."

@@ -1,4 +1,4 @@
-"""The phrases that people read aloud to agree: how one is made up, and which of its words were heard."""
+"""The phrases that people read aloud to give consent: how one is drawn, and which of its words were heard."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS: tuple[tuple[str, ...], ...] = tuple(
 
 
 def draw_phrase() -> str:
-    """Think of a sentence to speak: the agreement, and one of a quarter of a million sentences."""
+    """Draw a phrase to read aloud: the agreement, and one of a quarter of a million sentences."""
     return _phrase([secrets.choice(column) for column in COLUMNS])
 
 
@@ -39,13 +39,13 @@ def error_rate(phrase: str, heard: str) -> float:
 
 
 def statement_error_rate(heard: str) -> float:
-    """The same for the agreement alone, which is to be said first."""
+    """The same for the agreement alone, which comes first."""
     letters = letters_of(heard)
     return min(error_rate(STATEMENT, letters[:end]) for end in range(len(letters) + 1))
 
 
 def num_misheard_words(phrase: str, heard: str) -> int:
-    """How many of the drawn words were heard no better than another one that could have been drawn instead.
+    """How many of the drawn words match what was heard no better than another word that could have been drawn.
 
     Of a phrase that was not drawn here, all are.
     """

@@ -10,7 +10,7 @@ class VoiceError(EncoreError):
 
 
 class VoiceNotFound(VoiceError):
-    """There is no voice of that name."""
+    """No voice has this name."""
 
 
 class VoiceNameTaken(VoiceError):
@@ -18,16 +18,16 @@ class VoiceNameTaken(VoiceError):
 
 
 class VoiceNameInvalid(VoiceError):
-    """Something that cannot be a voice's name."""
+    """The name cannot be used for a voice."""
 
 
 class ConsentMissing(VoiceError):
-    """Nobody has said that this voice may be cloned."""
+    """No consent to clone this voice was given."""
 
 
 class ConsentInvalid(VoiceError):
-    """A consent that was given, but does not hold."""
+    """A consent was given but is not valid."""
 
 
 class VoiceFileInvalid(VoiceError):
-    """A voice file that is damaged, or holds what no voice file holds."""
+    """A voice file is damaged, or holds something that does not belong in one."""

@@ -1,4 +1,4 @@
-"""What a voice may be called."""
+"""Names of voices: what is allowed, and when two count as the same."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ def clean_name(name: str) -> str:
     """Bring a name into the form it is stored in: composed characters, single spaces.
 
     Raises:
-        VoiceNameInvalid: empty, too long, or with characters that are no letters, digits or joiners of words.
+        VoiceNameInvalid: empty, too long, or with characters other than letters, digits and a few signs.
     """
     cleaned = " ".join(unicodedata.normalize("NFC", name).split())
     if not cleaned:
-        raise VoiceNameInvalid("A voice needs a name. Write one.")
+        raise VoiceNameInvalid("A voice needs a name. Enter one.")
     if len(cleaned) > MAX_NAME_LENGTH:
         raise VoiceNameInvalid(
-            f"The name has {len(cleaned)} characters; {MAX_NAME_LENGTH} are the most. Choose a shorter one."
+            f"The name has {len(cleaned)} characters; the limit is {MAX_NAME_LENGTH}. Choose a shorter one."
         )
     for character in cleaned:
         if not is_part_of_name(character):
             raise VoiceNameInvalid(
-                f"A voice's name cannot hold {character!r}. Use letters, digits, spaces and - _ . ' & ( )."
+                f"A voice's name cannot contain {character!r}. Use letters, digits, spaces and - _ . ' & ( )."
             )
     if not begins_name(cleaned[0]):
-        raise VoiceNameInvalid(f"A voice's name begins with a letter or a digit, which {cleaned[0]!r} is not.")
+        raise VoiceNameInvalid(f"A voice's name must begin with a letter or a digit, which {cleaned[0]!r} is not.")
     return cleaned
 
 
 def name_key(name: str) -> str:
-    """What two names share when a listener would take them for the same."""
+    """The form in which two names that sound the same are equal."""
     return unicodedata.normalize("NFKC", " ".join(name.split())).casefold()

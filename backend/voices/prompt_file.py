@@ -21,8 +21,8 @@ def check_prompt_file(path: Path) -> None:
     """Refuse a file that holds anything but a prompt, from its header and then its values.
 
     Raises:
-        VoiceFileInvalid: unknown tensors, other types or shapes, values that no model makes.
-        CheckpointError: it is no safetensors file.
+        VoiceFileInvalid: unknown tensors, wrong types or shapes, or values that no model produces.
+        CheckpointError: it is not a safetensors file.
     """
     with open_safetensors(path) as file:
         names = set(file.keys())
@@ -32,20 +32,18 @@ def check_prompt_file(path: Path) -> None:
             header = file.get_slice(name)
             shape = header.get_shape()
             if header.get_dtype() != _EXPECTED[name] or not _is_plausible(name, shape):
-                raise VoiceFileInvalid(
-                    f"{path.name}: {name} is {header.get_dtype()} {shape}, which no model makes of a recording."
-                )
+                raise VoiceFileInvalid(f"{path.name}: {name} is {header.get_dtype()} {shape}, which no model produces.")
         if not bool(file.get_tensor("speaker").isfinite().all()):
-            raise VoiceFileInvalid(f"{path.name}: speaker holds values that are no numbers.")
+            raise VoiceFileInvalid(f"{path.name}: speaker contains values that are not numbers.")
         if "codes" in names and int(file.get_tensor("codes").min()) < 0:
-            raise VoiceFileInvalid(f"{path.name}: codes holds negative numbers.")
+            raise VoiceFileInvalid(f"{path.name}: codes contains negative numbers.")
 
 
 def read_prompt_file(path: Path, transcript: str | None) -> VoicePrompt:
-    """Read a prompt that was checked; without a transcript only its speaker is used. Raises CheckpointError."""
+    """Read a checked prompt; without a transcript only its speaker embedding is used. Raises CheckpointError."""
     with open_safetensors(path) as file:
         speaker = file.get_tensor("speaker")
-        if transcript is None or "codes" not in file.keys():  # noqa: SIM118 - an open file is no mapping
+        if transcript is None or "codes" not in file.keys():  # noqa: SIM118 - an open file is not a mapping
             return VoicePrompt(speaker=speaker)
         return VoicePrompt(
             speaker=speaker, reference_codes=file.get_tensor("codes").to(torch.long), reference_text=transcript

@@ -1,4 +1,4 @@
-"""Prompts: what a model makes of a reference; those of stored voices are kept as safetensors beside them."""
+"""Prompts: what a model computes from a reference; those of stored voices are kept next to them as safetensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FINGERPRINT_CHARACTERS = 32
 
 
 class VoicePrompts:
-    """Finds or makes prompts for one model, and remembers the last ones; may be used from any thread."""
+    """Finds or makes the prompts of one model, and keeps the latest in memory; safe to use from any thread."""
 
     def __init__(self, model: VoiceModel, max_prompts: int = MAX_PROMPTS) -> None:
         self._model = model
@@ -42,7 +42,7 @@ class VoicePrompts:
         self._lock = threading.Lock()
 
     def get(self, voice: Voice) -> VoicePrompt:
-        """Make or find the prompt that speaks in this voice; the same object for the same voice.
+        """Find or make the prompt of this voice; the same object for the same voice.
 
         Raises:
             VoiceError: the voice has neither a speaker in this model nor a reference recording.
@@ -53,7 +53,7 @@ class VoicePrompts:
         return self._cached((voice.folder, voice.transcript), lambda: self._read(voice) or self._make(voice))
 
     def clone(self, reference: Path, transcript: str | None = None) -> VoicePrompt:
-        """Make or find the prompt of a recording: in context with its transcript, else from the speaker embedding.
+        """Find or make the prompt of a recording: in context with its transcript, else from the speaker embedding.
 
         Raises:
             EncoreError: the recording cannot be used, or the model cannot clone.
@@ -112,7 +112,7 @@ class VoicePrompts:
     def _make(self, voice: Voice) -> VoicePrompt:
         if voice.reference is None:
             raise VoiceError(
-                f"The voice {voice.name} has no reference recording, which this model would need to speak like it. "
+                f"The voice {voice.name} has no reference recording, so this model cannot clone it. "
                 "Use the voice's own checkpoint, or make the voice again."
             )
         prompt = clone_voice(self._model, read_reference(voice.reference), voice.transcript)
@@ -124,7 +124,7 @@ class VoicePrompts:
 
 
 def fingerprint(model: VoiceModel) -> str:
-    """Name what a prompt depends on: the weights of the speaker encoder and of the speech tokenizer's encoder."""
+    """A hash of what a prompt depends on: the weights of the speaker encoder and the speech tokenizer's encoder."""
     networks = [network for network in (model.speaker_encoder, model.speech_tokenizer) if network is not None]
     digests = "".join(map(_hash_weights, networks))
     return hashlib.sha256(digests.encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]

@@ -1,4 +1,4 @@
-"""The reference recording of a voice in the one form that is kept: 24 kHz, mono, PCM16."""
+"""The reference recording of a voice, in the one format that is stored: 24 kHz, mono, PCM16."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
 from backend.voices.errors import VoiceError
 
 PAUSE_SECONDS = 0.3
-"""Between two recordings of one reference: a breath between sentences."""
+"""Silence between two recordings of one reference: a breath between sentences."""
 
 
 def write_reference(destination: Path, recordings: Sequence[Path]) -> None:
-    """Decode recordings, check each, and write them as one WAV; what was handed in is not kept.
+    """Decode recordings, check each, and write them as one WAV; the originals are not kept.
 
     Raises:
-        RecordingError: one cannot be used, or all together are too long.
-        VoiceError: there is none.
+        RecordingError: one of them cannot be used, or together they are too long.
+        VoiceError: no recording was given.
         AudioWriteFailed: the disk is full or not writable.
     """
     if not recordings:

@@ -33,7 +33,7 @@ _CONSENT_COLUMNS = ("who", "given_at", "statement", "wording")
 
 
 class Voices:
-    """Makes, finds and removes voices; any number of threads and processes may hold one."""
+    """Makes, finds and deletes voices; any number of threads and processes may use the registry."""
 
     def __init__(self, home: Home) -> None:
         self._database = home.database
@@ -54,8 +54,8 @@ class Voices:
         """Make a voice of one or more recordings; with their transcript it is cloned in context.
 
         Raises:
-            ConsentMissing: nobody agreed.
-            VoiceNameInvalid, VoiceNameTaken: the name cannot be had.
+            ConsentMissing: there is no consent.
+            VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
             RecordingError: no voice can be cloned from a recording.
         """
         paths = [recordings] if isinstance(recordings, Path) else list(recordings)
@@ -85,7 +85,7 @@ class Voices:
         sampling: Sampling | None = None,
         provenance: Mapping[str, JsonValue] | None = None,
     ) -> Voice:
-        """Make a voice of a fine-tune's exported checkpoints, which are linked or copied: the run may be deleted.
+        """Make a voice from a fine-tune's exported checkpoints, which are linked or copied, so the run may be deleted.
 
         Args:
             name: what it is called.
@@ -100,8 +100,8 @@ class Voices:
             provenance: digest of the dataset, scores, whatever tells where it comes from.
 
         Raises:
-            ConsentMissing: nobody agreed.
-            VoiceNameInvalid, VoiceNameTaken: the name cannot be had.
+            ConsentMissing: there is no consent.
+            VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
             EncoreError: a checkpoint is missing or does not fit its kind, or the reference cannot be used.
         """
         if not checkpoints or ("custom_voice" not in checkpoints and reference is None):
@@ -122,7 +122,7 @@ class Voices:
         )
 
         def fill(folder: Path) -> None:
-            """Copy the voice's files to where they stay."""
+            """Copy the voice's files to their final place."""
             copy_variants(checkpoints, folder)
             if reference is not None:
                 write_reference(folder / REFERENCE_FILE, [reference])
@@ -134,7 +134,7 @@ class Voices:
         with self._database.reading() as connection:
             voice = _read_voice(connection, self.folder, name)
         if voice is None:
-            raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
+            raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` shows all voices.")
         return voice
 
     def list(self) -> tuple[Voice, ...]:
@@ -145,7 +145,7 @@ class Voices:
         return tuple(voice for voice in found if voice is not None)
 
     def rename(self, name: str, new_name: str) -> Voice:
-        """Call a voice something else. Raises VoiceNotFound, VoiceNameInvalid, VoiceNameTaken."""
+        """Rename a voice. Raises VoiceNotFound, VoiceNameInvalid, VoiceNameTaken."""
         return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
 
     def delete(self, name: str) -> None:
@@ -159,26 +159,26 @@ class Voices:
         """Write a voice and its consent to one file, or into a folder; returns the file.
 
         Raises:
-            VoiceNotFound: there is none of that name.
+            VoiceNotFound: no voice has that name.
             VoiceError: the file cannot be written.
         """
         return export_voice(self.get(name), destination, report=report)
 
     def import_(self, path: Path, name: str | None = None, *, report: Report | None = None) -> Voice:
-        """Make a voice of a file that somebody exported; `name` replaces the one it has.
+        """Import a voice file; `name` replaces the name in the file.
 
         Raises:
-            VoiceFileInvalid: the file is damaged, or holds anything that is no part of a voice.
-            VoiceNameTaken: there is a voice of that name.
+            VoiceFileInvalid: the file is damaged, or holds something that does not belong in a voice file.
+            VoiceNameTaken: another voice has that name.
             EncoreError: its recording or its checkpoint cannot be used.
         """
         return import_voice(path, add=self.add, voices_folder=self.folder, name=name, report=report)
 
     def add(self, record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
-        """Store a voice whose files `fill` writes into a folder; both are there afterwards, or neither is.
+        """Store a voice, whose files `fill` writes into a folder: both are stored, or neither.
 
         Raises:
-            VoiceNameTaken: since the record was made, another voice took the name.
+            VoiceNameTaken: another voice has taken the name in the meantime.
             VoiceError: the disk is full or not writable.
         """
         require_consent(record.consent)
@@ -219,7 +219,7 @@ class Voices:
         with self._database.transaction() as connection:
             voice = _read_voice(connection, self.folder, name)
             if voice is None:
-                raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` names those there are.")
+                raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` shows all voices.")
             changed = change(voice)
             try:
                 _write_row(connection, changed.record)
@@ -233,7 +233,7 @@ class Voices:
                 raise _name_taken(name)
 
     def _sweep(self) -> None:
-        """Remove folders that no row points to, once nobody can still be filling them."""
+        """Remove folders without a row, once they are too old to be still in the making."""
         if not self.folder.is_dir():
             return
         with self._database.reading() as connection:

@@ -17,7 +17,7 @@ SAMPLES_FOLDER = PROJECT_FOLDER / "assets" / "voices"
 INDEX_FILE = "voices.json"
 
 REFERENCE_SECONDS = 8.0
-"""Of a sample that a voice is cloned from: whole sentences of about so much. More is slower and no closer."""
+"""How much of a sample a voice is cloned from, in whole sentences. More is slower and no closer."""
 
 REFERENCES_FOLDER = "samples"
 """In the home folder: those parts as files."""
@@ -69,7 +69,7 @@ class SampleVoice(BaseModel):
         return " ".join(sentence.text for sentence in self.reference_sentences)
 
     def consent(self) -> Consent:
-        """Nobody has to agree: it is synthetic speech."""
+        """The consent that comes with a sample: it is synthetic speech."""
         return Consent.give("The makers of Encore", "synthetic", wording=self.licence)
 
     def reference_in(self, home: Path) -> Path:
@@ -87,7 +87,7 @@ class SampleVoice(BaseModel):
         return path
 
     def write_sentences(self, folder: Path) -> list[Path]:
-        """Write each sentence as a WAV with its text beside it, so that a dataset of it needs no transcriber.
+        """Write each sentence as a WAV file with its text next to it, so that a dataset needs no transcriber.
 
         Raises:
             EncoreError: the recording is missing or cannot be read, or the disk is full.
@@ -111,7 +111,7 @@ class _Index(BaseModel):
 
 
 def list_samples() -> tuple[SampleVoice, ...]:
-    """The samples there are; none where this copy of the program lacks them."""
+    """All samples; empty if this copy of the program comes without them."""
     try:
         index = (SAMPLES_FOLDER / INDEX_FILE).read_bytes()
     except OSError:

@@ -1,7 +1,7 @@
-"""Consent by voice: a sentence nobody can have on tape already, spoken by whoever's voice is cloned.
+"""Spoken consent: the person whose voice is cloned reads a sentence that cannot have been recorded before.
 
-It deters and does not prevent: whoever runs this program can also change it. The sentence is drawn at random, the
-recording is transcribed and compared with it, and its speaker has to be the one of the reference.
+This deters misuse but cannot prevent it: the user of this program can also change it. The sentence is drawn at random,
+the recording is transcribed and compared with it, and its speaker must be the speaker of the reference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ADVICE = "Read the phrase aloud once more, close to the microphone."
 
 
 class Heard(Protocol):
-    """What a transcriber makes of a recording."""
+    """The result of a transcriber."""
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class Listener(Protocol):
         """Which it is."""
 
     def transcribe(self, samples: NDArray[np.float32], language: str | None, /) -> Heard:
-        """Write down mono samples at 16 kHz."""
+        """Transcribe mono samples at 16 kHz."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +76,10 @@ def check_phrase(
     language: str | None = "en",
     limits: ProofLimits | None = None,
 ) -> SpokenProof:
-    """Hear whether `spoken` says the phrase in the voice of `reference`.
+    """Check that `spoken` says the phrase in the voice of `reference`.
 
     Raises:
-        ConsentInvalid: other words, or another speaker.
+        ConsentInvalid: the words or the speaker are different.
         RecordingError: a recording cannot be used.
         PromptError: the model has no speaker encoder.
     """
@@ -100,17 +100,17 @@ def check_phrase(
     else:
         is_said = says_phrase(phrase, heard, limits)
     if not is_said:
-        raise ConsentInvalid(f"The recording does not say the phrase; understood was {heard[:120]!r}. {_ADVICE}")
+        raise ConsentInvalid(f"The recording does not say the phrase; what was heard is {heard[:120]!r}. {_ADVICE}")
     if proof.similarity < limits.min_similarity:
         raise ConsentInvalid(
-            "The phrase was spoken by another voice than the reference "
-            f"(likeness {proof.similarity:.2f}, needed is {limits.min_similarity:.2f}). The speaker has to read it."
+            f"The phrase was not spoken by the voice of the reference: the similarity is {proof.similarity:.2f}, "
+            f"and {limits.min_similarity:.2f} is required. The speaker of the reference must read it."
         )
     return proof
 
 
 def says_phrase(phrase: str, heard: str, limits: ProofLimits) -> bool:
-    """Whether what was heard is the phrase and no other that could have been drawn, the agreement included."""
+    """Whether the phrase was heard, with the agreement, and not another phrase that could have been drawn."""
     return (
         error_rate(phrase, heard) <= limits.max_error_rate
         and statement_error_rate(heard) <= limits.max_statement_error_rate

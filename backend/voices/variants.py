@@ -22,16 +22,16 @@ _CHECKPOINT_FILE = re.compile(
 
 
 def is_checkpoint_file(relative: str) -> bool:
-    """Tell the files a model is loaded from, by their path in a checkpoint folder, from all others."""
+    """Whether a model is loaded from this file, given its path in a checkpoint folder."""
     return _CHECKPOINT_FILE.fullmatch(relative) is not None
 
 
 def copy_variants(checkpoints: Mapping[Variant, Path], folder: Path) -> None:
-    """Bring checkpoint folders into a voice's folder.
+    """Link or copy checkpoint folders into a voice's folder.
 
     Raises:
-        VoiceError: a variant is not of the kind it should be.
-        ModelError: a folder is no checkpoint.
+        VoiceError: a variant is not the kind of checkpoint it should be.
+        ModelError: a folder is not a checkpoint.
     """
     for variant, source in checkpoints.items():
         if variant not in VARIANT_FOLDERS:
@@ -44,7 +44,7 @@ def copy_variants(checkpoints: Mapping[Variant, Path], folder: Path) -> None:
 
 
 def check_variant(variant: Variant, config: ModelConfig) -> None:
-    """Refuse a checkpoint that cannot do what its place in a voice promises. Raises VoiceError."""
+    """Refuse a checkpoint that is not of the kind its place in a voice requires. Raises VoiceError."""
     if config.tts_model_type != variant:
         raise VoiceError(
             f"A voice's {variant} checkpoint says of itself that it is a {config.tts_model_type[:40]} one. "

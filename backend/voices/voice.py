@@ -28,7 +28,7 @@ VoiceId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 
 class VoiceRecord(BaseModel):
-    """What is known about a voice wherever its files lie; what is stored and exported."""
+    """What is stored and exported of a voice, wherever its files are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,12 +39,12 @@ class VoiceRecord(BaseModel):
     model: str = Field(min_length=1, max_length=500)
     """The base model that speaks, or that the voice was trained from."""
     transcript: str | None = Field(default=None, max_length=5000)
-    """What the reference says, word for word; with it the voice is cloned in context."""
+    """The transcript of the reference, word for word; with it the voice is cloned in context."""
     consent: Consent
     provenance: dict[str, JsonValue] = Field(default_factory=dict)
     """Where it comes from: digest of the dataset, scores of the checkpoint, the file it was imported from."""
     sampling: Sampling | None = None
-    """How its takes are drawn unless a request says otherwise; None for the checkpoint's own."""
+    """Sampling of its takes unless a request overrides it; None for the checkpoint's default."""
     run_id: str | None = Field(default=None, max_length=200)
     created_at: datetime
 
@@ -62,7 +62,7 @@ class Voice(VoiceRecord):
 
     @property
     def prompts_folder(self) -> Path:
-        """Where what models made of the reference is kept."""
+        """Where the prompts made from the reference are kept."""
         return self.folder / PROMPTS_FOLDER
 
     @property
@@ -72,7 +72,7 @@ class Voice(VoiceRecord):
 
     @property
     def modes(self) -> tuple[CloningMode, ...]:
-        """How it can be made to speak; the mode meant for it first."""
+        """The modes in which it can speak; its intended mode first."""
         modes: list[CloningMode] = []
         if self.kind == "fine-tuned":
             if "custom_voice" in self.variants:
@@ -85,5 +85,5 @@ class Voice(VoiceRecord):
 
     @property
     def record(self) -> VoiceRecord:
-        """The same without its place."""
+        """The same without its folder."""
         return VoiceRecord.model_validate(self.model_dump(exclude={"folder"}))

@@ -1,7 +1,7 @@
-"""Reads a voice file from a stranger: a zip of which nothing is believed before it is checked.
+"""Reads an untrusted voice file: a zip of which nothing is believed before it is checked.
 
 Members are stored, not compressed, so that a file cannot grow when it is opened; their names come from a fixed list,
-so that none leads out of the folder; and each has to have the size and the hash that the manifest says.
+so that none can escape the folder; and each has to have the size and the hash that the manifest says.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MemberDigest(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a voice file says it holds; written last, of what was really written."""
+    """What a voice file claims to hold; written last, from what was really written."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -79,7 +79,7 @@ class VoiceArchive:
         return sum(info.file_size for info in self._infos.values())
 
     def read_record(self) -> VoiceRecord:
-        """What the file says about the voice. Raises VoiceFileInvalid."""
+        """The file's description of the voice. Raises VoiceFileInvalid."""
         buffer = io.BytesIO()
         self._copy(RECORD_MEMBER, buffer)
         try:
@@ -88,10 +88,10 @@ class VoiceArchive:
             raise self._refused(f"its {RECORD_MEMBER} is not valid") from error
 
     def extract(self, name: str, folder: Path, report: Callable[[int], None]) -> Path:
-        """Write one member to `folder` under its own name, telling the bytes done.
+        """Write one member to `folder` under its own name, and report the bytes done.
 
         Raises:
-            VoiceFileInvalid: it is not what it should be.
+            VoiceFileInvalid: it does not match the manifest.
         """
         destination = folder / name
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class VoiceArchive:
         for name, info in by_name.items():
             if info.file_size > _size_limit(name):
                 known = _size_limit(name) > 0
-                problem = "is too large" if known else "is nothing that belongs into a voice"
+                problem = "is too large" if known else "does not belong in a voice file"
                 raise self._refused(f"its member {_printable(name)} {problem}")
             if info.flag_bits & 1 or info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
                 raise self._refused(f"its member {_printable(name)} is compressed or encrypted")
@@ -125,9 +125,9 @@ class VoiceArchive:
         try:
             manifest = Manifest.model_validate(json.loads(content))
         except (ValidationError, ValueError, RecursionError) as error:
-            raise self._refused("its manifest is not valid, or of a later version of Encore") from error
+            raise self._refused("its manifest is not valid, or was written by a later version of Encore") from error
         if manifest.members.keys() != set(self.members):
-            raise self._refused("its manifest lists other members than it has")
+            raise self._refused("its manifest does not list the members it has")
         return manifest
 
     def _copy(self, name: str, destination: BinaryIO, report: Callable[[int], None] | None = None) -> None:
@@ -163,7 +163,7 @@ def open_voice_archive(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Voice
     """Open a voice file and check its table of contents.
 
     Raises:
-        VoiceFileInvalid: it is no voice file, too large, or holds what no voice file holds.
+        VoiceFileInvalid: it is not a voice file, is too large, or holds something that does not belong in one.
     """
     try:
         with path.open("rb") as file:
@@ -173,7 +173,7 @@ def open_voice_archive(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Voice
             with zipfile.ZipFile(_BoundedReads(file)) as archive:
                 yield VoiceArchive(path.name, archive, num_bytes)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, _ReadTooLong) as error:
-        raise refusal(path.name, "it is damaged or no voice file") from error
+        raise refusal(path.name, "it is damaged or not a voice file") from error
     except OSError as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise refusal(path.name, f"it cannot be opened ({error.strerror})") from error
@@ -181,16 +181,16 @@ def open_voice_archive(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[Voice
 
 
 def refusal(name: str, problem: str) -> VoiceFileInvalid:
-    """The one sentence about a voice file that is not imported."""
-    return VoiceFileInvalid(f"{_printable(name)} is not imported: {problem}. Ask for the file again where it is from.")
+    """The error for a voice file that is not imported."""
+    return VoiceFileInvalid(f"{_printable(name)} is not imported: {problem}. Ask the sender for the file again.")
 
 
 class _ReadTooLong(Exception):
-    """Something asked for more bytes at once than anything in a voice file has."""
+    """More bytes were requested at once than any part of a voice file has."""
 
 
 class _BoundedReads(io.RawIOBase):
-    """A file of which nobody reads much at once: the library takes a table of contents of any size into memory."""
+    """A file of which only a little can be read at once: zipfile would load a table of contents of any size."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -208,7 +208,7 @@ class _BoundedReads(io.RawIOBase):
         return self._file.tell()
 
     def read(self, size: int = -1) -> bytes:
-        """As any file; refuses to read more at once than an honest table of contents takes."""
+        """Read like any file, but refuse to read more at once than a genuine table of contents has."""
         if not 0 <= size <= _MAX_READ_BYTES:
             position = self._file.tell()
             left = self._file.seek(0, io.SEEK_END) - position
@@ -219,7 +219,7 @@ class _BoundedReads(io.RawIOBase):
 
 
 def _size_limit(name: str) -> int:
-    """The most bytes a member of that name may have; 0 for a name that no voice file has."""
+    """The maximum size in bytes of a member of that name; 0 if a voice file has no such member."""
     if name in (MANIFEST_MEMBER, RECORD_MEMBER):
         return MAX_RECORD_BYTES
     if name == REFERENCE_MEMBER:

@@ -1,4 +1,4 @@
-"""A voice as one file that can be given away: a zip of safetensors, JSON and the reference WAV, with checksums."""
+"""A voice as one file to share: a zip of safetensors, JSON and the reference WAV, with checksums."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SPARE_BYTES = 256 * 2**20
 
 
 Report = Callable[[int, int], None]
-"""Told bytes done and bytes in all, again and again; what it raises ends the work, and nothing is left of it."""
+"""Called with bytes done and bytes in total; an error it raises cancels the work, and nothing is left behind."""
 
 
 def export_voice(voice: Voice, destination: Path, *, report: Report | None = None) -> Path:
@@ -76,7 +76,7 @@ def import_voice(
     max_bytes: int = MAX_BYTES,
     report: Report | None = None,
 ) -> Voice:
-    """Make a voice of a file somebody else exported.
+    """Import a voice file.
 
     Args:
         path: the file.
@@ -84,10 +84,10 @@ def import_voice(
         voices_folder: where it will be stored.
         name: what to call it here; its own name by default.
         max_bytes: larger files are not opened.
-        report: told how far it is.
+        report: called with the progress.
 
     Raises:
-        VoiceFileInvalid: it is damaged, or holds anything that is no part of a voice.
+        VoiceFileInvalid: it is damaged, or holds something that does not belong in a voice file.
         VoiceNameTaken: there is a voice of that name; give another.
         EncoreError: its recording or its checkpoint cannot be used.
     """
@@ -116,11 +116,11 @@ def import_voice(
 
 
 def _tell_nobody(num_done: int, num_total: int) -> None:
-    """Where nobody watches."""
+    """Reports to nobody."""
 
 
 def _counted_on(report: Report, num_before: int, num_total: int) -> Callable[[int], None]:
-    """Tells of one file among several."""
+    """Reports the progress of one file among several."""
     return lambda num_done: report(num_before + num_done, num_total)
 
 
@@ -162,7 +162,7 @@ def _write_bytes(archive: zipfile.ZipFile, name: str, content: bytes) -> MemberD
 
 
 def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name: str, report: Report) -> None:
-    """Write the members to the voice's folder, and look into each before the voice exists."""
+    """Write the members to the voice's folder, and check each before the voice exists."""
     num_done = 0
     for name in archive.members:
         if name != RECORD_MEMBER:
@@ -180,9 +180,9 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
         write_reference(reference, [received])
         received.unlink()
     if record.kind == "zero-shot" and (variants or not reference.is_file()):
-        raise refusal(file_name, "it calls itself zero-shot and does not consist of a reference recording")
+        raise refusal(file_name, "it claims to be zero-shot but does not consist of a reference recording")
     if record.kind == "fine-tuned" and "custom_voice" not in variants and not (variants and reference.is_file()):
-        raise refusal(file_name, "it calls itself fine-tuned and has no checkpoint to speak with")
+        raise refusal(file_name, "it claims to be fine-tuned but has no checkpoint to speak with")
 
 
 def _require_room(folder: Path, archive: VoiceArchive) -> None:

@@ -128,7 +128,7 @@ def say_consent_aloud(page: Page, microphone: Path) -> None:
         record_phrase(page, microphone, page.locator("#phrase strong").inner_text().strip("“”"))
         deadline = time.monotonic() + PATIENCE_MS / 1000
         # The recording takes a moment to arrive; until then the page says that it is still to be made.
-        while not re.search("Heard and recognised|understood was|by another voice", result.inner_text()):
+        while not re.search("Heard and recognised|what was heard is|not spoken by the voice", result.inner_text()):
             assert time.monotonic() < deadline, result.inner_text()
             if "Listening" not in result.inner_text():
                 page.locator("#check-phrase").click()

@@ -118,7 +118,7 @@ def test_a_blind_comparison_tells_after_the_vote_who_was_who(page, client):
     assert "Sample Iris: zero-shot, in context" in takes
     assert "Likeness" in takes
     assert "Your vote: B" in voted["vote-result"]
-    with pytest.raises(AppError, match="voted on this one"):
+    with pytest.raises(AppError, match="already voted"):
         client.call("vote_a")
     assert "is in the library" in client.call("keep", name="Kept")["kept"]
     assert page.studio.voices.get("kept").consent.statement == "synthetic"

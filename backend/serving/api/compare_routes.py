@@ -27,7 +27,7 @@ router = APIRouter(tags=["speech"])
     openapi_extra={"requestBody": {"required": True, "content": {JSON: {"schema": inlined_schema(CompareRequest)}}}},
 )
 async def compare(request: Request, context: ContextDep) -> Comparison:
-    """Speak one text in each of the voices, all at once; if one of them cannot, none is heard."""
+    """Speak one text in each of the voices, in parallel; if one of them fails, the request fails."""
     asked = await read_json(request, CompareRequest)
     context.check_model(asked.model)
     context.check_input(asked.input)
@@ -66,7 +66,7 @@ async def compare(request: Request, context: ContextDep) -> Comparison:
 
 
 async def _take_all(context: ApiContext, orders: list[SynthesisRequest]) -> list[tuple[bytes, SpeechSummary]]:
-    """All of them at once; the first that fails ends the others."""
+    """Run all of them in parallel; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(take_whole(context, order)) for order in orders]

@@ -1,4 +1,4 @@
-"""What every route needs: the speech service, the voices, and the limits of requests."""
+"""Dependencies of the routes: the speech service, the voices, and the limits of requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ApiContext:
 
     Attributes:
         service: the synthesizer, in this process or in replicas.
-        voices: the registry; asked anew for each request, so that a new voice needs no restart.
+        voices: the registry, read for each request, so that a new voice needs no restart.
         model_name: what the base model is called.
         can_instruct: whether it follows instructions.
         timeout_seconds: between two chunks of audio.
@@ -68,7 +68,7 @@ class ApiContext:
             )
 
     def check_input(self, text: str) -> str:
-        """Refuse a text that would keep others waiting for too long. Raises ApiError."""
+        """Refuse a text that is longer than the limit. Raises ApiError."""
         if len(text) > self.max_characters:
             raise ApiError(
                 400,
@@ -91,7 +91,7 @@ class ApiContext:
         return text
 
     async def find_voice(self, name: str) -> Voice:
-        """A stored voice, as it is now. Raises VoiceNotFound."""
+        """The current state of a stored voice. Raises VoiceNotFound."""
         return await asyncio.to_thread(self.voices.get, name)
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:

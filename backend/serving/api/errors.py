@@ -43,7 +43,7 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Every answer that is not the one asked for."""
+    """The body of every error response."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -51,7 +51,7 @@ class ErrorBody(BaseModel):
 
 
 class ApiError(EncoreError):
-    """A request that is refused before anybody speaks."""
+    """A request is refused before speech is generated."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         self.status, self.param, self.code = status, param, code
@@ -59,7 +59,7 @@ class ApiError(EncoreError):
 
 
 class RequestTimedOut(ServingError):
-    """Nothing was heard for longer than anybody waits."""
+    """No audio arrived within the time limit."""
 
 
 class _Kind(NamedTuple):
@@ -92,7 +92,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit
 
 
 def status_of(error: EncoreError) -> int:
-    """The HTTP status that tells about an error."""
+    """The HTTP status for an error."""
     return error.status if isinstance(error, ApiError) else _kind_of(error).status
 
 
@@ -128,7 +128,7 @@ def from_validation(error: ValidationError | RequestValidationError) -> ApiError
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Give every error the one shape."""
+    """Return every error in the same shape."""
 
     async def on_known(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, EncoreError)
@@ -146,7 +146,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def on_fault(_: Request, error: Exception) -> JSONResponse:
         _logger.error("a request failed", exc_info=error)
-        return error_response(ApiError(500, "A fault in Encore. The log has the details.", code="internal_error"))
+        return error_response(ApiError(500, "An internal error. See the log for details.", code="internal_error"))
 
     app.add_exception_handler(EncoreError, on_known)
     app.add_exception_handler(RequestValidationError, on_invalid)

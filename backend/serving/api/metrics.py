@@ -20,14 +20,14 @@ class ApiMetrics:
         self.registry = CollectorRegistry()
         registry = self.registry
         self._speeches = Counter(
-            "encore_speeches", "Speeches by how they ended.", ["outcome"], registry=registry
+            "encore_speeches", "Speech requests by outcome.", ["outcome"], registry=registry
         )  # fmt: skip
         self._refusals = Counter("encore_refusals", "Requests refused, by status.", ["status"], registry=registry)
         self._audio = Counter("encore_audio_seconds", "Seconds of sound spoken.", registry=registry)
         self._active = Gauge("encore_active_speeches", "Speeches being made.", registry=registry)
         self._first_audio = Histogram(
             "encore_seconds_to_first_audio",
-            "From the order to the first sound.",
+            "Seconds from the request to the first audio.",
             buckets=_FIRST_AUDIO_BUCKETS,
             registry=registry,
         )
@@ -38,7 +38,7 @@ class ApiMetrics:
         self._active.inc()
 
     def end(self, outcome: str, summary: SpeechSummary | None = None) -> None:
-        """It is over: `done`, `failed`, `refused` or `cancelled`."""
+        """Count a request that has ended: `done`, `failed`, `refused` or `cancelled`."""
         self._active.dec()
         self._speeches.labels(outcome).inc()
         if summary is not None:
@@ -50,7 +50,7 @@ class ApiMetrics:
         self._refusals.labels(str(status)).inc()
 
     def render(self, state: ServiceState) -> bytes:
-        """Everything as Prometheus reads it."""
+        """All metrics in the Prometheus format."""
         self._engine.clear()
         for name, statistics in state.engines.items():
             for number, value in vars(statistics).items():

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and what makes it true."""
+"""The OpenAPI document, and what keeps it accurate."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from backend.serving.api.errors import ErrorBody
 _DESCRIPTIONS = {
     400: "The request cannot be understood or carried out; the message says why.",
     401: "No or no valid API key.",
-    403: "Not from here, or without a consent that holds.",
-    404: "There is no such voice, model or take.",
+    403: "Not allowed from this address, or without a valid consent.",
+    404: "The voice, model or take does not exist.",
     409: "The name is taken.",
     413: "Too large.",
-    415: "Not a kind of body that is read here.",
-    429: "Too many requests at once; Retry-After says when to come back.",
+    415: "The content type of the body is not supported.",
+    429: "Too many requests at once; Retry-After says when to try again.",
     500: "A fault in Encore.",
     503: "Nobody can speak now.",
-    504: "Nothing was heard in time.",
+    504: "No audio was generated in time.",
 }
 
 
@@ -42,7 +42,7 @@ def inlined_schema(message: type[BaseModel], files: Mapping[str, str] | None = N
 
 
 def install_openapi(app: FastAPI, max_characters: int) -> None:
-    """Serve the document with the length that a text may have here, and without the 422 that is never sent."""
+    """Serve the document with this server's maximum text length, and without the 422 that is never sent."""
 
     def build() -> dict[str, Any]:
         """The document, made once."""

@@ -17,7 +17,7 @@ from backend.serving.api.errors import ApiError, from_validation
 
 JSON, FORM = "application/json", "multipart/form-data"
 
-HOW_TO_CONSENT = "Send consent_by, the name of whoever gives it, and consent, one of"
+HOW_TO_CONSENT = "Send consent_by, the name of the person who gives it, and consent, one of"
 
 _MAX_FIELD_BYTES = 64 * 1024
 _MAX_FIELDS = 32
@@ -27,7 +27,7 @@ Message = TypeVar("Message", bound=BaseModel)
 
 
 def media_type_of(request: Request) -> str:
-    """What the body says it is, without its parameters."""
+    """The content type of the body, without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -47,7 +47,7 @@ async def read_json(request: Request, kind: type[Message]) -> Message:
 async def read_form(
     request: Request, kind: type[Message], file_field: str
 ) -> AsyncIterator[tuple[Message, Path | None]]:
-    """The fields of a form, and the file among them, which exists until the block ends.
+    """The fields of a form and its file, which is deleted when the block ends.
 
     Raises:
         ApiError: the form cannot be read, or a field is wrong.
@@ -76,7 +76,7 @@ async def read_form(
 
 
 async def _store(file: UploadFile, folder: Path) -> Path:
-    """Write an upload under a name that tells a person which file is meant, and no file system anything."""
+    """Store an upload under a name that users recognize and that is safe on any file system."""
     shown = "".join(
         character for character in (file.filename or "")[-60:] if character.isalnum() or character in "-_. "
     )

@@ -41,7 +41,7 @@ class VoiceReference(_Request):
 
 
 class SpeechFields(_Request):
-    """What every request for speech may say."""
+    """Fields of every request for speech."""
 
     model: str | None = Field(
         default=None, max_length=500, description="A model of /v1/models; the only one if left out."
@@ -59,7 +59,8 @@ class SpeechFields(_Request):
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     stream_format: Literal["audio", "sse"] = "audio"
     stream: bool = Field(
-        default=True, description="Send sound while it is made; otherwise the finished file, with its length."
+        default=True,
+        description="Stream audio while it is generated; otherwise send the finished file, with its length.",
     )
     language: _LanguageName | None = Field(
         default=None, description="Language of the input, such as english; the voice's own if left out."
@@ -76,18 +77,20 @@ class SpeechRequest(SpeechFields):
 class OneOffSpeechRequest(SpeechFields):
     """POST /v1/audio/speech as a form with a recording: its voice speaks once and is forgotten."""
 
-    voice: _VoiceName | None = Field(default=None, description="A stored voice, where no recording is sent.")
+    voice: _VoiceName | None = Field(default=None, description="A stored voice, if no recording is sent.")
     ref_text: str | None = Field(default=None, max_length=5000, description="What the recording says, word for word.")
-    consent: StatementKind | None = Field(default=None, description="The statement that the recording's owner makes.")
+    consent: StatementKind | None = Field(default=None, description="The consent statement for the recording.")
     consent_by: str | None = Field(default=None, max_length=200, description="Who gives the consent.")
 
 
 class VoiceRequest(_Request):
-    """POST /v1/audio/voices, beside the recording `audio_sample`."""
+    """POST /v1/audio/voices, in addition to the recording `audio_sample`."""
 
     name: str = Field(min_length=1, max_length=200)
-    consent: StatementKind | None = Field(default=None, description="Which statement is made; required.")
-    consent_by: str | None = Field(default=None, max_length=200, description="Who gives the consent; required.")
+    consent: StatementKind | None = Field(default=None, description="The consent statement; required.")
+    consent_by: str | None = Field(
+        default=None, max_length=200, description="Name of the person who gives the consent; required."
+    )
     ref_text: str | None = Field(default=None, max_length=5000, description="What the recording says, word for word.")
     language: str = Field(default="auto", pattern=r"^[A-Za-z_]{2,40}$")
 
@@ -108,7 +111,7 @@ class VoiceView(_Answer):
 
     @classmethod
     def of(cls, voice: Voice) -> VoiceView:
-        """What the API tells about a voice; where its files lie is nobody's business."""
+        """What the API shows of a voice; not where its files are."""
         return cls(
             id=voice.id,
             name=voice.name,
@@ -132,7 +135,7 @@ class VoiceList(_Answer):
 
 
 class TakeView(_Answer):
-    """Something that was spoken and is kept."""
+    """A stored take."""
 
     id: str
     object: Literal["take"] = "take"
@@ -151,7 +154,7 @@ class TakeView(_Answer):
 
     @classmethod
     def of(cls, take: Take) -> TakeView:
-        """What the API tells about a take."""
+        """What the API shows of a take."""
         return cls(
             id=take.id,
             created_at=int(take.made_at.timestamp()),
@@ -185,7 +188,7 @@ class Deleted(_Answer):
 
 
 class ModelView(_Answer):
-    """A model that can be asked for."""
+    """A model that can be requested."""
 
     id: str
     object: Literal["model"] = "model"
@@ -226,7 +229,7 @@ class ComparedTake(_Answer):
 
 
 class Comparison(_Answer):
-    """All takes, in the order of the voices asked for."""
+    """The takes, in the order of the requested voices."""
 
     object: Literal["comparison"] = "comparison"
     input: str

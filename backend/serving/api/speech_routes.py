@@ -27,7 +27,7 @@ from backend.voices.voice import Voice
 
 router = APIRouter(tags=["speech"])
 
-RECORDING_SENT_ALONG = "A recording that was sent along"
+RECORDING_SENT_ALONG = "A recording sent with the request"
 
 _SOUND: dict[str, Any] = {
     "description": "The speech, or with stream_format sse its events.",
@@ -54,7 +54,7 @@ _SOUND: dict[str, Any] = {
     },
 )
 async def create_speech(request: Request, context: ContextDep) -> Response:
-    """Speak a text in the voice asked for; sound comes while it is made."""
+    """Speak a text in the requested voice; audio is streamed while it is generated."""
     if media_type_of(request) == FORM:
         async with read_form(request, OneOffSpeechRequest, "ref_audio") as (form, recording):
             order = await _order(request, context, form, await _voice_of_form(context, form, recording))
@@ -75,7 +75,7 @@ async def create_speech(request: Request, context: ContextDep) -> Response:
 
 
 async def take_whole(context: ApiContext, order: SynthesisRequest) -> tuple[bytes, SpeechSummary]:
-    """Wait for a whole speech, counting it. Raises EncoreError when it fails."""
+    """Wait for the complete speech, and count it. Raises EncoreError when it fails."""
     context.metrics.begin()
     outcome, content = "cancelled", bytearray()
     summary: SpeechSummary | None = None
@@ -101,7 +101,7 @@ async def take_whole(context: ApiContext, order: SynthesisRequest) -> tuple[byte
 
 
 def whole_response(content: bytes, summary: SpeechSummary, audio_format: AudioFormat) -> Response:
-    """A finished speech with what there is to know about it."""
+    """A finished speech and its metadata."""
     facts = summary.facts
     headers = {
         "x-encore-seconds": f"{facts.seconds:.3f}",
@@ -151,7 +151,7 @@ async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recordi
 
 
 def _canonical(recording: Path) -> bytes:
-    """The recording, decoded in a confined process and written anew. Raises RecordingError."""
+    """The recording, decoded in a confined process and written as a new WAV file. Raises RecordingError."""
     with TemporaryDirectory(prefix="encore-one-off-") as folder:
         destination = Path(folder) / "reference.wav"
         write_reference(destination, [recording])

@@ -1,4 +1,4 @@
-"""GET /v1/models, /healthz and /metrics: what is served, and how it is."""
+"""GET /v1/models, /healthz and /metrics: what is served, and its state."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ async def list_models(context: ContextDep) -> ModelList:
     responses=error_responses(403, 500, 503),
 )
 async def health(context: ContextDep) -> Health:
-    """200 while somebody can speak."""
+    """200 while the speech engine is available."""
     state = await context.service.state()
     if not state.is_healthy:
-        raise ApiError(503, "Nobody can speak now. Try again later.", code="unavailable")
+        raise ApiError(503, "The speech engine is unavailable. Try again later.", code="unavailable")
     return Health(model=context.model_name, num_replicas=state.num_replicas)
 
 
@@ -44,5 +44,5 @@ async def health(context: ContextDep) -> Health:
     },
 )
 async def metrics(context: ContextDep) -> Response:
-    """What was spoken so far, how fast, and what was refused."""
+    """Metrics on requests, speed and refusals."""
     return Response(context.metrics.render(await context.service.state(with_engines=True)), media_type=MEDIA_TYPE)

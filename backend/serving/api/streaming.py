@@ -1,4 +1,4 @@
-"""Sound over HTTP while it is made: raw, or as server-sent events; ends at once when the listener is gone."""
+"""Audio over HTTP while it is generated: raw, or as server-sent events; stops as soon as the client disconnects."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _logger = logging.getLogger(__name__)
 
 
 class StreamBroken(Exception):
-    """The sound ends before the text does, and all that can be done about it is to break the connection."""
+    """The audio ends before the text does; the only way to report that is to break the connection."""
 
 
 class StreamedSpeech(Response):
-    """Answers with an error's own status until there is sound, and with sound from then on."""
+    """Responds with an error's own status until there is audio, and with audio from then on."""
 
     def __init__(
         self, items: AsyncGenerator[SynthesisEvent], *, audio_format: AudioFormat, is_sse: bool, metrics: ApiMetrics
@@ -54,7 +54,7 @@ class StreamedSpeech(Response):
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the speech or the listener's patience ends."""
+        """Send until the speech ends or the client disconnects."""
         self._metrics.begin()
         sending = asyncio.create_task(self._send(scope, receive, send))
         watching = asyncio.create_task(_until_gone(receive))
@@ -128,10 +128,10 @@ def provenance_headers(statement: SpeechStatement | None) -> list[tuple[bytes, b
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Work as long as somebody waits for the answer.
+    """Work for as long as the client waits for the response.
 
     Raises:
-        ApiError: nobody does any more; nobody reads that either.
+        ApiError: the client has disconnected, and will not read this either.
     """
     working = asyncio.create_task(work)
     watching = asyncio.create_task(_until_gone(request.receive))

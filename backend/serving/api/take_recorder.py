@@ -1,4 +1,4 @@
-"""Stores what the API speaks, as it passes by; the client never waits for it, nor hears of it when it fails."""
+"""Stores what the API speaks while it is streamed; the client neither waits for it nor sees its failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TakeRecorder:
-    """Writes one speech into a file, and adds it to the takes once it is whole; without takes it does nothing."""
+    """Writes one speech to a file, and adds it to the takes once complete; does nothing if takes are not kept."""
 
     def __init__(self, takes: Takes | None, order: SynthesisRequest, model_name: str) -> None:
         self._takes, self._order, self._model_name = takes, order, model_name
@@ -36,7 +36,7 @@ class TakeRecorder:
         self._comment = "" if event.statement is None else event.statement.as_comment()
 
     def add(self, content: bytes) -> None:
-        """The next bytes of the file; they go into the system's memory, so nobody waits for a disk."""
+        """Write the next bytes of the file, into the system's cache, without waiting for the disk."""
         if self._takes is None or self._has_failed or not content:
             return
         try:
@@ -50,7 +50,7 @@ class TakeRecorder:
             self._give_up(error)
 
     def finish(self, summary: SpeechSummary) -> None:
-        """The speech is whole. May wait for the disk."""
+        """Add the complete speech to the takes. May wait for the disk."""
         with self._closing:
             if self._takes is None or self._has_failed or self._file is None or self._path is None:
                 return
@@ -64,7 +64,7 @@ class TakeRecorder:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Remove what was not kept; nothing is kept from then on."""
+        """Remove an incomplete file; nothing is stored from then on."""
         with self._closing:
             self._has_failed = True
             self._stack.close()
@@ -75,7 +75,7 @@ class TakeRecorder:
 
 
 def _write_true_header(file: IO[bytes], sample_rate: int, comment: str) -> None:
-    """Say how long a stream was that began without knowing it."""
+    """Write the length into the header of a stream that began without knowing it."""
     num_bytes = file.tell() - len(wav_header(sample_rate, comment=comment))
     file.seek(0)
     file.write(wav_header(sample_rate, num_bytes=num_bytes, comment=comment))

@@ -1,6 +1,6 @@
-"""GET and DELETE /v1/audio/takes: what the API spoke and is kept, also of the time before the last start.
+"""GET and DELETE /v1/audio/takes: what the API has spoken, including before the last start.
 
-What people spoke on the page is in lists of their own and not told here.
+Takes made on the page are in lists of their own and are not shown here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/audio/takes", tags=["takes"])
 API_LIST = ""
 
 _SOUND = {
-    "description": "The file as it was made; raw samples have been given a WAV header.",
+    "description": "The file as it was generated; raw samples have a WAV header.",
     "content": {
         entry.media_type: {"schema": {"type": "string", "format": "binary"}}
         for name, entry in FORMAT_TABLE.items()
@@ -34,7 +34,7 @@ _SOUND = {
 
 @router.get("", summary="List the takes", response_model=TakeList, responses=error_responses(401, 403, 500))
 async def list_takes(context: ContextDep) -> TakeList:
-    """What is kept of what was spoken here, the newest first."""
+    """The stored takes, newest first."""
     takes = await asyncio.to_thread(context.takes.list, API_LIST) if context.takes is not None else ()
     return TakeList(data=[TakeView.of(take) for take in takes])
 

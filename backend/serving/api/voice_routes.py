@@ -39,7 +39,7 @@ async def list_voices(context: ContextDep) -> VoiceList:
     },
 )
 async def create_voice(request: Request, context: ContextDep) -> VoiceView:
-    """Make a voice of a recording; it can be spoken with at once."""
+    """Make a voice from a recording; it can speak at once."""
     async with read_form(request, VoiceRequest, "audio_sample") as (fields, recording):
         consent = Consent.from_form(fields.consent, fields.consent_by, how=HOW_TO_CONSENT)
         if recording is None:
@@ -64,7 +64,7 @@ async def create_voice(request: Request, context: ContextDep) -> VoiceView:
     responses=error_responses(401, 403, 404, 500),
 )
 async def get_voice(voice_id: str, context: ContextDep) -> VoiceView:
-    """One voice, by name or id."""
+    """Look up a voice by name or id."""
     return VoiceView.of(await context.find_voice(voice_id))
 
 
@@ -75,7 +75,7 @@ async def get_voice(voice_id: str, context: ContextDep) -> VoiceView:
     responses=error_responses(401, 403, 404, 500),
 )
 async def delete_voice(voice_id: str, context: ContextDep) -> Deleted:
-    """Remove a voice, its recording and its consent, by name or id."""
+    """Delete a voice, its recording and its consent, by name or id."""
     voice = await context.find_voice(voice_id)
     await asyncio.to_thread(context.voices.delete, voice.id)
     await context.service.forget_deleted()

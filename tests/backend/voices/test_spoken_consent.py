@@ -73,7 +73,7 @@ def test_another_voice_is_no_proof(model, reference, tmp_path):
         phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(min_similarity=-1.0)
     ).similarity
     assert like < 0.9999
-    with pytest.raises(ConsentInvalid, match="another voice"):
+    with pytest.raises(ConsentInvalid, match="not spoken by the voice of the reference"):
         check_phrase(
             phrase, other, reference, listener=Hears(phrase), model=model, limits=ProofLimits(min_similarity=0.9999)
         )

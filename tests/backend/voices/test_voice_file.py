@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_written(originals, exported, tmp_path):
     ],
 )
 def test_members_that_belong_into_no_voice(exported, tmp_path, name):
-    assert_refused(tmp_path, changed(exported, **{name: b"x"}), "is nothing that belongs into a voice")
+    assert_refused(tmp_path, changed(exported, **{name: b"x"}), "does not belong in a voice file")
 
 
 def test_compressed_members_are_refused_before_they_are_opened(exported, tmp_path):
@@ -194,7 +194,7 @@ def test_a_table_of_contents_that_would_fill_the_memory(exported, tmp_path):
     with zipfile.ZipFile(exported, "a") as archive:
         for number in range(15_000):
             archive.writestr(f"{number:080}", b"")
-    assert_refused(tmp_path, exported, "no voice file")
+    assert_refused(tmp_path, exported, "not a voice file")
 
 
 def test_members_beyond_their_size(exported, tmp_path):
@@ -229,14 +229,14 @@ def test_bytes_changed_in_the_file(exported, tmp_path):
 
 def test_a_truncated_file(exported, tmp_path):
     exported.write_bytes(exported.read_bytes()[:-200])
-    assert_refused(tmp_path, exported, "no voice file")
+    assert_refused(tmp_path, exported, "not a voice file")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x04N.", b"RIFF" * 100, struct.pack("<I", 0) * 100])
 def test_files_that_are_none(tmp_path, content):
     path = tmp_path / "tuned.encore-voice"
     path.write_bytes(content)
-    assert_refused(tmp_path, path, "no voice file")
+    assert_refused(tmp_path, path, "not a voice file")
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -275,7 +275,7 @@ def edited_record(path, **fields):
         ({"id": "../../x"}, "voice.json"),
         ({"surprise": 1}, "voice.json"),
         ({"language": "a b"}, "voice.json"),
-        ({"name": "../x"}, "cannot hold"),
+        ({"name": "../x"}, "cannot contain"),
         ({"sampling": {"temperature": -3}}, "temperature"),
         ({"kind": "fine-tuned"}, "no checkpoint"),
     ],

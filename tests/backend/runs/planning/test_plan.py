@@ -87,7 +87,7 @@ def test_a_plan_notes_that_no_clip_is_held_out(runs: Runs, home: Path) -> None:
         ({"strategy": "fsdp3"}, "strategy"),
         ({"strategy": "fsdp2-hybrid", "num_workers": 3}, "even number of workers"),
         ({"offload": "cpu"}, "offload needs an fsdp2 or zero strategy"),
-        ({"voice": "a/b"}, "cannot hold '/'"),
+        ({"voice": "a/b"}, "cannot contain '/'"),
         ({"model": "/nowhere/at/all"}, "nowhere"),
     ],
 )
@@ -175,7 +175,7 @@ def test_the_preset_is_chosen_by_the_amount_of_speech(runs: Runs, dataset: Path)
         ({"preset": "standart"}, "Did you mean standard"),
         ({"lerning_rate": 1e-5}, "did you mean 'learning_rate'"),
         ({"num_workers": 5}, "5 workers need 5 CPUs"),
-        ({"voice": "a/b"}, "cannot hold '/'"),
+        ({"voice": "a/b"}, "cannot contain '/'"),
         ({"model": "/nowhere/at/all"}, "nowhere"),
     ],
 )
