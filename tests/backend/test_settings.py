@@ -49,6 +49,6 @@ def test_a_password_is_not_shown_with_the_settings():
     assert "secret" not in repr(Settings.from_environment({"ENCORE_AUTH": "ann:secret"}))
 
 
-def test_what_is_kept_lies_in_the_given_home_or_under_the_persons_own(tmp_path: Path) -> None:
+def test_files_are_stored_in_the_given_home_or_in_the_users_home(tmp_path: Path) -> None:
     assert Settings(home=tmp_path).home_folder == tmp_path
     assert Settings().home_folder == Path.home() / ".encore"

@@ -68,7 +68,7 @@ def test_a_model_that_is_replaced_speaks_to_the_end(tmp_path, request_of):
     assert sum(map(len, heard)) > 0
 
 
-def test_several_clients_of_one_studio_take_turns_and_get_what_each_would_alone(studio, request_of):
+def test_concurrent_clients_of_one_studio_get_the_same_takes_as_alone(studio, request_of):
     alone = np.concatenate(list(studio.loaded.speak(request_of)))
     heard = {}
 
@@ -83,7 +83,7 @@ def test_several_clients_of_one_studio_take_turns_and_get_what_each_would_alone(
     assert all(np.array_equal(heard[number], alone) for number in range(3))
 
 
-def test_what_is_stopped_ends_at_once_whatever_was_made_ahead(studio, request_of):
+def test_stopping_ends_at_once_even_with_segments_made_ahead(studio, request_of):
     stopped = threading.Event()
     stream = studio.loaded.speak(request_of, cancelled=stopped.is_set)
     next(stream)
@@ -99,7 +99,7 @@ def test_what_is_stopped_ends_at_once_whatever_was_made_ahead(studio, request_of
     assert stream.seconds == pytest.approx(seconds_before + rest / engine.sample_rate)
 
 
-def test_a_deleted_voice_is_forgotten_and_one_that_speaks_is_heard_to_its_end(studio, recording, tmp_path):
+def test_a_deleted_voice_is_unloaded_after_its_running_takes_end(studio, recording, tmp_path):
     consent = Consent.give("Anna Example")
     zero_shot = studio.voices.create_zero_shot("Anna", recording, consent=consent, model="tiny")
     tuned = studio.voices.add_fine_tuned(

@@ -103,7 +103,7 @@ def compare(client, first=IN_CONTEXT, second=BY_SOUND, third="", *, blind=True, 
     return client.call("compare", first=first, second=second, third=third, text=text, seed="3", blind=blind)
 
 
-def test_a_blind_comparison_tells_after_the_vote_who_was_who(page, client):
+def test_a_blind_comparison_is_revealed_after_the_vote(page, client):
     made = compare(client)
     assert "Ready." in made["compare-status"]
     takes = made["compare-takes"]

@@ -113,7 +113,7 @@ def test_a_person_overrules_edits_and_chooses(datasets: Datasets, home: Path):
     assert datasets.rebuild_rows("ann").digest == digest
 
 
-def test_what_is_decided_of_one_clip_is_written_for_that_clip_alone(datasets: Datasets, home: Path):
+def test_an_edit_of_one_clip_writes_only_its_row(datasets: Datasets, home: Path):
     key = next(clip.key for clip in datasets.show("ann").clips if clip.verdict is Verdict.ACCEPTED)
 
     def row_numbers() -> dict[str, int]:

@@ -177,7 +177,7 @@ def test_a_transcript_is_assembled_once_per_process(
 
 
 @pytest.mark.needs_program("flite")
-def test_a_long_recording_with_a_text_needs_somebody_who_listens(context: BuildContext, spoken: Spoken):
+def test_a_long_recording_with_a_text_needs_a_transcriber(context: BuildContext, spoken: Spoken):
     given = source(spoken.path, " ".join(SENTENCES))
     run_in_one_process([given], context)
     cut = context.lookup_cut(given)

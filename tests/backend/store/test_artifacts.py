@@ -28,7 +28,7 @@ def test_a_missing_artefact_says_what_to_do(tmp_path: Path) -> None:
         Artifacts(tmp_path).read("0" * 32, ".wav")
 
 
-def test_what_cannot_be_written_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "occupied").mkdir()
     (tmp_path / "occupied" / "inside").write_bytes(b"")
     with pytest.raises(ArtifactError):

@@ -66,13 +66,13 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
         Database(tmp_path)
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "encore.sqlite").write_bytes(b"not a database at all" * 100)
     with pytest.raises(StoreError, match="cannot be used"):
         Database(tmp_path)
 
 
-def test_a_broken_rule_stays_a_broken_rule(tmp_path: Path) -> None:
+def test_a_violated_constraint_is_not_turned_into_a_store_error(tmp_path: Path) -> None:
     database = Database(tmp_path)
     with database.transaction() as connection:
         connection.execute("CREATE TABLE names (name TEXT PRIMARY KEY)")

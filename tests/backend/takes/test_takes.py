@@ -61,7 +61,7 @@ def test_each_list_counts_for_itself_and_shows_the_newest_first(tmp_path):
     assert [take.text for take in takes.list(most=2)] == ["c", "b"]
 
 
-def test_only_whose_it_is_deletes_a_take_and_then_it_is_gone(tmp_path):
+def test_only_the_owner_can_delete_a_take(tmp_path):
     takes = open_takes(tmp_path)
     take = add(takes, "one")
     with pytest.raises(TakeNotFound):

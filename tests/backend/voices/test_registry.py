@@ -102,7 +102,7 @@ def test_a_name_is_taken_in_any_case(voices, recording):
     assert voices.list() == (anna, ben)
 
 
-def test_of_two_who_create_the_same_name_at_once_one_succeeds(voices, recording):
+def test_of_two_concurrent_creations_with_one_name_one_succeeds(voices, recording):
     def create(_):
         try:
             return voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini")

@@ -58,12 +58,12 @@ def test_the_phrase_in_the_same_voice_is_proof(model, reference, spoken):
     assert listener.seconds == pytest.approx(3.0, abs=0.01)
 
 
-def test_other_words_are_no_proof(model, reference, spoken):
+def test_other_words_are_not_a_valid_proof(model, reference, spoken):
     with pytest.raises(ConsentInvalid, match="does not say the phrase"):
         check_phrase(draw_phrase(), spoken, reference, listener=Hears("Good evening, this is the news."), model=model)
 
 
-def test_another_voice_is_no_proof(model, reference, tmp_path):
+def test_another_voice_is_not_a_valid_proof(model, reference, tmp_path):
     noise = np.random.default_rng(1).normal(0.0, 0.2, 72_000).astype(np.float32)
     other = tmp_path / "other.wav"
     write_wav(other, noise, 24_000)

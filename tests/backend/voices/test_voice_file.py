@@ -374,7 +374,7 @@ def test_the_limits_hold_what_a_large_voice_needs():
     assert voice_archive.MAX_BYTES > 2 * 4_540_000_000
 
 
-def test_export_and_import_tell_how_far_they_are_and_leave_nothing_when_stopped(originals, tuned, tmp_path):
+def test_export_and_import_report_progress_and_leave_nothing_when_cancelled(originals, tuned, tmp_path):
     told = []
     again = originals.export("Anna C", tmp_path / "again.encore-voice", report=lambda *counts: told.append(counts))
     assert told[-1][0] == told[-1][1] > 0

@@ -27,9 +27,7 @@ def random(seed: int = 0) -> torch.Generator:
 
 
 @given(seed=st.integers(0, 10_000), decay=st.sampled_from([0.5, 0.9, 0.98]), num_steps=st.integers(1, 12))
-def test_an_entry_is_the_mean_of_what_was_assigned_to_it_with_older_steps_fading(
-    seed: int, decay: float, num_steps: int
-):
+def test_a_codebook_entry_is_a_running_mean_of_its_vectors(seed: int, decay: float, num_steps: int):
     codebook = codebook_at(torch.tensor([[-10.0, 0, 0], [10.0, 0, 0]]))
     # What falls to each entry keeps to its side, so that the assignments are known.
     sides = torch.tensor([-10.0, 10.0, 10.0, 10.0]).unsqueeze(-1)

@@ -49,7 +49,7 @@ def test_what_went_wrong_comes_back_as_it_was():
         run(follow(BackgroundTasks(), "key", "Listening", work, lambda state: state))
 
 
-def test_who_cancels_does_not_wait_for_what_cannot_be_interrupted():
+def test_cancelling_does_not_wait_for_work_that_cannot_be_interrupted():
     background_tasks, may_end = BackgroundTasks(), threading.Event()
 
     def show(_):

@@ -79,7 +79,7 @@ def test_with_a_password_no_route_is_served_without_it(tmp_path):
         assert browser.get(f"gradio_api/file={served_file}").content == b"voice"
 
 
-def test_a_queue_in_which_nothing_waits_is_looked_at_a_few_times_a_second(tmp_path, monkeypatch):
+def test_an_empty_queue_is_polled_a_few_times_a_second(tmp_path, monkeypatch):
     looks, long_enough = [], threading.Event()
     count = Queue.__len__
 

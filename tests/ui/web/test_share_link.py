@@ -86,7 +86,7 @@ def test_without_a_network_one_sentence_says_so_and_the_page_goes_on(frpc, monke
     assert said.count("\n") == 1
 
 
-def test_a_program_nobody_published_is_removed_and_not_run(share_server, frpc):
+def test_an_unpublished_program_is_removed_and_not_run(share_server, frpc):
     frpc.write_text("#!/bin/sh\necho surprise\n")
     with pytest.raises(ShareUnavailable, match="not the published program"):
         open_link(SharedPage())

@@ -86,7 +86,7 @@ def test_speech_that_runs_on_after_the_last_word_is_in_no_clip() -> None:
     assert found.segments == ()
 
 
-def test_a_word_between_two_pauses_that_nobody_wrote_down_keeps_its_neighbours_out() -> None:
+def test_a_spoken_word_missing_from_the_text_excludes_its_neighbours() -> None:
     words = evenly("we are glad about it.", 1.65, 5.0)
     found = segment_speech([span(1.0, 1.6), span(1.7, 5.0)], words, 6.0)
     assert found.segments == ()

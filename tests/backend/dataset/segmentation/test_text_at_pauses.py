@@ -45,7 +45,7 @@ def test_what_was_understood_is_where_it_was_heard() -> None:
     assert texts_of_clips(" ".join(SENTENCES), heard(*SENTENCES)) == list(SENTENCES)
 
 
-def test_a_sentence_nobody_understood_lies_between_its_pauses() -> None:
+def test_an_unrecognised_sentence_is_placed_between_its_pauses() -> None:
     for missing in range(len(SENTENCES)):
         known = [*SENTENCES[:missing], "", *SENTENCES[missing + 1 :]]
         assert texts_of_clips(" ".join(SENTENCES), heard(*known)) == list(SENTENCES)
@@ -66,7 +66,7 @@ def test_misheard_beginnings_and_ends_stay_with_their_sentence() -> None:
     assert texts_of_clips(" ".join(SENTENCES), misheard) == list(SENTENCES)
 
 
-def test_where_it_is_not_sure_which_words_are_beside_a_pause_nothing_is_cut() -> None:
+def test_no_cut_is_made_at_a_pause_with_uncertain_words() -> None:
     """A list without a mark, of which nothing was understood: any of its words could be before the pause."""
     rhyme = "one two ten six red cat dog sun map bed cup hat"
     clips = texts_of_clips(f"{SENTENCES[0]} {rhyme}. {SENTENCES[3]}", heard(SENTENCES[0], "", "", SENTENCES[3]))

@@ -68,7 +68,7 @@ def test_compressed_streams_can_be_played(client, whole, form):
         assert is_same_sound(b"".join(frame.to_ndarray().tobytes() for frame in frames), whole)
 
 
-def test_mp3_is_what_is_sent_unless_something_else_is_asked_for(client):
+def test_mp3_is_the_default_format(client):
     body = ask()
     del body["response_format"], body["model"]
     response = client.post("/v1/audio/speech", json=body)

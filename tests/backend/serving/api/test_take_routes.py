@@ -28,7 +28,7 @@ def only_take(client):
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("audio_format", ["pcm", "wav", "mp3"])
-def test_what_was_heard_is_what_is_kept(client, audio_format, stream):
+def test_the_stored_take_equals_the_response(client, audio_format, stream):
     heard = client.post("/v1/audio/speech", json=ask(response_format=audio_format, stream=stream)).content
     take = only_take(client)
     assert (take["voice"], take["input"], take["seeds"], take["made_by"]) == ("Anna", TEXT, [1], "api")

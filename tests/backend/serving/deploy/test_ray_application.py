@@ -238,7 +238,7 @@ def test_a_replica_that_is_killed_is_replaced(client):
     assert process_of(ENGINE) not in (None, process)
 
 
-def test_a_controller_that_is_killed_comes_back_and_nobody_notices(client):
+def test_a_killed_controller_restarts_without_failed_requests(client):
     controller, engine = process_of(CONTROLLER), process_of(ENGINE)
     assert controller is not None
     before = kept(client)

@@ -79,7 +79,7 @@ def test_frames_that_can_wait_wait_again_in_their_order(maker, monkeypatch):
     assert not patient.waiting
 
 
-def test_what_goes_wrong_is_told_to_the_engine_and_the_next_round_goes_on(maker, batch, monkeypatch):
+def test_a_decoding_error_is_reported_to_the_engine_and_the_next_round_runs(maker, batch, monkeypatch):
     def fail(*_):
         raise RuntimeError("no memory")
 

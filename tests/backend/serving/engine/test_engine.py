@@ -234,7 +234,7 @@ def test_closing_ends_what_runs_and_what_waits(new_engine, request_of, gate):
     assert not engine._thread.is_alive()
 
 
-def test_sixty_listeners_who_leave_at_random_leave_nothing_behind(engine, request_of):
+def test_sixty_clients_that_disconnect_at_random_leave_nothing_behind(engine, request_of):
     before = engine.statistics()
 
     def listen(number):

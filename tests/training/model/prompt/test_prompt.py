@@ -107,7 +107,7 @@ def test_a_speakers_dialect_wins_over_auto_and_chinese_only(config, language, ex
     assert language_tag(named, language, "eric")[2] == expected
 
 
-def test_an_instruction_stands_first_and_nobody_needs_to_speak(golden_model, head):
+def test_an_instruction_comes_first_and_needs_no_speaker(golden_model, head):
     ids = golden_model.text_tokenizer.encode_instruction("whisper")
     prompt = x_vector_prompt(golden_model.config, replace(head, instruction_ids=ids, has_speaker=False), TEXT)
     text, codec = channels(prompt)

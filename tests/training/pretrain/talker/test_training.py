@@ -154,7 +154,7 @@ def test_a_step_draws_the_same_batch_whenever_it_is_done(source: BatchSource):
     assert torch.equal(one.reference_mel, other.reference_mel)
 
 
-def test_references_are_kept_with_the_run_and_never_contain_what_continues_them(
+def test_references_are_stored_with_the_run_and_never_contain_their_continuation(
     corpus: Path, tokenizer: Path, tmp_path: Path
 ):
     speech, encoder = open_corpus(corpus), read_tokenizer(tokenizer)

@@ -162,7 +162,7 @@ def test_takes_have_players_the_newest_first_and_open():
     assert "Waiting to be evaluated." in scores
 
 
-def test_a_dataset_that_is_yet_to_be_made_says_what_of_and_what_happens_then():
+def test_a_planned_dataset_shows_its_source_and_the_next_step():
     assert render_finetune.made_first("iris", 0) == "New, of the sample Iris"
     assert render_finetune.made_first("", 1) == "New, of 1 recording"
     assert render_finetune.made_first("", 3) == "New, of 3 recordings"

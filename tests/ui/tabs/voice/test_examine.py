@@ -41,7 +41,7 @@ def test_each_has_its_card_and_only_the_good_ones_are_kept(context, tmp_path):
     assert (fit.path, fit.preview.is_file()) == (paths[1], True)
 
 
-def test_what_was_seen_before_is_not_looked_at_again_and_what_is_gone_is_removed(context, tmp_path):
+def test_known_files_are_not_searched_again_and_deleted_ones_are_removed(context, tmp_path):
     examining = Examining(context, "key", {})
     paths = [write_voice(tmp_path / name, 1.5) for name in ("a.wav", "b.wav")]
     list(examining.run(paths))
