@@ -350,8 +350,8 @@ def test_weights_of_other_shapes_types_and_names(tuned, tmp_path):
         ("config.json", ("talker_config", "spk_id"), {}, "one speaker"),
         ("config.json", ("talker_config", "hidden_size"), 10**9, "does not fit|shape"),
         ("speech_tokenizer/config.json", ("decoder_config", "num_hidden_layers"), 10**9, "layers"),
-        ("tokenizer_config.json", ("auto_map",), {"AutoTokenizer": "evil.Evil"}, "own choice"),
-        ("tokenizer_config.json", ("tokenizer_file",), "/etc/passwd", "own choice"),
+        ("tokenizer_config.json", ("auto_map",), {"AutoTokenizer": "evil.Evil"}, "files outside the voice"),
+        ("tokenizer_config.json", ("tokenizer_file",), "/etc/passwd", "files outside the voice"),
     ],
 )
 def test_configurations_that_lie(tuned, tmp_path, member, path, value, match):
