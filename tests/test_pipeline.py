@@ -17,8 +17,9 @@ import pytest
 import soundfile
 
 from backend.cluster.size import ask_cluster
-from backend.runs.process.processes import end_session
+from backend.runs.process.processes import end_owner
 from backend.runs.runs import Runs
+from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.registry import Voices
@@ -117,8 +118,7 @@ def test_recordings_become_a_voice_with_a_report(cluster: str, recordings: Path,
         run_pipeline(recordings, home, path, cluster)
     finally:
         for run in runs.list():
-            if run.process_id is not None:
-                end_session(run.process_id, run.process_started_at or 0.0)
+            end_owner(run, RunFolder.of(home, run.id))
     check_run(runs, home)
     check_report(path)
 

@@ -22,12 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from torch.distributed.checkpoint.api import CheckpointException
 
 from training.errors import ResumeError, TrainingError
-from training.job import JOB_FILE, FineTuneJob
+from training.job import CHECKPOINTS_FOLDER, JOB_FILE, FineTuneJob
 from training.model.checkpoint.atomic_folder import sync, sync_tree
 from training.strategies.learner import Learner
 from training.workers import Workers
 
-CHECKPOINTS_FOLDER, STATE_FOLDER = "checkpoints", "state"
+STATE_FOLDER = "state"
 PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"
 _PREFIX, _INCOMPLETE = "step-", ".incomplete"
 

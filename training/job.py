@@ -32,7 +32,7 @@ Offload = Literal["none", "cpu", "nvme"]
 Batching = Literal["packed", "bucketed", "shuffled"]
 BATCHINGS: tuple[str, ...] = get_args(Batching)
 
-JOB_FILE = "job.json"
+JOB_FILE, CHECKPOINTS_FOLDER = "job.json", "checkpoints"
 MAX_STEPS, MAX_EPOCHS = 1_000_000, 10_000
 """Larger values are typing errors, and planning such a run would exhaust the memory."""
 

@@ -19,7 +19,7 @@ from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
 from backend.voices.voice import VARIANT_OF_MODE, CloningMode, Variant, Voice
-from training.checkpoint import CHECKPOINTS_FOLDER, read_checkpoint
+from training.checkpoint import read_checkpoint
 from training.export import export_checkpoint
 
 COMPARE_FOLDER = "compare"
@@ -170,6 +170,6 @@ class ContenderVoices:
         folder = run.path / COMPARE_FOLDER / side.checkpoint / variant
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint = read_checkpoint(run.path / CHECKPOINTS_FOLDER / side.checkpoint)
+            checkpoint = read_checkpoint(run.checkpoints / side.checkpoint)
             export_checkpoint(checkpoint, torch.tensor(plan.speaker, dtype=torch.float32), folder, variant)
         return folder

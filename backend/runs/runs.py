@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunStateInvalid
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
-from backend.runs.process.processes import end_session, is_alive, start_supervisor
+from backend.runs.process.processes import end_owner, has_owner, start_watchdog
 from backend.runs.report import write_report
 from backend.runs.storage.control import Control
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
@@ -18,9 +20,13 @@ from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
+from backend.store.lock import acquire
 from backend.voices.consent import Consent, require_consent
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
 from training.job import FineTuneJob
+
+LET_GO_SECONDS = 5.0
+"""How long to wait for a run's lock that another process is just giving back."""
 
 HUNG_AFTER_SECONDS = 20.0
 """A supervisor that has not obeyed a cancel for so long is ended by the next one."""
@@ -62,9 +68,11 @@ class Runs:
         plan.require_possible()
         assert plan.data is not None, "a run without a dataset is not started"
         assert plan.request.voice is not None, "a run without a name is not started"
-        _store(plan, plan.data, RunFolder.of(self._home, plan.run_id))
-        self._rows.add(_new_record(plan, plan.data, agreed))
-        self._start_supervisor(plan.run_id)
+        folder = RunFolder.of(self._home, plan.run_id)
+        _store(plan, plan.data, folder)
+        with self._owning(plan.run_id) as lock:
+            self._rows.add(_new_record(plan, plan.data, agreed))
+            self._start_watchdog(plan.run_id, lock)
         return plan.run_id
 
     def list(self) -> list[RunRecord]:
@@ -123,8 +131,9 @@ class Runs:
         if not run.state.is_active and run.state not in (RunState.PAUSED, RunState.INTERRUPTED):
             raise RunStateInvalid(f"Run {run_id} is {run.state}, so there is nothing to cancel.")
         folder = RunFolder.of(self._home, run_id)
-        asked_before = Control.read(folder.control).stop == "cancel"
-        is_hung = asked_before and time.time() - folder.control.stat().st_mtime > HUNG_AFTER_SECONDS
+        control = Control.read(folder.control)
+        asked_before = control.stop == "cancel"
+        is_hung = asked_before and time.monotonic() - (control.asked_at or 0) > HUNG_AFTER_SECONDS
         if not asked_before:
             folder.ask_to_stop("cancel")
         if run.state.is_active and self._is_looked_after(run) and not is_hung:
@@ -153,18 +162,19 @@ class Runs:
         Raises:
             RunNotFound, RunStateInvalid: it is running, or done.
         """
-        run = self._rows.get(run_id)
-        if run.state.is_active and not self._is_looked_after(run):
-            run = self._interrupt(run)
+        run, folder = self._as_it_is(self._rows.get(run_id)), RunFolder.of(self._home, run_id)
         if not run.state.can_resume:
             raise RunStateInvalid(f"Run {run_id} is {run.state}, so it cannot be resumed.")
-        folder = RunFolder.of(self._home, run_id)
         if not folder.job.is_file():
             raise RunError(f"The files of run {run_id} are gone from {folder.path}. Start a new run.")
-        Control.read(folder.control).model_copy(update={"stop": None}).write(folder.control)
-        self._rows.move(run_id, RunState.QUEUED, "Waiting to continue.")
-        self._rows.add_event(run_id, "Resumed.")
-        self._start_supervisor(run_id)
+        if self._is_looked_after(run):
+            # Its row is final, and its process only waits for Ray to end.
+            self._end_leftovers(run)
+        with self._owning(run_id) as lock:
+            self._rows.move(run_id, RunState.QUEUED, "Waiting to continue.")
+            self._rows.add_event(run_id, "Resumed.")
+            Control.read(folder.control).model_copy(update={"stop": None, "asked_at": None}).write(folder.control)
+            self._start_watchdog(run_id, lock)
 
     def delete(self, run_id: str) -> None:
         """Forget a run and remove its files; a voice made of it stays.
@@ -200,9 +210,7 @@ class Runs:
             Ids of the runs that were resumed.
         """
         resumed = []
-        for run in self._rows.list():
-            if run.state.is_active and not self._is_looked_after(run):
-                run = self._interrupt(run)
+        for run in map(self._as_it_is, self._rows.list()):
             if resume and run.state is RunState.INTERRUPTED:
                 try:
                     self.resume(run.id)
@@ -212,26 +220,48 @@ class Runs:
                 resumed.append(run.id)
         return resumed
 
+    def _as_it_is(self, run: RunRecord) -> RunRecord:
+        """The run with its state put right if its process is gone."""
+        if not run.state.is_active or self._is_looked_after(run):
+            return run
+        if not self.folder(run.id).is_dir():
+            return self._interrupt(run)
+        try:
+            with self._owning(run.id):
+                run = self._rows.get(run.id)
+                return self._interrupt(run) if run.state.is_active else run
+        except RunStateInvalid:  # another process has just begun to see to it
+            return self._rows.get(run.id)
+
     def _interrupt(self, run: RunRecord) -> RunRecord:
         self._end_leftovers(run)
         self._rows.add_event(run.id, "Its process was gone.")
         return self._rows.move(run.id, RunState.INTERRUPTED, "Interrupted: its process ended unexpectedly.")
 
-    def _start_supervisor(self, run_id: str) -> None:
+    @contextmanager
+    def _owning(self, run_id: str) -> Iterator[int]:
+        """Hold the run's lock for a block, with its descriptor. Raises RunStateInvalid while another process does."""
+        lock = acquire(RunFolder.of(self._home, run_id).lock, wait_seconds=LET_GO_SECONDS)
+        if lock is None:
+            raise RunStateInvalid(f"Another process is seeing to run {run_id} just now. Look at it again.")
         try:
-            process_id, birth = start_supervisor(run_id, self._home, RunFolder.of(self._home, run_id).log)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def _start_watchdog(self, run_id: str, lock: int) -> None:
+        try:
+            process_id = start_watchdog(run_id, self._home, RunFolder.of(self._home, run_id), lock)
         except RunError as error:
             self._rows.move(run_id, RunState.FAILED, str(error))
             raise
-        if birth:
-            self._rows.change(run_id, process_id=process_id, process_started_at=birth)
+        self._rows.change(run_id, process_id=process_id)
 
     def _is_looked_after(self, run: RunRecord) -> bool:
-        return is_alive(run.process_id, run.process_started_at)
+        return has_owner(run, RunFolder.of(self._home, run.id))
 
     def _end_leftovers(self, run: RunRecord) -> None:
-        if run.process_id is not None:
-            end_session(run.process_id, run.process_started_at or 0.0)
+        end_owner(run, RunFolder.of(self._home, run.id))
 
 
 def _new_record(plan: RunPlan, data: DataPlan, consent: Consent) -> RunRecord:

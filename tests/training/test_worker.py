@@ -17,7 +17,6 @@ from tests.single_take import Synthesizer
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
 from training.checkpoint import (
-    CHECKPOINTS_FOLDER,
     PROGRESS_FILE,
     STATE_FOLDER,
     damaged_checkpoints,
@@ -30,6 +29,7 @@ from training.checkpoint import (
 )
 from training.errors import PreflightError, ResumeError, TrainingError
 from training.export import EXPORTS_FOLDER, KINDS, PROVENANCE_FILE, export_checkpoint, speaker_row, with_speaker
+from training.job import CHECKPOINTS_FOLDER
 from training.model.config import ModelConfig
 from training.model.errors import CheckpointError
 from training.model.generation.take_request import TakeRequest, VoicePrompt
@@ -209,7 +209,8 @@ from pathlib import Path
 
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
-from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints
+from training.checkpoint import list_checkpoints
+from training.job import CHECKPOINTS_FOLDER
 from training.model.errors import EncoreError
 from training.worker import run_worker
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from backend.dataset.errors import DatasetBusy
+from backend.store import lock
 
 DATASETS_FOLDER = "datasets"
 
@@ -19,16 +19,11 @@ def acquire_lock(home: Path, name: str) -> int:
     Raises:
         DatasetBusy: another process has it.
     """
-    folder = home / DATASETS_FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / f".{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
+    descriptor = lock.acquire(_path(home, name))
+    if descriptor is None:
         raise DatasetBusy(
             f"The dataset {name} is being built or edited just now. Wait until that is done, or cancel the build."
-        ) from None
+        )
     return descriptor
 
 
@@ -44,9 +39,8 @@ def dataset_lock(home: Path, name: str) -> Iterator[None]:
 
 def is_locked(home: Path, name: str) -> bool:
     """Whether a living process has the lock."""
-    try:
-        descriptor = acquire_lock(home, name)
-    except DatasetBusy:
-        return True
-    os.close(descriptor)
-    return False
+    return lock.is_held(_path(home, name))
+
+
+def _path(home: Path, name: str) -> Path:
+    return home / DATASETS_FOLDER / f".{name}.lock"

@@ -24,7 +24,7 @@ from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.transcription.select import load_stored_transcriber
-from training.checkpoint import CHECKPOINTS_FOLDER, hold, mark_best, read_checkpoint, release
+from training.checkpoint import hold, mark_best, read_checkpoint, release
 from training.export import export_checkpoint
 from training.model.voice_model import VoiceModel
 
@@ -148,7 +148,7 @@ class EvaluationQueue:
             mark_best(self._folder.path, int(best.rpartition("-")[2]))
 
     def _place(self, record: CheckpointRecord) -> Path:
-        return self._folder.path / CHECKPOINTS_FOLDER / record.name
+        return self._folder.checkpoints / record.name
 
 
 def evaluate_checkpoint(

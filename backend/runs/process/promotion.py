@@ -21,7 +21,7 @@ from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.voice import Variant
-from training.checkpoint import CHECKPOINTS_FOLDER, list_checkpoints, mark_best, read_checkpoint
+from training.checkpoint import list_checkpoints, mark_best, read_checkpoint
 from training.errors import TrainingError
 from training.export import export_weights, read_weights
 from training.job import FineTuneJob
@@ -61,7 +61,7 @@ def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     """
     shutil.rmtree(folder.export, ignore_errors=True)
     exported: dict[Variant, Path] = {}
-    checkpoint = read_checkpoint(folder.path / CHECKPOINTS_FOLDER / name)
+    checkpoint = read_checkpoint(folder.checkpoints / name)
     speaker = torch.tensor(EvaluationPlan.read(folder.evaluation_plan).speaker, dtype=torch.float32)
     weights = read_weights(checkpoint, speaker)
     # With the dataset as the user knows it: the run learnt from a copy of its own.

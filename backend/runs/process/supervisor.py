@@ -1,4 +1,4 @@
-"""The process that sees one run through: it starts Ray, watches, evaluates, and outlives the app that started it.
+"""The process that sees one attempt of a run through: it starts Ray, watches and evaluates; started by the watchdog.
 
 python -m backend.runs.process.supervisor RUN --home HOME
 """
@@ -6,6 +6,7 @@ python -m backend.runs.process.supervisor RUN --home HOME
 from __future__ import annotations
 
 import argparse
+import ctypes
 import logging
 import os
 import signal
@@ -14,6 +15,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from backend.cluster.connect import (
     FINE_TUNE,
@@ -28,12 +31,14 @@ from backend.provenance.signing import FileSigner
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.evaluation_queue import EvaluationQueue
 from backend.runs.process.monitor import RunMonitor, register_checkpoints
-from backend.runs.process.processes import birth_of, is_alive
+from backend.runs.process.processes import has_owner
 from backend.runs.process.promotion import conclude
+from backend.runs.process.watchdog import RAY_LOST_STATUS
 from backend.runs.storage.control import Control, StopReason
+from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
-from backend.runs.storage.states import RunState
+from backend.runs.storage.states import STOPPED, RunState
 from backend.settings import Settings
 from backend.store.home import Home
 from training.job import FineTuneJob
@@ -41,17 +46,10 @@ from training.job import FineTuneJob
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 3.0
 WRITTEN_SECONDS = 2.0
+_PR_SET_PDEATHSIG = 1  # from Linux's prctl.h; Python does not define it
 GRACE_SECONDS: dict[StopReason, float] = {"cancel": 5.0, "interrupt": 5.0, "pause": 120.0}
 """How long workers may take to finish their step and save; a cancel has to free the machine within ten seconds."""
 
-_STATE_AFTER: dict[StopReason, tuple[RunState, str]] = {
-    "cancel": (RunState.CANCELLED, "Cancelled. Its last checkpoint is kept; resuming continues from there."),
-    "pause": (RunState.PAUSED, "Paused. Resuming continues from the last checkpoint."),
-    "interrupt": (
-        RunState.INTERRUPTED,
-        "Interrupted: its process was asked to end. Resuming continues from the last checkpoint.",
-    ),
-}
 _TOO_MANY_FAILURES = (
     "The workers failed more often than the run allows. Its log says why; "
     "correct that and resume: it continues from the last checkpoint."
@@ -67,6 +65,10 @@ class _Stopped(Exception):
         self.reason = reason
 
 
+class RayLost(Exception):
+    """The Ray of this machine that a run had started for itself is gone; the watchdog starts another supervisor."""
+
+
 class _DriverLost(Exception):
     """The actor that holds Ray Train is gone, and the workers with it."""
 
@@ -78,37 +80,52 @@ class Supervisor:
         self._home, self._run_id = home, run_id
         self._rows = RunTable(home.database)
         self._folder = RunFolder.of(home.folder, run_id)
-        self._launch = LaunchPlan.read(self._folder.launch)
-        # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
-        job = FineTuneJob.read(self._folder.job)
-        kept = self._folder.dataset
-        self._job = job.model_copy(update={"dataset": kept}) if kept.is_dir() else job
         self._last_beat = 0.0
+        self._empty_since: float | None = None
+        self._ray: list[psutil.Process] = []
 
     def run(self) -> RunState:
-        """Do it all; whatever happens, the run's row says how it ended, before Ray is given the time to end."""
+        """Do it all; whatever happens, the run's row says how it ended, before Ray is given the time to end.
+
+        Raises:
+            RayLost: of the Ray that it had started; the row is as it was.
+        """
         with ExitStack() as connection:
-            return self._run(connection)
+            state = self._run(connection)
+            if state.is_active:
+                raise RayLost
+            return state
 
     def _run(self, connection: ExitStack) -> RunState:
         try:
+            self._launch = LaunchPlan.read(self._folder.launch)
+            # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
+            job, kept = FineTuneJob.read(self._folder.job), self._folder.dataset
+            self._job = job.model_copy(update={"dataset": kept}) if kept.is_dir() else job
             self._wait_for_turn()
             self._work(connection)
             return RunState.DONE
         except _Stopped as stopped:
-            state, message = _STATE_AFTER[stopped.reason]
+            state, message = STOPPED[stopped.reason]
             return self._end(state, message)
         except EncoreError as error:
+            if self._has_lost_ray():
+                return self._rows.get(self._run_id).state
             return self._end(RunState.FAILED, str(error))
         except Exception:
             # The edge of the job: whatever it was, the row must not say that it is running.
             _logger.exception("run %s failed", self._run_id)
+            if self._has_lost_ray():
+                return self._rows.get(self._run_id).state
             return self._end(RunState.FAILED, "It failed because of a fault in Encore. Its log has the details.")
 
     def _work(self, connection: ExitStack) -> None:
         monitor = self._watch()
         self._folder.problem.unlink(missing_ok=True)
+        before = set(psutil.Process().children())
         connection.enter_context(connect(FINE_TUNE, self._launch.machine))
+        if self._launch.machine.address is None:
+            self._ray = [child for child in psutil.Process().children() if child not in before]
         self._stop_if_wanted()
         fewest = self._launch.smallest_world_size
         if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
@@ -131,13 +148,19 @@ class Supervisor:
 
     def _wait_for_turn(self) -> None:
         """One run at a time on this machine; a cluster's own scheduler sees to the rest."""
-        own = os.getpid()
-        self._rows.change(self._run_id, process_id=own, process_started_at=birth_of(own))
-        while not self._rows.claim(self._run_id, alone=self._launch.machine.address is None, is_alive=is_alive):
+        alone = self._launch.machine.address is None
+        while not self._rows.claim(self._run_id, alone=alone, has_owner=self._has_owner):
             self._stop_if_wanted()
             self._beat()
             time.sleep(POLL_SECONDS)
         self._begin_attempt(self._rows.get(self._run_id).attempt)
+
+    def _has_owner(self, run: RunRecord) -> bool:
+        return has_owner(run, RunFolder.of(self._home.folder, run.id))
+
+    def _has_lost_ray(self) -> bool:
+        """Whether a process of the Ray that was started here has ended, without which nothing more can be done."""
+        return any(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in self._ray)
 
     def _begin_attempt(self, attempt: int) -> None:
         """Let workers of earlier attempts know that they are not needed any more."""
@@ -216,8 +239,10 @@ class Supervisor:
         if not self._folder.problem.is_file():
             return
         problem = self._folder.problem.read_text(encoding="utf-8")
-        if not problem and time.time() - self._folder.problem.stat().st_mtime < WRITTEN_SECONDS:
-            return  # it is just being written
+        if not problem:
+            self._empty_since = self._empty_since or time.monotonic()
+            if time.monotonic() - self._empty_since < WRITTEN_SECONDS:
+                return  # it is just being written
         # Only a full disk leaves it empty.
         raise EncoreError(
             problem or f"The disk of {self._folder.path} is full. Free some space there and resume the run."
@@ -257,11 +282,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m backend.runs.process.supervisor", description=__doc__)
     parser.add_argument("run", help="id of the run")
     parser.add_argument("--home", type=Path, required=True, help="ENCORE_HOME")
+    parser.add_argument("--watchdog", type=int, help="process id of the watchdog, with which it ends")
     parsed = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     folder = RunFolder.of(parsed.home, parsed.run)
     signal.signal(signal.SIGTERM, lambda number, frame: folder.ask_to_stop("interrupt"))
-    return 1 if Supervisor(Home(parsed.home), parsed.run).run() is RunState.FAILED else 0
+    if parsed.watchdog is not None:
+        _end_with(parsed.watchdog)
+    try:
+        return 1 if Supervisor(Home(parsed.home), parsed.run).run() is RunState.FAILED else 0
+    except RayLost:
+        return RAY_LOST_STATUS
+
+
+def _end_with(parent: int) -> None:
+    """End when the watchdog does: a run that nobody owns must not go on beside the next one."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ class Control(BaseModel):
     attempt: int
     """Workers of an earlier attempt that somehow live on must not write at the same time as those that took over."""
     stop: StopReason | None = None
+    asked_at: float | None = None
+    """When that was, in seconds of the machine's monotonic clock, which nobody sets."""
 
     @classmethod
     def read(cls, path: Path) -> Control:

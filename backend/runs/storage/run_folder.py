@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend.runs.storage.control import Control, StopReason
+from training.job import CHECKPOINTS_FOLDER
 
 RUNS_FOLDER = "runs"
 _MAX_LOG_BYTES = 2_000_000
@@ -71,6 +73,16 @@ class RunFolder:
         return self.path / "control.json"
 
     @property
+    def lock(self) -> Path:
+        """Held by the process that owns the run, whose tag is in it; see `training.model.owner`."""
+        return self.path / "owner.lock"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What training writes to go on from."""
+        return self.path / CHECKPOINTS_FOLDER
+
+    @property
     def ray(self) -> Path:
         """Ray Train's own notes; nothing of ours depends on them."""
         return self.path / "ray"
@@ -97,7 +109,7 @@ class RunFolder:
 
     def ask_to_stop(self, reason: StopReason) -> None:
         """Let workers and supervisor know."""
-        Control.read(self.control).model_copy(update={"stop": reason}).write(self.control)
+        Control.read(self.control).model_copy(update={"stop": reason, "asked_at": time.monotonic()}).write(self.control)
 
     def read_log(self) -> str:
         """The end of the log, without colours; empty before anything was printed."""

@@ -56,13 +56,13 @@ class RunTable:
             _update(connection, run_id, changes)
             return _get(connection, run_id)
 
-    def claim(self, run_id: str, *, alone: bool, is_alive: Callable[[int | None, float | None], bool]) -> bool:
+    def claim(self, run_id: str, *, alone: bool, has_owner: Callable[[RunRecord], bool]) -> bool:
         """Let a queued run begin its next attempt; false while another one has to end first.
 
         Args:
             run_id: the run whose turn it may be.
             alone: whether it shares the machine with no other run.
-            is_alive: whether a supervisor lives, by process id and birth; runs of dead ones block no others.
+            has_owner: whether a living process sees a run through; others block no queue.
 
         Raises:
             RunNotFound, RunStateInvalid: it is not there, or not queued any more.
@@ -75,7 +75,7 @@ class RunTable:
                 "OR state = 'queued' AND (created_at, id) < (?, ?))",
                 (run_id, mine.created_at, run_id),
             )
-            if alone and any(is_alive(row["process_id"], row["process_started_at"]) for row in busy):
+            if alone and any(has_owner(RunRecord(**row)) for row in busy):
                 return False
             now = time.time()
             changes = {

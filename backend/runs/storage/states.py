@@ -36,6 +36,18 @@ class RunState(StrEnum):
 ACTIVE = frozenset({RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.EVALUATING})
 RESUMABLE = frozenset({RunState.PAUSED, RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED})
 
+STOPPED: Mapping[str, tuple[RunState, str]] = MappingProxyType(
+    {
+        "cancel": (RunState.CANCELLED, "Cancelled. Its last checkpoint is kept; resuming continues from there."),
+        "pause": (RunState.PAUSED, "Paused. Resuming continues from the last checkpoint."),
+        "interrupt": (
+            RunState.INTERRUPTED,
+            "Interrupted: its process was asked to end. Resuming continues from the last checkpoint.",
+        ),
+    }
+)
+"""What a run becomes that was asked to stop, with the sentence for it."""
+
 _ENDS = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED})
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = MappingProxyType(
     {

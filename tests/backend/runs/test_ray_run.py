@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from backend.runs.planning.plan import RunRequest
-from backend.runs.process.processes import end_session
+from backend.runs.process.processes import end_owner
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
+from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.consent import Consent
@@ -50,8 +51,7 @@ def runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     runs = Runs(Home(home), num_cpus=2)
     yield runs
     for run in runs.list():
-        if run.process_id is not None:
-            end_session(run.process_id, run.process_started_at)
+        end_owner(run, RunFolder.of(home, run.id))
 
 
 def session_of(leader: int) -> list[psutil.Process]:
@@ -189,6 +189,18 @@ def test_a_run_survives_whatever_is_killed_and_obeys_a_cancel(runs: Runs, datase
     assert steps == list(range(1, len(steps) + 1))
     assert all(record.measures["talker_loss"] > 0 for record in runs.metrics(run_id))
     assert runs.get(run_id).state.can_resume
+
+
+def test_a_run_whose_ray_is_killed_as_it_starts_is_started_again(runs: Runs, dataset: Path) -> None:
+    """It said that it was starting for ever, and could not be resumed."""
+    run_id = start(runs, num_steps=CHECKPOINT_EVERY)
+    leader = wait_until(runs, run_id, lambda run: run.process_id is not None).process_id
+    wait_until(runs, run_id, lambda run: run.state is RunState.STARTING and processes_of(leader, "raylet/raylet"))
+    processes_of(leader, "raylet/raylet")[0].kill()
+    done = wait_until(runs, run_id, lambda run: not run.state.is_active)
+    assert done.state is RunState.DONE
+    assert any("It is started again." in event.sentence for event in runs.events(run_id))
+    assert [record.step for record in runs.metrics(run_id)] == list(range(1, CHECKPOINT_EVERY + 1))
 
 
 def losses_under_torchrun(job: FineTuneJob, folder: Path) -> list[list[float]]:

@@ -15,7 +15,7 @@ from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
-from training.checkpoint import CHECKPOINTS_FOLDER, IN_USE_FILE
+from training.checkpoint import IN_USE_FILE
 from training.data.code_rows import ROWS_FILE, read_card, read_code_rows
 from training.machine import Machine
 
@@ -40,7 +40,7 @@ def folder(home: Path, dataset: Path) -> RunFolder:
 
 
 def save(rows: RunTable, folder: RunFolder, step: int) -> Path:
-    path = folder.path / CHECKPOINTS_FOLDER / f"step-{step:08d}"
+    path = folder.checkpoints / f"step-{step:08d}"
     path.mkdir(parents=True)
     rows.add_checkpoint("one", path.name, step)
     return path

@@ -58,11 +58,11 @@ def rows(home: Path) -> RunTable:
     return rows
 
 
-def nobody(process_id: int | None, started_at: float | None) -> bool:
+def nobody(run: RunRecord) -> bool:
     return False
 
 
-def everybody(process_id: int | None, started_at: float | None) -> bool:
+def everybody(run: RunRecord) -> bool:
     return True
 
 
@@ -142,28 +142,28 @@ def test_deleting_leaves_nothing(rows: RunTable) -> None:
 
 
 def test_claiming_counts_the_attempt(rows: RunTable) -> None:
-    assert rows.claim("one", alone=True, is_alive=nobody)
+    assert rows.claim("one", alone=True, has_owner=nobody)
     claimed = rows.get("one")
     assert (claimed.state, claimed.attempt) == (RunState.STARTING, 1)
     with pytest.raises(RunStateInvalid):
-        rows.claim("one", alone=True, is_alive=nobody)
+        rows.claim("one", alone=True, has_owner=nobody)
 
 
 def test_one_run_at_a_time_the_earliest_first(rows: RunTable) -> None:
     rows.add(record("two", created_at=2.0))
-    assert not rows.claim("two", alone=True, is_alive=everybody)
-    assert rows.claim("one", alone=True, is_alive=everybody)
-    assert not rows.claim("two", alone=True, is_alive=everybody)
+    assert not rows.claim("two", alone=True, has_owner=everybody)
+    assert rows.claim("one", alone=True, has_owner=everybody)
+    assert not rows.claim("two", alone=True, has_owner=everybody)
     rows.move("one", RunState.CANCELLED, "")
-    assert rows.claim("two", alone=True, is_alive=everybody)
+    assert rows.claim("two", alone=True, has_owner=everybody)
 
 
 def test_dead_runs_and_runs_on_a_cluster_do_not_block_the_queue(rows: RunTable) -> None:
-    rows.claim("one", alone=True, is_alive=nobody)
+    rows.claim("one", alone=True, has_owner=nobody)
     rows.add(record("two", created_at=2.0))
     rows.add(record("three", created_at=3.0))
-    assert rows.claim("two", alone=True, is_alive=nobody)
-    assert rows.claim("three", alone=False, is_alive=everybody)
+    assert rows.claim("two", alone=True, has_owner=nobody)
+    assert rows.claim("three", alone=False, has_owner=everybody)
 
 
 def test_a_row_of_the_previous_version_still_opens(rows: RunTable, home: Path) -> None:
