@@ -3,6 +3,8 @@
 OUTPUT/checkpoints/step-00000120/progress.json   how far the run had come, and which files belong to it
                                  job.json        its job
                                  state/          weights and optimizer, in the strategy's own format
+                                 hashes.json     of all of these; checked before any of it is loaded
+OUTPUT/checkpoints/step-00000080.damaged         one whose files were no longer what had been written
 OUTPUT/checkpoints/best.json                     which one sounds best, as evaluation has found
 
 Order of the data, learning rate and every random choice are functions of the job and of the number of steps done
@@ -14,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +27,13 @@ from torch.distributed.checkpoint.api import CheckpointException
 from training.errors import ResumeError, TrainingError
 from training.job import CHECKPOINTS_FOLDER, JOB_FILE, FineTuneJob
 from training.model.checkpoint.atomic_folder import sync, sync_tree
+from training.model.checkpoint.hashes import find_damage, write_hashes
 from training.strategies.learner import Learner
 from training.workers import Workers
 
 STATE_FOLDER = "state"
 PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"
-_PREFIX, _INCOMPLETE = "step-", ".incomplete"
+_PREFIX, _INCOMPLETE, _DAMAGED = "step-", ".incomplete", ".damaged"
 
 
 class Progress(BaseModel):
@@ -73,11 +77,6 @@ def list_checkpoints(output: Path) -> list[Checkpoint]:
     return _sort_out(output)[0]
 
 
-def damaged_checkpoints(output: Path) -> list[str]:
-    """Names of the checkpoints that a fault of the disk or machine has damaged; the run writes them again."""
-    return _sort_out(output)[1]
-
-
 def _sort_out(output: Path) -> tuple[list[Checkpoint], list[str]]:
     folder = output / CHECKPOINTS_FOLDER
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
@@ -105,6 +104,43 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if spoilt:
         raise ResumeError(f"The checkpoint {folder} is damaged: {spoilt[0]} is truncated. Go back to an earlier one.")
     return Checkpoint(folder=folder, progress=progress)
+
+
+def require_intact(checkpoint: Checkpoint) -> None:
+    """Compare every file with the hash that was taken when it was written; those of earlier versions have none.
+
+    Raises:
+        ResumeError: one is damaged.
+    """
+    if damage := find_damage(checkpoint.folder):
+        raise ResumeError(
+            f"The checkpoint {checkpoint.folder} is damaged: {damage[0]} is not what was written. "
+            "Go back to an earlier one."
+        )
+
+
+def set_aside(checkpoint: Path) -> None:
+    """Take a damaged checkpoint out of the run's list; it is removed once a later one is complete."""
+    aside = checkpoint.with_name(checkpoint.name + _DAMAGED)
+    shutil.rmtree(aside, ignore_errors=True)
+    checkpoint.rename(aside)
+
+
+def set_damaged_aside(output: Path) -> list[str]:
+    """Take the newest checkpoints out of the list as far as they are damaged, and tell their names.
+
+    The newest of those that are left is intact, and the run goes on from it.
+    """
+    complete, damaged = _sort_out(output)
+    for checkpoint in reversed(complete):
+        try:
+            require_intact(checkpoint)
+            break
+        except ResumeError:
+            damaged.append(checkpoint.folder.name)
+    for name in damaged:
+        set_aside(output / CHECKPOINTS_FOLDER / name)
+    return sorted(damaged)
 
 
 def mark_best(output: Path, step: int) -> None:
@@ -146,6 +182,23 @@ class CheckpointKeeper:
             for leftover in self._folder.glob(f"{_PREFIX}*{_INCOMPLETE}"):
                 shutil.rmtree(leftover, ignore_errors=True)
         workers.wait()
+
+    def newest(self, tell: Callable[[str], None]) -> Checkpoint | None:
+        """The checkpoint to resume from, the same on all workers; damaged ones are told of and passed over.
+
+        Raises:
+            ResumeError: see `find_resumable`.
+        """
+        if self._workers.is_first:
+            for name in set_damaged_aside(self._job.output):
+                tell(damage_notice(name))
+        self._workers.wait()
+        found = find_resumable(self._job)
+        # What another machine sees of shared storage may be a moment old.
+        step = int(self._workers.total([float(found.progress.step if found and self._workers.is_first else 0)])[0])
+        if found is None or found.progress.step == step:
+            return found
+        return read_checkpoint(self._folder / f"{_PREFIX}{step:08d}") if step else None
 
     @property
     def is_saving(self) -> bool:
@@ -204,6 +257,7 @@ class CheckpointKeeper:
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         progress = progress.model_copy(update={"file_bytes": sizes})
         (folder / PROGRESS_FILE).write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        write_hashes(folder)
         sync_tree(folder)
         # Exists only if the run was resumed from an earlier checkpoint.
         shutil.rmtree(final, ignore_errors=True)
@@ -212,10 +266,17 @@ class CheckpointKeeper:
         self._prune()
 
     def _prune(self) -> None:
+        for damaged in self._folder.glob(f"{_PREFIX}*{_DAMAGED}"):
+            shutil.rmtree(damaged, ignore_errors=True)
         best = best_step(self._job.output)
         for old in list_checkpoints(self._job.output)[: -self._job.keep_checkpoints]:
             if old.progress.step != best and not (old.folder / IN_USE_FILE).exists():
                 shutil.rmtree(old.folder, ignore_errors=True)
+
+
+def damage_notice(name: str) -> str:
+    """One sentence about a checkpoint that was set aside."""
+    return f"The checkpoint {name} is damaged and is ignored; an earlier one takes its place."
 
 
 def find_resumable(job: FineTuneJob) -> Checkpoint | None:

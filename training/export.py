@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from training.checkpoint import Checkpoint
+from training.checkpoint import Checkpoint, require_intact
 from training.errors import TrainingError
 from training.job import FineTuneJob
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
@@ -115,7 +115,13 @@ def export_checkpoint(
 
 
 def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
-    """A checkpoint's trained weights together with the base model's frozen ones, on the CPU."""
+    """A checkpoint's trained weights together with the base model's frozen ones, on the CPU.
+
+    Raises:
+        ResumeError: the checkpoint is damaged.
+        CheckpointError: the base model is.
+    """
+    require_intact(checkpoint)
     job = checkpoint.job()
     state = _read_base_talker(job.base_model).state_dict()
     if job.uses_deepspeed:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from training.allocator import keep_freed_memory
-from training.checkpoint import CheckpointKeeper, find_resumable
+from training.checkpoint import CheckpointKeeper
 from training.data.batching import BatchPlan, BatchShape
 from training.data.code_rows import CodeRow
 from training.data.training_set import TrainingSet, read_training_set
@@ -96,8 +96,7 @@ def _train(
     config, training_set, batches = plan_data(job, rows)
     learner = build_learner(job, config, workers)
     keeper = CheckpointKeeper(job, learner, workers)
-    found = find_resumable(job)
-    workers.wait()
+    found = keeper.newest(context.tell)
     if found is not None:
         if found.progress.num_steps != batches.num_steps:
             raise TrainingError(f"The run in {job.output} had {found.progress.num_steps} steps, not the planned ones.")

@@ -33,6 +33,10 @@ class WorkerContext(Protocol):
         """
         ...
 
+    def tell(self, sentence: str) -> None:
+        """Let the person know of something that happened; called on the first worker."""
+        ...
+
     def should_stop(self) -> bool:
         """Whether to stop after this step, with a checkpoint; polled at every step, and any worker may request it."""
         ...
@@ -72,6 +76,10 @@ class TorchrunContext(WorkerContext):
             + (f"  saved {checkpoint_folder.name}" if checkpoint_folder else ""),
             flush=True,
         )
+
+    @override
+    def tell(self, sentence: str) -> None:
+        print(sentence, flush=True)
 
     @override
     def should_stop(self) -> bool:

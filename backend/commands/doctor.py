@@ -1,10 +1,12 @@
-"""`app.py doctor`: say what this machine can do, and what to do where it cannot."""
+"""`app.py doctor`: what this machine can do and what to do where it cannot; and whether what is kept is intact."""
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from backend.commands.progress import Progress
 from backend.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,7 +16,25 @@ if TYPE_CHECKING:
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
     """Register the command and its options."""
     parser = commands.add_parser("doctor", help="check this machine, with a remedy for what is missing")
-    parser.set_defaults(run=lambda arguments: report(settings))
+    parser.add_argument("--verify", action="store_true", help="read everything that is kept and compare its hashes")
+    parser.set_defaults(run=lambda arguments: verify_home(settings) if arguments.verify else report(settings))
+
+
+def verify_home(settings: Settings) -> int:
+    """Print a table of what is kept and whether it is what was written; 1 when something is damaged."""
+    from backend.doctor.verify import CLIPS, Condition, verify  # noqa: PLC0415 - see `report`
+
+    with Progress(unit="B") as progress:
+        found = list(verify(settings.home_folder, lambda what, num_bytes: progress.show(f"Reading {what}", num_bytes)))
+    # Clips by the hundreds of folders: only those that matter.
+    shown = [one for one in found if one.kind != CLIPS or one.condition is Condition.DAMAGED]
+    kinds, names = (max((len(getattr(one, column)) for one in shown), default=0) for column in ("kind", "name"))
+    for one in shown:
+        damage = f": {', '.join(one.damage[:3])}{' and more' if one.damage[3:] else ''}" if one.damage else ""
+        print(f"{one.kind:<{kinds}}  {one.name:<{names}}  {one.condition}{damage}")
+    counts = Counter(one.condition for one in found)
+    print(", ".join(f"{counts[condition]} {condition}" for condition in Condition) + f" in {settings.home_folder}")
+    return int(counts[Condition.DAMAGED] > 0)
 
 
 def report(settings: Settings) -> int:

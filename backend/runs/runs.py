@@ -24,6 +24,7 @@ from backend.store.lock import acquire
 from backend.voices.consent import Consent, require_consent
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
 from training.job import FineTuneJob
+from training.model.checkpoint.hashes import HASHES_FILE, find_damage
 
 LET_GO_SECONDS = 5.0
 """How long to wait for a run's lock that another process is just giving back."""
@@ -309,8 +310,12 @@ def _keep_rows(job: FineTuneJob, folder: RunFolder) -> None:
     folder.dataset.mkdir()
     try:
         # An edit replaces the folder as a whole, so that a card which is the same afterwards belongs to these rows.
-        for name in (ROWS_FILE, CARD_FILE):
-            shutil.copyfile(job.dataset / name, folder.dataset / name)
+        for name in (ROWS_FILE, CARD_FILE, HASHES_FILE):
+            if name != HASHES_FILE or (job.dataset / name).is_file():
+                shutil.copyfile(job.dataset / name, folder.dataset / name)
+        if damage := find_damage(folder.dataset):
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise RunInvalid(f"{job.dataset / damage[0]} is damaged: not what was written. Build the dataset again.")
         is_same = read_card(folder.dataset).digest == job.dataset_digest
     except FileNotFoundError:
         is_same = False

@@ -14,8 +14,8 @@ from pathlib import Path
 from backend.store.errors import ArtifactError
 
 ARTIFACTS_FOLDER = "artifacts"
-# 128 bits are beyond chance, and names stay short.
-_DIGITS = 32
+DIGITS = 32
+"""Of a hash in a name: 128 bits are beyond chance, and names stay short."""
 
 
 class Artifacts:
@@ -44,7 +44,7 @@ class Artifacts:
         """
         try:
             with file.open("rb") as content:
-                digest = hashlib.file_digest(content, "sha256").hexdigest()[:_DIGITS]
+                digest = hashlib.file_digest(content, "sha256").hexdigest()[:DIGITS]
             path = self.path(digest, suffix)
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(file, path)
@@ -95,7 +95,7 @@ class Artifacts:
 
 def digest_of(content: bytes) -> str:
     """Name of an artefact with this content."""
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+    return hashlib.sha256(content).hexdigest()[:DIGITS]
 
 
 def write_whole(path: Path, content: bytes) -> None:

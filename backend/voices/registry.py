@@ -23,6 +23,7 @@ from backend.voices.variants import copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
 from backend.voices.voice_file import Report, export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
+from training.model.checkpoint.hashes import write_hashes
 from training.model.sampling import Sampling
 
 VOICES_FOLDER = "voices"
@@ -188,6 +189,7 @@ class Voices:
         try:
             with create_folder(folder) as new:
                 fill(new)
+                write_hashes(new)
             with self._database.transaction() as connection:
                 _write_row(connection, record)
         except OSError as error:

@@ -28,6 +28,7 @@ class RecordingContext:
         self.world_size = world_size
         self.reports: list[dict[str, float]] = []
         self.checkpoints: list[str] = []
+        self.told: list[str] = []
         self._stop_after, self._num_asked = stop_after, 0
 
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
@@ -36,6 +37,9 @@ class RecordingContext:
         if checkpoint_folder is not None:
             assert checkpoint_folder.is_dir()
             self.checkpoints.append(checkpoint_folder.name)
+
+    def tell(self, sentence: str) -> None:
+        self.told.append(sentence)
 
     def should_stop(self) -> bool:
         self._num_asked += 1

@@ -19,17 +19,26 @@ from tests.training.strategy_worker import RecordingContext
 from training.checkpoint import (
     PROGRESS_FILE,
     STATE_FOLDER,
-    damaged_checkpoints,
     find_resumable,
     hold,
     list_checkpoints,
     mark_best,
     read_checkpoint,
     release,
+    require_intact,
 )
 from training.errors import PreflightError, ResumeError, TrainingError
-from training.export import EXPORTS_FOLDER, KINDS, PROVENANCE_FILE, export_checkpoint, speaker_row, with_speaker
+from training.export import (
+    EXPORTS_FOLDER,
+    KINDS,
+    PROVENANCE_FILE,
+    export_checkpoint,
+    read_weights,
+    speaker_row,
+    with_speaker,
+)
 from training.job import CHECKPOINTS_FOLDER
+from training.model.checkpoint.hashes import HASHES_FILE
 from training.model.config import ModelConfig
 from training.model.errors import CheckpointError
 from training.model.generation.take_request import TakeRequest, VoicePrompt
@@ -187,20 +196,66 @@ def lose_state(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint / STATE_FOLDER)
 
 
-@pytest.mark.parametrize("damage", [cut_off_progress, cut_off_state, lose_state])
+def flip_bytes(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(byte ^ 0xFF for byte in content[middle : middle + 64])
+    path.write_bytes(content)
+
+
+def flip_weights(checkpoint: Path) -> None:
+    flip_bytes(max((checkpoint / STATE_FOLDER).iterdir(), key=lambda path: path.stat().st_size))
+
+
+def flip_metadata(checkpoint: Path) -> None:
+    flip_bytes(checkpoint / STATE_FOLDER / ".metadata")
+
+
+def flip_a_number(checkpoint: Path) -> None:
+    text = (checkpoint / PROGRESS_FILE).read_text()
+    (checkpoint / PROGRESS_FILE).write_text(text.replace('"step": 6', '"step": 4'))
+
+
+def flip_hashes(checkpoint: Path) -> None:
+    flip_bytes(checkpoint / HASHES_FILE)
+
+
+DAMAGES = [cut_off_progress, cut_off_state, lose_state, flip_weights, flip_metadata, flip_a_number, flip_hashes]
+
+
+@pytest.mark.parametrize("damage", [flip_weights, flip_metadata])
+def test_a_damaged_checkpoint_is_not_exported(finished, tmp_path, damage):
+    shutil.copytree(finished, tmp_path / "copy")
+    newest = list_checkpoints(tmp_path / "copy" / "run")[-1]
+    damage(newest.folder)
+    with pytest.raises(ResumeError, match=r"is damaged: .* is not what was written"):
+        read_weights(newest, torch.zeros(1))
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_hashes_and_is_gone_on_from(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    job = make_job(tmp_path / "copy", export_at_end=False)
+    for checkpoint in list_checkpoints(job.output):
+        (checkpoint.folder / HASHES_FILE).unlink()
+    context = RecordingContext(0, 1)
+    assert run_worker(job, context).is_complete
+    assert (context.reports, context.told) == ([], [])
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_run_goes_on_from_before_a_damaged_checkpoint(finished, tmp_path, damage):
     shutil.copytree(finished, tmp_path / "copy")
     job = make_job(tmp_path / "copy", export_at_end=False)
     newest = list_checkpoints(job.output)[-1].folder
     damage(newest)
-    assert damaged_checkpoints(job.output) == [newest.name]
     with pytest.raises(ResumeError, match="step-00000006 is damaged"):
-        read_checkpoint(newest)
+        require_intact(read_checkpoint(newest))
     context = RecordingContext(0, 1)
     assert run_worker(job, context).is_complete
     assert [report["step"] for report in context.reports] == [6]
     assert steps_on_disk(job) == [5, 6]
-    assert damaged_checkpoints(job.output) == []
+    assert context.told == ["The checkpoint step-00000006 is damaged and is ignored; an earlier one takes its place."]
+    assert sorted(path.name for path in newest.parent.iterdir()) == ["step-00000005", "step-00000006"]
 
 
 WITHOUT_ROOM = """

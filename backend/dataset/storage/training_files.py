@@ -20,6 +20,7 @@ from backend.errors import OutputInvalid
 from backend.store.errors import ArtifactError
 from training.data.code_rows import AUDIO_FOLDER, ROWS_FILE, CodeRow, DatasetCard, write_card, write_code_rows
 from training.model.checkpoint.atomic_folder import create_folder
+from training.model.checkpoint.hashes import write_hashes
 
 EXPORT_LIST = "train_raw.jsonl"
 """The name that the public fine-tuning scripts use for it."""
@@ -59,6 +60,8 @@ def write_dataset(
         with create_folder(dataset_folder(workspace.home, job.name), replace=True) as folder:
             write_code_rows(folder / ROWS_FILE, rows)
             write_card(folder, card)
+            # Clips are named by their content, which serves as well.
+            write_hashes(folder)
             (folder / AUDIO_FOLDER).mkdir()
             for row in rows:
                 _place(workspace.wav(row.clip_id), folder / AUDIO_FOLDER / f"{row.clip_id}{WAV_SUFFIX}")

@@ -8,7 +8,7 @@ from typing import Any
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
-from training.checkpoint import damaged_checkpoints, list_checkpoints
+from training.checkpoint import damage_notice, list_checkpoints, set_damaged_aside
 
 _MAX_CAUSE_LENGTH = 160
 _NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")
@@ -39,6 +39,11 @@ class RunMonitor:
         began = False
         for line in self._metrics.new_lines():
             began = True
+            if notice := line.get("notice"):
+                if reports:
+                    self._rows.add_event(self._run_id, str(notice))
+                    self._rows.change(self._run_id, message=str(notice))
+                continue
             if "step" not in line:
                 self._note_workers(int(line["workers"]), reports=reports)
                 continue
@@ -61,9 +66,9 @@ class RunMonitor:
 
 def register_checkpoints(rows: RunTable, run_id: str, folder: RunFolder) -> int:
     """Record the checkpoints on disk. Returns the steps of the newest one; 0 without any."""
+    for name in set_damaged_aside(folder.path):
+        rows.add_event(run_id, damage_notice(name))
     found = list_checkpoints(folder.path)
-    for name in damaged_checkpoints(folder.path):
-        rows.add_event(run_id, f"The checkpoint {name} is damaged and is ignored; an earlier one takes its place.")
     for checkpoint in found:
         rows.add_checkpoint(run_id, checkpoint.folder.name, checkpoint.progress.step)
     return found[-1].progress.step if found else 0

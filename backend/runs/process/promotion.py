@@ -21,8 +21,8 @@ from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.voice import Variant
-from training.checkpoint import list_checkpoints, mark_best, read_checkpoint
-from training.errors import TrainingError
+from training.checkpoint import list_checkpoints, mark_best, read_checkpoint, set_aside
+from training.errors import ResumeError, TrainingError
 from training.export import export_weights, read_weights
 from training.job import FineTuneJob
 
@@ -37,11 +37,20 @@ def conclude(home: Home, run_id: str) -> None:
     """
     rows, folder = RunTable(home.database), RunFolder.of(home.folder, run_id)
     launch = LaunchPlan.read(folder.launch)
-    choice = _choose(rows.checkpoints(run_id), folder)
-    assert choice.best is not None
-    rows.change(run_id, best_checkpoint=choice.best, verdict=choice.verdict)
-    mark_best(folder.path, int(choice.best.rpartition("-")[2]))
-    exported = export_best(folder, choice.best)
+    while True:
+        choice = _choose(rows.checkpoints(run_id), folder)
+        assert choice.best is not None
+        rows.change(run_id, best_checkpoint=choice.best, verdict=choice.verdict)
+        mark_best(folder.path, int(choice.best.rpartition("-")[2]))
+        try:
+            exported = export_best(folder, choice.best)
+            break
+        except ResumeError as damaged:
+            if not (folder.checkpoints / choice.best).is_dir():
+                raise
+            set_aside(folder.checkpoints / choice.best)
+            rows.fail_evaluation(run_id, choice.best, str(damaged))
+            rows.add_event(run_id, f"The best checkpoint, {choice.best}, is damaged; the next best takes its place.")
     rows.change(run_id, export_folder=str(folder.export))
     message = f"The best checkpoint, {choice.best}, is exported."
     if launch.name_voice:

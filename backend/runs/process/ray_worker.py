@@ -48,6 +48,12 @@ class RayContext:
             # while Ray's list of checkpoints is spoilt by a crash during its writing.
             ray.train.report(dict(metrics))
 
+    def tell(self, sentence: str) -> None:
+        """Write it into the run's folder, for its events."""
+        if self._lines is not None:
+            with suppress(OSError):  # on a full disk the supervisor finds words of its own
+                self._lines.write({"notice": sentence})
+
     def should_stop(self) -> bool:
         """Whether the person wants it; workers that another attempt has replaced stop at once.
 

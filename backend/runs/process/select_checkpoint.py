@@ -68,7 +68,7 @@ def quality(scores: CheckpointScores) -> float:
 
 def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     """Compare the evaluated checkpoints with each other and with the base model."""
-    evaluated = [(point, point.scores) for point in checkpoints if point.scores is not None]
+    evaluated = [(point, point.scores) for point in checkpoints if point.scores and point.state != "failed"]
     zero_shot = next(((point, scores) for point, scores in evaluated if point.is_base), None)
     tuned = [(point, scores) for point, scores in evaluated if not point.is_base]
     if not tuned:

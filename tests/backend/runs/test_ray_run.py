@@ -195,8 +195,11 @@ def test_a_run_whose_ray_is_killed_as_it_starts_is_started_again(runs: Runs, dat
     """It said that it was starting for ever, and could not be resumed."""
     run_id = start(runs, num_steps=CHECKPOINT_EVERY)
     leader = wait_until(runs, run_id, lambda run: run.process_id is not None).process_id
-    wait_until(runs, run_id, lambda run: run.state is RunState.STARTING and processes_of(leader, "raylet/raylet"))
-    processes_of(leader, "raylet/raylet")[0].kill()
+    # Earlier than this the start itself notices, and is repeated.
+    wait_until(runs, run_id, lambda run: "Started a local Ray instance" in runs.log(run_id))
+    assert runs.get(run_id).state is RunState.STARTING
+    (raylet,) = processes_of(leader, "raylet/raylet")
+    raylet.kill()
     done = wait_until(runs, run_id, lambda run: not run.state.is_active)
     assert done.state is RunState.DONE
     assert any("It is started again." in event.sentence for event in runs.events(run_id))

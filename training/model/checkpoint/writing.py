@@ -17,6 +17,7 @@ from torch import Tensor
 
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.config_file import model_config_to_json, speech_tokenizer_config_to_json
+from training.model.checkpoint.hashes import write_hashes
 from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, find_weights
 from training.model.config import ModelConfig, SpeechTokenizerConfig
@@ -79,6 +80,7 @@ def save_checkpoint(
                 _write_json(new / name, content)
             write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
             write_weights(new, state, dtype=dtype, max_shard_bytes=max_shard_bytes)
+            write_hashes(new)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(_explain(error, folder)) from error
 
