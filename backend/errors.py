@@ -58,6 +58,7 @@ EncoreError
 ├── TaskCancelled
 ├── TrainingDataError
 ├── TrainingError
+│   ├── CheckpointDiskFull
 │   ├── JobInvalid
 │   ├── PreflightError
 │   └── ResumeError

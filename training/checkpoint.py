@@ -13,6 +13,7 @@ Order of the data, learning rate and every random choice are functions of the jo
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -24,7 +25,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from torch.distributed.checkpoint.api import CheckpointException
 
-from training.errors import ResumeError, TrainingError
+from training.disk_room import free_bytes_at, is_full, wait_for_room
+from training.errors import CheckpointDiskFull, ResumeError, TrainingError
 from training.job import CHECKPOINTS_FOLDER, JOB_FILE, FineTuneJob
 from training.model.checkpoint.atomic_folder import sync, sync_tree
 from training.model.checkpoint.hashes import find_damage, write_hashes
@@ -33,6 +35,9 @@ from training.workers import Workers
 
 STATE_FOLDER = "state"
 PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"
+_SPARE_BYTES = 2**20
+"""To be left on the disk beside a checkpoint, for what a run writes meanwhile."""
+
 _PREFIX, _INCOMPLETE, _DAMAGED = "step-", ".incomplete", ".damaged"
 
 
@@ -177,6 +182,7 @@ class CheckpointKeeper:
         self._job, self._learner, self._workers = job, learner, workers
         self._folder = job.output / CHECKPOINTS_FOLDER
         self._pending: tuple[Path, Progress, Any] | None = None
+        self._num_bytes = 0
         if workers.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
             for leftover in self._folder.glob(f"{_PREFIX}*{_INCOMPLETE}"):
@@ -205,14 +211,26 @@ class CheckpointKeeper:
         """Whether a checkpoint is being written and must be finished."""
         return self._pending is not None
 
-    def start(self, progress: Progress) -> None:
-        """Begin a checkpoint; training may go on as soon as this returns."""
+    def start(self, progress: Progress, num_bytes: int, tell: Callable[[str], None]) -> None:
+        """Begin a checkpoint once the disk has room for it; training may go on as soon as this returns.
+
+        Args:
+            progress: how far the run has come.
+            num_bytes: estimate of its size; that of an earlier one is preferred.
+            tell: is told that the disk is full, and that it has room again.
+
+        Raises:
+            TrainingError: there was no room for long, or the folder cannot be made.
+        """
         assert self._pending is None
         folder = self._folder / f"{_PREFIX}{progress.step:08d}{_INCOMPLETE}"
-        failure = None
+        failure: OSError | None = None
         if self._workers.is_first:
             shutil.rmtree(folder, ignore_errors=True)
+            needed = (self._num_bytes or num_bytes) + _SPARE_BYTES
             try:
+                if not wait_for_room(self._folder, needed, f"the checkpoint at step {progress.step}", tell):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 folder.mkdir()
             except OSError as error:
                 failure = error
@@ -223,6 +241,7 @@ class CheckpointKeeper:
         """Wait for the checkpoint that was started, and rename it to its final name.
 
         Raises:
+            CheckpointDiskFull: it could not be written for lack of room, and can be started again.
             TrainingError: it could not be written; earlier ones are unaffected.
         """
         assert self._pending is not None
@@ -237,16 +256,27 @@ class CheckpointKeeper:
         # All workers must agree on the outcome; and DCP wraps errors of the disk in a class that is not an Exception.
         except (Exception, CheckpointException) as error:  # noqa: BLE001 - see above
             failure = error
-        self._agree(progress, folder, failure)
+        self._agree(progress, folder, failure, can_retry=True)
         return final
 
-    def _agree(self, progress: Progress, folder: Path, failure: BaseException | None) -> None:
+    def _agree(
+        self, progress: Progress, folder: Path, failure: BaseException | None, *, can_retry: bool = False
+    ) -> None:
         """Abandon a checkpoint on all workers if any of them failed."""
-        if not self._workers.total([float(failure is not None)])[0]:
+        # torch says in no way of its own that a file could not be written whole.
+        was_full = failure is not None and (is_full(_cause(failure)) or free_bytes_at(self._folder) < _SPARE_BYTES)
+        num_failed, num_full = self._workers.total([float(failure is not None), float(was_full)])
+        if not num_failed:
             return
+        # What did not fit is more than this.
+        written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        self._num_bytes = max(self._num_bytes, written * 5 // 4)
+        # Others read the size first.
+        self._workers.wait()
         shutil.rmtree(folder, ignore_errors=True)
         reason = _reason(failure) if failure is not None else "another worker could not write its part"
-        raise TrainingError(
+        kind = CheckpointDiskFull if can_retry and num_full else TrainingError
+        raise kind(
             f"The checkpoint at step {progress.step} could not be written to {self._folder}: {reason}. "
             "Free some space there and resume the run."
         ) from failure
@@ -256,6 +286,7 @@ class CheckpointKeeper:
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
         progress = progress.model_copy(update={"file_bytes": sizes})
+        self._num_bytes = sum(sizes.values())
         (folder / PROGRESS_FILE).write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
         write_hashes(folder)
         sync_tree(folder)
@@ -304,8 +335,13 @@ def find_resumable(job: FineTuneJob) -> Checkpoint | None:
 
 def _reason(failure: BaseException) -> str:
     """The cause of a failure on one line; DCP's own error is a page of every worker's stack."""
-    if isinstance(failure, CheckpointException):
-        failure = next((error for error, _ in failure.failures.values()), failure)
+    failure = _cause(failure)
     if isinstance(failure, OSError) and failure.strerror:
         return failure.strerror
     return (str(failure).strip().splitlines() or [type(failure).__name__])[-1].rstrip(".")
+
+
+def _cause(failure: BaseException) -> BaseException:
+    if isinstance(failure, CheckpointException):
+        return next((error for error, _ in failure.failures.values()), failure)
+    return failure

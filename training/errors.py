@@ -19,3 +19,7 @@ class PreflightError(TrainingError):
 
 class ResumeError(TrainingError):
     """A checkpoint of a run is missing, damaged, or belongs to another run."""
+
+
+class CheckpointDiskFull(TrainingError):
+    """A checkpoint could not be written because the disk is full; earlier ones are unaffected."""

@@ -83,6 +83,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
         text_tokenizer=base,
         notes={PROVENANCE_FILE: provenance(weights, kind)},
         replace=replace_existing,
+        hashes=True,
     )
 
 

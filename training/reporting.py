@@ -8,10 +8,14 @@ from typing_extensions import override
 
 from training.checkpoint import CheckpointKeeper, Progress
 from training.data.batching import BatchPlan
+from training.errors import CheckpointDiskFull
 from training.job import FineTuneJob
 from training.loop import LoopEvents, StepReport
 from training.worker_context import WorkerContext
 from training.workers import Workers
+
+_MAX_FAILURES = 5
+"""So often a checkpoint may find a full disk, after it was waited for room each time."""
 
 
 class Reporting(LoopEvents):
@@ -26,6 +30,7 @@ class Reporting(LoopEvents):
         workers: Workers,
     ) -> None:
         self.checkpoint: Path | None = None
+        self._num_failed = 0
         self._job, self._context, self._keeper, self._batches, self._workers = job, context, keeper, batches, workers
 
     @override
@@ -37,12 +42,15 @@ class Reporting(LoopEvents):
         is_end = is_stopping or report.step == report.num_steps
         must_report = is_end or report.step % self._job.report_every == 0
         finished = self.finish_checkpoint() if must_report else None
-        if is_end or self._is_checkpoint_due(report.step):
+        if is_end or self._num_failed or self._is_checkpoint_due(report.step):
             # Only one is written at a time.
             finished = self.finish_checkpoint() or finished
             self._start(report)
         if is_end:
             finished = self.finish_checkpoint() or finished
+            while self._num_failed:
+                self._start(report)
+                finished = self.finish_checkpoint() or finished
         if must_report or finished:
             self._context.report(report.metrics(), finished)
 
@@ -61,12 +69,30 @@ class Reporting(LoopEvents):
                 num_workers=self._workers.size,
                 talker_loss=report.talker_loss,
                 code_predictor_loss=report.code_predictor_loss,
-            )
+            ),
+            self._estimate_bytes(report),
+            self._context.tell,
         )
 
+    def _estimate_bytes(self, report: StepReport) -> int:
+        """Of a checkpoint: weights and moments, which of what a worker holds are all but the gradients."""
+        num_holders = 1 if self._job.strategy == "ddp" else self._workers.size
+        return round(report.state_bytes * num_holders * 3 / 4)
+
     def finish_checkpoint(self) -> Path | None:
-        """Wait for the checkpoint that is being written, if any."""
+        """Wait for the checkpoint that is being written, if any; one that found the disk full is due again.
+
+        Raises:
+            TrainingError: it cannot be written.
+        """
         if not self._keeper.is_saving:
             return None
-        self.checkpoint = self._keeper.finish()
+        try:
+            self.checkpoint = self._keeper.finish()
+        except CheckpointDiskFull:
+            self._num_failed += 1
+            if self._num_failed > _MAX_FAILURES:
+                raise
+            return None
+        self._num_failed = 0
         return self.checkpoint

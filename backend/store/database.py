@@ -7,7 +7,7 @@ on; artefacts, which workers on other machines read, may lie elsewhere.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class Database:
             StoreTooNew: it was written by a later version.
         """
         self.path = home / DATABASE_FILE
+        self.before_writing: Callable[[], None] | None = None
+        """Called before each transaction: a process that outlasts a full disk waits for room here."""
         try:
             home.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -48,6 +50,8 @@ class Database:
         Raises:
             StoreError: the disk is full, or the file cannot be written.
         """
+        if self.before_writing is not None:
+            self.before_writing()
         with self._connection() as connection:
             connection.execute(f"PRAGMA foreign_keys = {int(checks_references)}")  # has no effect in a transaction
             connection.execute("BEGIN IMMEDIATE")

@@ -264,11 +264,13 @@ from pathlib import Path
 
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
+from training import disk_room
 from training.checkpoint import list_checkpoints
 from training.job import CHECKPOINTS_FOLDER
 from training.model.errors import EncoreError
 from training.worker import run_worker
 
+disk_room.ROOM_SECONDS = 0.0
 folder = Path(sys.argv[1])
 write_dataset(folder / "dataset", make_rows((9, 16, 23, 30, 12), num_held_out=1))
 job = make_job(folder, checkpoint_every=1, keep_checkpoints=9, export_at_end=False)
@@ -287,6 +289,71 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(tmp_path):
     assert "could not be written" in complaint
     assert complaint.endswith("Free some space there and resume the run.")
     assert 1 <= int(num_kept) < 6
+
+
+UNTIL_THERE_IS_ROOM = """
+import json, sys, threading, time
+from pathlib import Path
+
+from tests.training.finetuning import make_job, make_rows, write_dataset
+from tests.training.strategy_worker import RecordingContext
+from training.checkpoint import CheckpointKeeper
+from training.worker import run_worker
+
+folder, when = Path(sys.argv[1]), sys.argv[2]
+write_dataset(folder / "dataset", make_rows((9, 16, 23, 30, 12), num_held_out=1))
+job = make_job(folder, checkpoint_every=2, keep_checkpoints=2, export_at_end=False)
+filler = folder / "filler"
+
+def fill():
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(2**12)):
+                pass
+        except OSError:
+            pass
+
+class Context(RecordingContext):
+    def report(self, metrics, checkpoint_folder):
+        super().report(metrics, checkpoint_folder)
+        if metrics["step"] == 3 and when == "before":
+            fill()
+
+    def tell(self, sentence):
+        super().tell(sentence)
+        if "is full" in sentence:
+            threading.Timer(2, filler.unlink).start()
+
+context = Context(0, 1)
+if when == "during":
+    start = CheckpointKeeper.start
+    def start_and_fill(keeper, progress, *rest):
+        start(keeper, progress, *rest)
+        if progress.step == 4 and not context.told:
+            fill()
+    CheckpointKeeper.start = start_and_fill
+assert run_worker(job, context).is_complete
+losses = [report["talker_loss"] for report in context.reports]
+print(json.dumps({"told": context.told, "losses": losses, "checkpoints": context.checkpoints}), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_a_run_waits_for_room_and_continues_by_itself(tmp_path, when):
+    """Of the system's own ENOSPC: before a checkpoint is begun, and while one is being written."""
+    program = UNTIL_THERE_IS_ROOM.replace("sys.argv[2]", repr(when))
+    said = run_on_small_disk(tmp_path / "disk", program, size="16m")
+    assert said.count("{") == 1, said
+    found = json.loads(said[said.index("{") :])
+    begun, over = found["told"]
+    assert "is full: the checkpoint at step" in begun
+    assert "waits for room and continues by itself" in begun
+    assert over == "There is room on the disk again; the run continues."
+    assert found["checkpoints"][-1] == "step-00000006"
+    write_dataset(tmp_path / "dataset", make_rows((9, 16, 23, 30, 12), num_held_out=1))
+    alone = RecordingContext(0, 1)
+    run_worker(make_job(tmp_path, checkpoint_every=2, keep_checkpoints=2, export_at_end=False), alone)
+    assert found["losses"] == [report["talker_loss"] for report in alone.reports]
 
 
 @pytest.mark.parametrize(

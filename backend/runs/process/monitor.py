@@ -22,6 +22,7 @@ class RunMonitor:
         self._metrics, self._faults = LineReader(folder.metrics), LineReader(folder.faults)
         # What earlier attempts wrote has been recorded by their supervisors, or is recorded late by this one.
         self._num_workers: int | None = None
+        self._has_told = False
         self._record_steps(reports=False)
         for _ in self._faults.new_lines():
             pass
@@ -43,6 +44,7 @@ class RunMonitor:
                 if reports:
                     self._rows.add_event(self._run_id, str(notice))
                     self._rows.change(self._run_id, message=str(notice))
+                    self._has_told = True
                 continue
             if "step" not in line:
                 self._note_workers(int(line["workers"]), reports=reports)
@@ -51,6 +53,9 @@ class RunMonitor:
             if name := line.get("checkpoint"):
                 self._add_checkpoint(str(name))
         self._rows.add_metrics(self._run_id, self._attempt, measures)
+        if measures and self._has_told:
+            self._rows.change(self._run_id, message="Training.")
+            self._has_told = False
         return began
 
     def _note_workers(self, num_workers: int, *, reports: bool) -> None:

@@ -14,10 +14,14 @@ from ray.train import UserCallback
 from backend.runs.process.ray_dataset import fetch_rows, share_rows
 from backend.runs.storage.control import Control, LineWriter
 from backend.runs.storage.run_folder import RunFolder
+from training.disk_room import is_full, wait_for_room
 from training.errors import PreflightError, TrainingError
 from training.job import FineTuneJob
 from training.model.errors import EncoreError
 from training.worker import run_worker
+
+_STEP_BYTES = 2**20
+"""What must be free before a step that found the disk full is written down again."""
 
 
 class RayContext:
@@ -38,15 +42,25 @@ class RayContext:
         """Write every step into the run's folder, where a crash of Ray loses none; Ray gets only checkpoints."""
         if self._lines is not None:
             saved = {"checkpoint": checkpoint_folder.name} if checkpoint_folder else {}
-            try:
-                self._lines.write({**metrics, "at": time.time(), **saved})
-            except OSError as error:
-                problem = f"Step {metrics['step']:.0f} could not be recorded: {error.strerror}."
-                raise TrainingError(f"{problem} Free some space for the run's folder and resume it.") from error
+            self._record({**metrics, "at": time.time(), **saved})
         if checkpoint_folder is not None:
             # A barrier over all workers, so not at every step. The checkpoint itself is ours: complete or absent,
             # while Ray's list of checkpoints is spoilt by a crash during its writing.
             ray.train.report(dict(metrics))
+
+    def _record(self, line: Mapping[str, float | str]) -> None:
+        """Write a step down, once the disk has room for it. Raises TrainingError."""
+        assert self._lines is not None
+        while True:
+            try:
+                return self._lines.write(line)
+            except OSError as error:
+                place = self._control.parent
+                # Full by the system's own count, which may leave some bytes that nobody can use.
+                if is_full(error) and wait_for_room(place, _STEP_BYTES, f"step {line['step']:.0f}", self.tell):
+                    continue
+                problem = f"Step {line['step']:.0f} could not be recorded: {error.strerror}."
+                raise TrainingError(f"{problem} Free some space for the run's folder and resume it.") from error
 
     def tell(self, sentence: str) -> None:
         """Write it into the run's folder, for its events."""

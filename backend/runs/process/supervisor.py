@@ -29,6 +29,7 @@ from backend.cluster.connect import (
 from backend.errors import EncoreError
 from backend.provenance.signing import FileSigner
 from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.disk_guard import MIN_BYTES, DiskGuard
 from backend.runs.process.evaluation_queue import EvaluationQueue
 from backend.runs.process.monitor import RunMonitor, register_checkpoints
 from backend.runs.process.processes import has_owner
@@ -80,6 +81,7 @@ class Supervisor:
         self._home, self._run_id = home, run_id
         self._rows = RunTable(home.database)
         self._folder = RunFolder.of(home.folder, run_id)
+        self._guard = DiskGuard(home.database, run_id, self._folder, lambda: self._stop_wanted() is None)
         self._last_beat = 0.0
         self._empty_since: float | None = None
         self._ray: list[psutil.Process] = []
@@ -144,6 +146,10 @@ class Supervisor:
             self._stop_if_wanted()
             self._beat()
             time.sleep(POLL_SECONDS)
+        # Two exports in half precision, which are as large as the base model each, and once more as they are replaced.
+        size = sum(path.stat().st_size for path in self._job.base_model.glob("**/*") if path.is_file())
+        self._guard.wait(MIN_BYTES + 2 * size, "the export")
+        self._stop_if_wanted()
         conclude(self._home, self._run_id)
 
     def _wait_for_turn(self) -> None:
@@ -245,7 +251,7 @@ class Supervisor:
                 return  # it is just being written
         # Only a full disk leaves it empty.
         raise EncoreError(
-            problem or f"The disk of {self._folder.path} is full. Free some space there and resume the run."
+            problem or f"The disk of {self._folder.path} was full for too long. Free some space and resume the run."
         )
 
     def _raise_for(self, fit: Any) -> None:
@@ -263,8 +269,11 @@ class Supervisor:
             raise EncoreError(_TOO_MANY_FAILURES) from error
 
     def _stop_if_wanted(self) -> None:
-        if (reason := Control.read(self._folder.control).stop) is not None:
+        if (reason := self._stop_wanted()) is not None:
             raise _Stopped(reason)
+
+    def _stop_wanted(self) -> StopReason | None:
+        return Control.read(self._folder.control).stop
 
     def _beat(self) -> None:
         """Record that a supervisor is running."""

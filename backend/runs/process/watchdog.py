@@ -24,6 +24,7 @@ import psutil
 
 from backend.errors import EncoreError
 from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.disk_guard import DiskGuard
 from backend.runs.process.processes import end_session, members_of, sign
 from backend.runs.storage.control import Control
 from backend.runs.storage.records import RunRecord
@@ -79,11 +80,18 @@ class Watchdog:
         self._rows, self._run_id, self._folder = RunTable(home.database), run_id, RunFolder.of(home.folder, run_id)
         module = [sys.executable, "-m", "backend.runs.process.supervisor", run_id, "--home", str(home.folder)]
         self._command = list(command or module)
+        DiskGuard(home.database, run_id, self._folder)
         self._deadlines, self._poll_seconds = deadlines, poll_seconds
         self._is_on_cluster = _is_on_cluster(self._folder)
 
     def run(self) -> RunState:
         """Do it all; however supervisors end, the run's row says how the run did."""
+        try:
+            return self._run()
+        finally:
+            self._folder.reserve.unlink(missing_ok=True)
+
+    def _run(self) -> RunState:
         steps_at_restart: int | None = None
         while True:
             self._rows.change(self._run_id, process_id=os.getpid())

@@ -50,9 +50,16 @@ class LineWriter:
         self._path = folder / f"{attempt:04}-{earlier:04}-{secrets.token_hex(2)}.jsonl"
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append one object; it is in the file when this returns."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dict(line)) + "\n")
+        """Append one object; it is in the file when this returns, or nothing of it. Raises OSError."""
+        with self._path.open("ab", buffering=0) as file:
+            before = file.tell()
+            try:
+                content = (json.dumps(dict(line)) + "\n").encode()
+                while content:
+                    content = content[file.write(content) :]
+            except OSError:  # a full disk takes a part
+                file.truncate(before)
+                raise
 
 
 class LineReader:

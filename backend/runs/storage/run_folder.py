@@ -78,6 +78,11 @@ class RunFolder:
         return self.path / "owner.lock"
 
     @property
+    def reserve(self) -> Path:
+        """Room that is given up on a full disk to say so; there while the run has an owner."""
+        return self.path / ".reserve"
+
+    @property
     def checkpoints(self) -> Path:
         """What training writes to go on from."""
         return self.path / CHECKPOINTS_FOLDER

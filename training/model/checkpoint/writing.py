@@ -45,6 +45,7 @@ def save_checkpoint(
     dtype: torch.dtype = torch.bfloat16,
     max_shard_bytes: int = MAX_SHARD_BYTES,
     replace: bool = False,
+    hashes: bool = False,
 ) -> None:
     """Write a checkpoint folder atomically.
 
@@ -59,6 +60,7 @@ def save_checkpoint(
         dtype: of the floating-point weights in `state` when stored.
         max_shard_bytes: larger weights are split over several files.
         replace: atomically replace an existing checkpoint.
+        hashes: write down those of all files beside them; see `hashes.py`.
 
     Raises:
         CheckpointError: the folder exists, a source file is missing, a weight is NaN or infinite or belongs to no
@@ -80,7 +82,8 @@ def save_checkpoint(
                 _write_json(new / name, content)
             write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
             write_weights(new, state, dtype=dtype, max_shard_bytes=max_shard_bytes)
-            write_hashes(new)
+            if hashes:
+                write_hashes(new)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(_explain(error, folder)) from error
 
