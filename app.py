@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import sys
 
 from pydantic import SecretStr
@@ -66,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     chosen = next((word for word in given if word in COMMANDS), None)
     try:
         settings = Settings.from_environment()
+        # Or torch leaves what it compiles in the folder for temporary files.
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.home_folder / "cache" / "torchinductor"))
         arguments = build_parser(settings, chosen).parse_args(given)
         logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
         return int(arguments.run(arguments))

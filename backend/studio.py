@@ -26,6 +26,7 @@ from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.home import Home
+from backend.store.leftovers import sweep_leftovers
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
@@ -97,6 +98,7 @@ class Studio:
         """What was spoken, also before the program was started. Raises StoreError."""
         takes = Takes(self.home, TakeBounds(max_takes=self.settings.max_takes), self.signer)
         takes.sweep()
+        sweep_leftovers(self.home.folder)
         return takes
 
     @cached_property

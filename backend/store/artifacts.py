@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from backend.store.errors import ArtifactError
+from training.model.owner import working_name
 
 ARTIFACTS_FOLDER = "artifacts"
 DIGITS = 32
@@ -69,7 +70,7 @@ class Artifacts:
     @contextmanager
     def incoming(self, suffix: str) -> Iterator[Path]:
         """A name to write a file under before it is adopted; what is left there at the end is removed."""
-        file = self.folder / "incoming" / f"{uuid.uuid4().hex}{suffix}"
+        file = self.folder / "incoming" / working_name(suffix)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             yield file

@@ -19,12 +19,11 @@ from backend.store.errors import StoreError
 from backend.store.home import Home
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take, TakeFacts
+from training.model.owner import is_abandoned, working_name
 
 TAKES_FOLDER = "takes"
 _INCOMING = "incoming"
 _DAY_SECONDS = 24 * 3600.0
-# A file without a row is being written, or was left by a process that died; the longest take takes hours.
-_ABANDONED_AFTER_SECONDS = _DAY_SECONDS
 _COLUMNS = "id, owner, number, made_at, num_bytes, record"
 
 _logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class Takes:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise _not_kept(error) from error
-        file = folder / f"{uuid.uuid4().hex}{suffix}"
+        file = folder / working_name(suffix)
         try:
             yield file
         finally:
@@ -144,11 +143,7 @@ class Takes:
         with self._database.reading() as connection:
             known = {row["id"] for row in connection.execute("SELECT id FROM takes")}
         for file in (*self.folder.glob("*.*"), *(self.folder / _INCOMING).glob("*")):
-            try:
-                is_old = time.time() - file.stat().st_mtime > _ABANDONED_AFTER_SECONDS
-            except FileNotFoundError:
-                continue
-            if is_old and file.is_file() and file.stem not in known:
+            if is_abandoned(file) and file.is_file() and file.stem not in known:
                 _logger.warning("removing %s, which belongs to no take", file)
                 file.unlink(missing_ok=True)
 

@@ -190,15 +190,18 @@ class Voices:
             with create_folder(folder) as new:
                 fill(new)
                 write_hashes(new)
-            with self._database.transaction() as connection:
-                _write_row(connection, record)
+            try:
+                with self._database.transaction() as connection:
+                    _write_row(connection, record)
+            except BaseException:  # whatever it is: a folder that no row points to would stay
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         except OSError as error:
             raise VoiceError(
                 f"The voice {record.name} cannot be stored: {error.strerror or error}. Free some space, or set "
                 "ENCORE_HOME to another folder."
             ) from error
         except sqlite3.IntegrityError as error:
-            shutil.rmtree(folder, ignore_errors=True)
             raise _name_taken(record.name) from error
         return Voice(**dict(record), folder=folder)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,6 +14,10 @@ from typing import Self
 _BOOT_DIGITS = 8
 TAG_PATTERN = r"[\w-]+\.\d+(?:-[0-9a-z]+)?"
 """Tags as they stand in names of working files; earlier versions left the birth out."""
+
+_WORKING_NAME = re.compile(rf"(?:^|\.)({TAG_PATTERN})\.\w{{8}}(?:\.\w+)?$")
+# Nothing takes a day to write.
+_ABANDONED_AFTER_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,27 @@ class Owner:
             return False
         born = birth_of(self.process_id)
         return born is not None and (self.birth is None or born == self.birth)
+
+
+def working_name(suffix: str = "") -> str:
+    """A name for a file or folder that this process is filling, by which `is_abandoned` knows it."""
+    return f"{Owner.this_process().tag}.{secrets.token_hex(4)}{suffix}"
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether nobody will finish a working file or folder any more: the one rule for all that is swept.
+
+    Its name tells its owner, who is gone where no such process lives on this machine. Whether one on another machine
+    lives cannot be told, nor whose a file of an earlier version is: those are abandoned after a day without a change.
+    """
+    named = _WORKING_NAME.search(path.name)
+    owner = Owner.parse(named[1]) if named else None
+    if owner is not None and owner.host == _host():
+        return not owner.is_alive()
+    try:
+        return abs(time.time() - path.stat().st_mtime) > _ABANDONED_AFTER_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def birth_of(process_id: int) -> str | None:

@@ -13,6 +13,7 @@ from backend.dataset.clips.job import BuildJob
 from backend.dataset.sources.intake import IntakeLimits, expand
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError
+from training.model.owner import Owner
 
 _UNPACKED_FOLDER = "cache/unpacked"
 
@@ -53,7 +54,9 @@ def open_sources(job: BuildJob, workspace: DatasetWorkspace) -> Iterator[list[Fo
     unpacked = workspace.home / _UNPACKED_FOLDER
     try:
         unpacked.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(dir=unpacked, ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(
+            prefix=f"{Owner.this_process().tag}.", dir=unpacked, ignore_cleanup_errors=True
+        )
     except OSError as error:
         raise ArtifactError(
             f"{unpacked} cannot be used: {error.strerror}. Set ENCORE_HOME to another folder."

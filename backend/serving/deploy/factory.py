@@ -17,6 +17,7 @@ from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.synthesizer import Synthesizer
 from backend.store.home import Home
+from backend.store.leftovers import sweep_leftovers
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
 from backend.web.hosts import AllowedHosts
@@ -75,4 +76,5 @@ def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Take
         return None
     takes = Takes(home, TakeBounds(max_takes=settings.max_takes), signer)
     takes.sweep()
+    sweep_leftovers(home.folder)
     return takes

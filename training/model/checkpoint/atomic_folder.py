@@ -6,18 +6,14 @@ import ctypes
 import errno
 import os
 import re
-import secrets
 import shutil
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from training.model.errors import CheckpointError
+from training.model.owner import TAG_PATTERN, is_abandoned, working_name
 
-# Whether a writer on another machine is alive cannot be checked; no checkpoint takes a day to write.
-_ABANDONED_AFTER_SECONDS = 24 * 3600
 # From Linux's fcntl.h and fs.h; Python does not define them.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -36,7 +32,7 @@ def create_folder(destination: Path, *, replace: bool = False) -> Iterator[Path]
     """
     destination = destination.resolve()
     destination.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(destination)
+    sweep_folder(destination.parent, destination.name)
     _refuse_existing(destination, replace=replace)
     temporary = _name_beside(destination, "saving")
     temporary.mkdir()
@@ -67,7 +63,7 @@ def exchange_folders(one: Path, other: Path) -> bool:
 
 
 def replace_in_two_steps(new: Path, destination: Path) -> None:
-    """Replace `destination`, which is missing for a moment; `_sweep` repairs a kill at that moment."""
+    """Replace `destination`, which is missing for a moment; `sweep_folder` repairs a kill at that moment."""
     aside = _name_beside(destination, "replaced")
     destination.rename(aside)
     try:
@@ -85,37 +81,25 @@ def _refuse_existing(destination: Path, *, replace: bool) -> None:
 
 
 def _name_beside(destination: Path, purpose: str) -> Path:
-    host = re.sub(r"[^\w-]", "_", socket.gethostname())
-    return destination.with_name(f".{destination.name}.{purpose}.{host}.{os.getpid()}.{secrets.token_hex(4)}")
+    return destination.with_name(f".{destination.name}.{purpose}.{working_name()}")
 
 
-def _sweep(destination: Path) -> None:
-    """Remove the leftovers of killed writers, and restore a `destination` that one had just moved aside."""
-    pattern = re.compile(rf"\.{re.escape(destination.name)}\.(saving|replaced)\.([\w-]+)\.(\d+)\.[0-9a-f]{{8}}")
-    here = _name_beside(destination, "saving").name.split(".")[-3]
-    for leftover in sorted(destination.parent.iterdir()):
+def sweep_folder(parent: Path, name: str = "") -> None:
+    """Remove what killed writers left in a folder, and restore a destination that one had just moved aside.
+
+    Args:
+        parent: of the destinations.
+        name: of the one to look after; all when empty.
+    """
+    pattern = re.compile(rf"\.({re.escape(name) or '.+'})\.(saving|replaced)\.{TAG_PATTERN}\.[0-9a-f]{{8}}")
+    for leftover in sorted(parent.iterdir()):
         match = pattern.fullmatch(leftover.name)
-        if match is None or not _is_abandoned(leftover, int(match[3]), on_this_host=match[2] == here):
+        if match is None or not is_abandoned(leftover):
             continue
-        if match[1] == "replaced" and not destination.exists():
-            leftover.rename(destination)
+        if match[2] == "replaced" and not (parent / match[1]).exists():
+            leftover.rename(parent / match[1])
         else:
             shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _is_abandoned(leftover: Path, process_id: int, *, on_this_host: bool) -> bool:
-    if on_this_host and os.name == "posix":
-        try:
-            os.kill(process_id, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
-    try:
-        return time.time() - leftover.stat().st_mtime > _ABANDONED_AFTER_SECONDS
-    except FileNotFoundError:
-        return False
 
 
 def sync_tree(folder: Path) -> None:
