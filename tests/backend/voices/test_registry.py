@@ -192,3 +192,10 @@ def test_the_consent_can_be_read_without_this_program(voices, recording):
     assert (row["who"], row["statement"], row["wording"]) == (CONSENT.who, "own-voice", CONSENT.wording)
     assert row["given_at"].endswith("+00:00")
     assert "consent" not in record
+
+
+def test_a_voice_whose_record_cannot_be_stored_leaves_no_folder(voices, recording):
+    with pytest.raises(Exception, match="surrogate"):
+        voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini", provenance={"from": "\ud800"})
+    assert list(voices.folder.iterdir()) == []
+    assert voices.list() == ()
