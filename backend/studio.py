@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import JsonValue
 
-from backend.audio.quality import ReferenceReport, report_on
+from backend.audio.quality import Concern, ReferenceReport, report_on
 from backend.audio.writing import write_wav
 from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
 from backend.comparisons.comparisons import Comparisons
@@ -184,7 +185,10 @@ class Studio:
         recording = read_reference(reference)
         if preview is not None:
             write_wav(preview, recording.samples, recording.sample_rate)
-        return report_on(recording)
+        report = report_on(recording)
+        if self.checker.judge(reference, recording).is_made_by_encore:
+            report = replace(report, concerns=(*report.concerns, Concern.MADE_BY_ENCORE))
+        return report
 
     def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
         """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""
@@ -199,6 +203,7 @@ class Studio:
         transcript: str = "",
         origin: str = "",
         is_sample: bool = False,
+        accept_synthetic: bool = False,
     ) -> Voice:
         """Put a zero-shot voice into the library.
 
@@ -209,6 +214,7 @@ class Studio:
             transcript: what the recording says.
             origin: how the recording was called.
             is_sample: whether it came with the program.
+            accept_synthetic: also of a recording that Encore made.
 
         Raises:
             EncoreError: the name, the consent or the recording is missing or cannot be used.
@@ -223,6 +229,7 @@ class Studio:
             model=self._loaded.name if self._loaded is not None else self.settings.model,
             transcript=transcript,
             provenance=provenance,
+            accept_synthetic=accept_synthetic,
         )
 
     def sample_reference(self, name: str) -> Path:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import gradio as gr
 
-from backend.audio.quality import ReferenceReport
+from backend.audio.quality import Concern, ReferenceReport
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.samples import get_sample
 
@@ -23,6 +23,11 @@ class Reference:
     preview: Path
     report: ReferenceReport
 
+    @property
+    def is_made_by_encore(self) -> bool:
+        """Whether it says so itself."""
+        return Concern.MADE_BY_ENCORE in self.report.concerns
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -35,6 +40,7 @@ class Source:
         preview: the same, safe to play.
         voice_id: of a voice of the library.
         sample: name of a sample.
+        made_by_encore: whether the recording says that Encore made it.
     """
 
     kind: Literal["recording", "sample", "voice"]
@@ -43,11 +49,18 @@ class Source:
     preview: Path | None = None
     voice_id: str = ""
     sample: str = ""
+    made_by_encore: bool = False
 
     @classmethod
     def of_reference(cls, reference: Reference) -> Source:
         """One recording."""
-        return cls(kind="recording", name=reference.name, reference=reference.path, preview=reference.preview)
+        return cls(
+            kind="recording",
+            name=reference.name,
+            reference=reference.path,
+            preview=reference.preview,
+            made_by_encore=reference.is_made_by_encore,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,7 @@ class CanonicalRecording:
     source_channels: int
     container: str
     codec: str
+    comment: str = ""
 
 
 def store_recording(
@@ -70,6 +71,7 @@ def store_recording(
             source_channels=decoded.source_channels,
             container=decoded.container,
             codec=decoded.codec,
+            comment=decoded.comment,
         )
 
 

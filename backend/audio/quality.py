@@ -49,6 +49,7 @@ class Concern(StrEnum):
     QUIET = "quiet"
     CLIPPED = "clipped"
     NOISY = "noisy"
+    MADE_BY_ENCORE = "made-by-encore"
 
 
 @dataclass(frozen=True, kw_only=True)

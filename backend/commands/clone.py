@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import closing
 from pathlib import Path
 
+from backend.audio.quality import Concern
 from backend.audio.writing import WavWriter
 from backend.commands.options import (
     add_consent_options,
@@ -56,7 +58,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     consent = consent_of(arguments)
     check_output(output, suffix=".wav")
     check_text(arguments.text)
-    studio.examine(arguments.reference)
+    if Concern.MADE_BY_ENCORE in studio.examine(arguments.reference).concerns:
+        print(f"{arguments.reference.name} was made by Encore: this clones a copy.", file=sys.stderr)
     with Progress(unit="B") as download:
 
         def show(progress: DownloadProgress) -> None:

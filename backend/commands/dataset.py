@@ -133,6 +133,10 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
             about = "" if recording.problem.startswith(_shown(recording.name)) else f"{_shown(recording.name)}: "
             lines.append(f"left out: {about}{recording.problem}")
     for recording in view.recordings:
+        if recording.details.made_by_encore:
+            lines.append(
+                f"note: {_shown(recording.name)} was made by Encore; training on it asks for --accept-synthetic"
+            )
         for lost in recording.details.lost:
             span = lost.span
             lines.append(

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from backend.commands.options import add_consent_options, add_model_option, consent_of
+from backend.commands.options import add_consent_options, add_model_option, add_synthetic_option, consent_of
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
 from backend.runs.planning.plan import RunRequest
@@ -68,6 +68,7 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
         help="any other option of the job, such as learning_rate=1e-5; may be repeated",
     )
     add_consent_options(parser)
+    add_synthetic_option(parser, "learn also from")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -155,6 +156,7 @@ def training_request(arguments: argparse.Namespace, dataset: str | None) -> RunR
         dataset=dataset,
         voice=arguments.voice,
         preset=arguments.preset,
+        accept_synthetic=arguments.accept_synthetic,
         options=training_options(arguments),
     )
 

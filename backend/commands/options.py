@@ -44,6 +44,11 @@ def consent_of(arguments: argparse.Namespace) -> Consent:
     return Consent.from_form(arguments.consent, arguments.consent_by, how=how)
 
 
+def add_synthetic_option(parser: argparse.ArgumentParser, purpose: str) -> None:
+    """Whether recordings that Encore made may be used."""
+    parser.add_argument("--accept-synthetic", action="store_true", help=f"{purpose} recordings that Encore made")
+
+
 def check_output(output: Path, example: str = "take.wav", *, suffix: str | None = None) -> None:
     """Refuse a destination before minutes are spent on its content.
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from backend.commands.options import add_consent_options, consent_of
+from backend.commands.options import add_consent_options, add_synthetic_option, consent_of
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.registry import Voices
@@ -55,6 +55,7 @@ def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
         model=arguments.model,
         transcript=arguments.transcript,
         language=arguments.language,
+        accept_synthetic=arguments.accept_synthetic,
     )
     how = "in context" if voice.transcript else "from the speaker embedding"
     print(f"{voice.name}: cloned {how}. Speak with it: app.py say --voice {voice.name!r} --text ...")
@@ -95,6 +96,7 @@ def _add_add(verbs: argparse._SubParsersAction[argparse.ArgumentParser], setting
     )
     parser.add_argument("--language", default="auto", help="language of the voice (default: auto)")
     parser.add_argument("--model", default=settings.model, help="base model it is meant for (default: %(default)s)")
+    add_synthetic_option(parser, "clone also from")
     add_consent_options(parser)
 
 

@@ -159,6 +159,8 @@ class ContenderVoices:
             transcript=origin.transcript if side.way == "in-context" else None,
             language=origin.language,
             provenance=provenance,
+            # It has spoken here before, and won.
+            accept_synthetic=True,
         )
 
     def _plan(self, side: Contender) -> EvaluationPlan:

@@ -14,6 +14,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
 from backend.doctor.finding import Finding, Level
+from backend.provenance.signing import FileSigner
 from backend.settings import Settings
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS, cache_folder
 from backend.transcription.pocketsphinx_transcriber import is_installed
@@ -41,6 +42,7 @@ def examine(settings: Settings) -> list[Finding]:
         check_ray,
         check_deepspeed,
         check_address,
+        check_signing,
     )
     return [check(settings) for check in checks]
 
@@ -65,6 +67,24 @@ def check_model(settings: Settings) -> Finding:
         )
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return Finding(name="Model", level=Level.GOOD, found=f"{settings.model} is here, {size / 1e6:,.0f} MB.")
+
+
+def check_signing(settings: Settings) -> Finding:
+    """Whether what leaves can be signed, and by whom; the certificate is made if there is none yet."""
+    signer = FileSigner(settings.home_folder, settings.signing_cert, settings.signing_key)
+    if signer.credentials is None:
+        return Finding(
+            name="Signatures",
+            level=Level.BROKEN,
+            found=signer.problem,
+            remedy="Until then files leave with a comment tag alone; see docs/provenance.md.",
+        )
+    until = f"{signer.credentials.expires_at:%Y-%m-%d}"
+    return Finding(
+        name="Signatures",
+        level=Level.GOOD,
+        found=f"What leaves is signed by “{signer.credentials.signer}” until {until}.",
+    )
 
 
 def _find_on_disk(model: str) -> Path | None:

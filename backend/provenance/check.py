@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from backend.audio.canonical import CanonicalRecording
 from backend.audio.decoder_protocol import DecodingJob
 from backend.audio.decoding import decoded_samples
-from backend.audio.limits import DecodingLimits, recording_decoding
+from backend.audio.limits import REFERENCE_DECODING, DecodingLimits, recording_decoding
 from backend.audio.pcm16 import from_pcm16
+from backend.audio.recording import Recording
 from backend.errors import RecordingError
 from backend.provenance.credentials import known_signers
+from backend.provenance.errors import RecordingSynthetic
 from backend.provenance.reading import SignedStatement, read_statement
 from backend.provenance.statement import SpeechStatement
 from backend.provenance.verdict import Verdict
@@ -30,6 +34,21 @@ class Checker:
     def __init__(self, home: Path | None = None, certificate: Path | None = None) -> None:
         """Read which certificates are the installation's, or the operator's; without a home no signer is known."""
         self._signers = known_signers(home, certificate)
+
+    def judge(
+        self, path: Path, recording: Recording | CanonicalRecording, limits: DecodingLimits = REFERENCE_DECODING
+    ) -> Verdict:
+        """What can be said of a file that has been decoded already; what cannot be read is left out."""
+        signed = None
+        with suppress(RecordingError):
+            signed = read_statement(path, signers=self._signers, limits=limits)
+        comment = SpeechStatement.from_comment(recording.comment)
+        return Verdict(name=recording.source_name, seconds=recording.seconds, signed=signed, comment=comment)
+
+    def refuse_synthetic(self, path: Path, recording: Recording) -> None:
+        """Let a recording pass only if nothing says that Encore made it. Raises RecordingSynthetic."""
+        if self.judge(path, recording).is_made_by_encore:
+            raise RecordingSynthetic(recording.source_name)
 
     def check(
         self,

@@ -12,5 +12,9 @@ class SigningError(EncoreError):
 class RecordingSynthetic(RecordingError):
     """A recording that Encore made is about to be learnt from, and nobody has said that this is meant."""
 
-    def __init__(self, name: str, *, how: str) -> None:
-        super().__init__(name, f"was made by Encore, so a voice of it is a copy of a copy. {how}")
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            name,
+            "was made by Encore, so a voice of it is a copy of a copy. Give a recording of the person, or say that you "
+            "accept it with --accept-synthetic, in the API with accept_synthetic.",
+        )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from backend.audio.limits import REFERENCE_LIMITS
+from backend.audio.recording import Recording
 from backend.audio.writing import write_wav
 from backend.errors import RecordingTooLong
 from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
@@ -17,8 +18,15 @@ PAUSE_SECONDS = 0.3
 """Silence between two recordings of one reference: a breath between sentences."""
 
 
-def write_reference(destination: Path, recordings: Sequence[Path]) -> None:
+def write_reference(
+    destination: Path, recordings: Sequence[Path], refuse: Callable[[Path, Recording], None] | None = None
+) -> None:
     """Decode recordings, check each, and write them as one WAV; the originals are not kept.
+
+    Args:
+        destination: of the WAV.
+        recordings: files, one after the other.
+        refuse: raises for a recording that must not be used.
 
     Raises:
         RecordingError: one of them cannot be used, or together they are too long.
@@ -32,6 +40,8 @@ def write_reference(destination: Path, recordings: Sequence[Path]) -> None:
     num_samples = 0
     for path in recordings:
         recording = read_reference(path)
+        if refuse is not None:
+            refuse(path, recording)
         parts += [recording.samples, pause]
         num_samples += len(recording.samples) + len(pause)
         if num_samples > REFERENCE_LIMITS.max_seconds * REFERENCE_SAMPLE_RATE + len(pause):

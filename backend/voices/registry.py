@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
+from backend.provenance.check import Checker
 from backend.store.home import Home
 from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
@@ -51,12 +52,16 @@ class Voices:
         language: str = "auto",
         sampling: Sampling | None = None,
         provenance: Mapping[str, JsonValue] | None = None,
+        accept_synthetic: bool = False,
     ) -> Voice:
         """Make a voice of one or more recordings; with their transcript it is cloned in context.
+
+        With `accept_synthetic` also of recordings that Encore made.
 
         Raises:
             ConsentMissing: there is no consent.
             VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
+            RecordingSynthetic: Encore made a recording, and that is not accepted.
             RecordingError: no voice can be cloned from a recording.
         """
         paths = [recordings] if isinstance(recordings, Path) else list(recordings)
@@ -70,7 +75,8 @@ class Voices:
             sampling=sampling,
             provenance={"recordings": [path.name[:200] for path in paths], **(provenance or {})},
         )
-        return self.add(record, lambda folder: write_reference(folder / REFERENCE_FILE, paths))
+        refuse = None if accept_synthetic else Checker().refuse_synthetic
+        return self.add(record, lambda folder: write_reference(folder / REFERENCE_FILE, paths, refuse))
 
     def add_fine_tuned(
         self,

@@ -144,7 +144,12 @@ def _recording(
         seconds=decoded.seconds,
         num_clips=len(cut.clips),
         problem=cut.problem,
-        details=RecordingDetails(audio_id=decoded.audio_id, heard=context.lookup_transcript(decoded), lost=cut.lost),
+        details=RecordingDetails(
+            audio_id=decoded.audio_id,
+            made_by_encore=decoded.made_by_encore,
+            heard=context.lookup_transcript(decoded),
+            lost=cut.lost,
+        ),
     )
     return view, {
         clip_key(source.recording_id, clip): ClipDetails(

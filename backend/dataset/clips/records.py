@@ -44,6 +44,8 @@ class DecodedRecording(StageResult):
     seconds: float = 0.0
     speech: tuple[Span, ...] = ()
     """Where voice activity was found."""
+    made_by_encore: bool = False
+    """Whether the file says of itself that it is synthetic speech of Encore's."""
 
     @property
     @override

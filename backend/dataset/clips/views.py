@@ -86,6 +86,7 @@ class RecordingDetails(_View):
     """What was found in a recording apart from its clips; `heard` is None without a transcriber."""
 
     audio_id: str = ""
+    made_by_encore: bool = False
     heard: Transcript | None = None
     lost: tuple[Lost, ...] = ()
 

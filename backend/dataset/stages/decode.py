@@ -10,6 +10,7 @@ from backend.audio.resample import resample_blocks
 from backend.audio.voice_activity import VOICE_ACTIVITY_HZ, find_speech
 from backend.dataset.clips.records import WAV_SUFFIX, DecodedRecording
 from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
+from backend.provenance.check import Checker
 
 
 def decode_key(recording_id: str, limits: DecodingLimits, *name: str) -> str:
@@ -28,5 +29,11 @@ def decode_recording(workspace: DatasetWorkspace, path: Path, name: str, limits:
     with artifacts.incoming(WAV_SUFFIX) as wav:
         canonical = store_recording(path, wav, name=name, limits=limits)
         speech = find_speech(resample_blocks(read_blocks(wav), CANONICAL_HZ, VOICE_ACTIVITY_HZ))
+        verdict = Checker().judge(path, canonical, limits)
         audio_id = artifacts.adopt(wav, WAV_SUFFIX)
-        return DecodedRecording(audio_id=audio_id, seconds=canonical.seconds, speech=tuple(speech))
+        return DecodedRecording(
+            audio_id=audio_id,
+            seconds=canonical.seconds,
+            speech=tuple(speech),
+            made_by_encore=verdict.is_made_by_encore,
+        )

@@ -15,6 +15,7 @@ import psutil
 import torch
 from pydantic import BaseModel, ConfigDict
 
+from backend.dataset.storage.dataset_table import DatasetTable
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.runs.errors import RunInvalid
 from backend.runs.planning.launch import FORMER_NAMES, LaunchOptions, LaunchPlan
@@ -61,6 +62,7 @@ class RunRequest(BaseModel):
         dataset: name of one in the home, or its folder; None while it is yet to be built.
         voice: name of the new voice; None while the run is only looked at.
         preset: quick, standard or thorough; chosen by the amount of speech when None.
+        accept_synthetic: learn also from recordings that Encore made.
         options: fields of `FineTuneJob` and `LaunchOptions` that the preset shall not decide.
     """
 
@@ -70,6 +72,7 @@ class RunRequest(BaseModel):
     dataset: str | Path | None = None
     voice: str | None = None
     preset: str | None = "standard"
+    accept_synthetic: bool = False
     options: Mapping[str, Any] = {}
 
 
@@ -207,7 +210,8 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
         seed=job.seed,
     )
     data = _plan_data(job, launch, training_set, card.name, preset, evaluation)
-    problems = (*_problems(job, launch), *disk_problems(job, data.estimate))
+    synthetic = () if request.accept_synthetic else _synthetic_problems(home, folder)
+    problems = (*_problems(job, launch), *disk_problems(job, data.estimate), *synthetic)
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
 
 
@@ -295,6 +299,21 @@ def _find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
         known = f"There are: {', '.join(found[:20])}." if found else "Build one with `app.py dataset build`."
         raise RunInvalid(f"There is no dataset {str(dataset)[:100]!r}. {known}")
     return folder, read_card(folder)
+
+
+def _synthetic_problems(home: Home, folder: Path) -> tuple[str, ...]:
+    """Recordings of a dataset of this home that say they are Encore's own speech: learning from them is asked about."""
+    if folder.parent != home.folder / DATASETS_FOLDER:
+        return ()
+    recordings = DatasetTable(home).recordings(folder.name)
+    made = [Path(one.name).name for one in recordings if one.details.made_by_encore]
+    if not made:
+        return ()
+    listed = ", ".join(made[:5]) + (f" and {len(made) - 5} more" if len(made) > 5 else "")
+    return (
+        f"Encore itself made {listed}: a voice that learns from it is a copy of a copy. Leave it out, or "
+        f"choose to learn from it: --accept-synthetic, or under Advanced on the page.",
+    )
 
 
 def _check_clips(rows: Sequence[CodeRow], card: DatasetCard) -> None:

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 
 from backend.audio.errors import AudioFormatError
 from backend.errors import EncoreError, PromptError, RecordingError, RecordingTooLarge
+from backend.provenance.errors import RecordingSynthetic
 from backend.serving.errors import EngineBusy, EngineClosed, ServingError
 from backend.takes.errors import TakeNotFound
 from backend.voices.errors import (
@@ -78,6 +79,7 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (VoiceNameInvalid, _Kind(400, "invalid_name", "name")),
     (VoiceFileInvalid, _Kind(400, "invalid_file")),
     (VoiceError, _Kind(400, "invalid_voice")),
+    (RecordingSynthetic, _Kind(409, "made_by_encore", "accept_synthetic")),
     (RecordingTooLarge, _Kind(413, "audio_too_large")),
     (RecordingError, _Kind(400, "invalid_audio")),
     (AudioFormatError, _Kind(400, "unsupported_format", "response_format")),

@@ -93,6 +93,7 @@ class VoiceRequest(_Request):
     )
     ref_text: str | None = Field(default=None, max_length=5000, description="What the recording says, word for word.")
     language: str = Field(default="auto", pattern=r"^[A-Za-z_]{2,40}$")
+    accept_synthetic: bool = Field(default=False, description="Clone also from a recording that Encore made.")
 
 
 class VoiceView(_Answer):

@@ -53,6 +53,7 @@ async def create_voice(request: Request, context: ContextDep) -> VoiceView:
             transcript=fields.ref_text,
             language=fields.language,
             provenance={"made_by": "api"},
+            accept_synthetic=fields.accept_synthetic,
         )
     return VoiceView.of(voice)
 

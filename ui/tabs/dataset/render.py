@@ -154,6 +154,8 @@ def totals_html(view: DatasetView) -> Markup:
         counts += f" {count_of(held_out, 'clip')} held out for evaluation."
     if view.transcribers:
         counts += f" {' and '.join(view.transcribers)} listened."
+    if made := [Path(one.name).name for one in view.recordings if one.details.made_by_encore]:
+        counts += f" {', '.join(made[:_MAX_LISTED])}: made by Encore. A fine-tune asks whether to learn from that."
     left_out = [recording.problem for recording in view.recordings if recording.problem]
     left_out += [
         f"{Path(recording.name).name}, {lost.span.start_seconds:.1f} to {lost.span.end_seconds:.1f} s: {lost.problem}"

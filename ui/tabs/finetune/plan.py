@@ -39,6 +39,7 @@ class Wish:
     steps: str
     micro_batch_tokens: str
     saves_memory: bool
+    accept_synthetic: bool = False
 
     @classmethod
     def read(cls, **fields: Any) -> Self:
@@ -141,6 +142,7 @@ class Planner:
             dataset=None if wish.dataset == MADE_FIRST else wish.dataset,
             voice=voice,
             preset=wish.preset or None,
+            accept_synthetic=wish.accept_synthetic,
             options=wish.options,
         )
 

@@ -79,6 +79,9 @@ class FinetuneTab:
                     label="Tokens in a micro-batch (optional)", placeholder="from the preset", max_length=6
                 )
             self.saves_memory = gr.Checkbox(label="Activation checkpointing: a third slower, much less memory")
+            self.accept_synthetic = gr.Checkbox(
+                label="Learn also from recordings that Encore made", elem_id="accept-synthetic-clips"
+            )
         self.seen = gr.State("")
         self.plan_timer = gr.Timer(POLL_SECONDS, active=False)
         self.start_timer = gr.Timer(POLL_SECONDS, active=False)
@@ -98,6 +101,7 @@ class FinetuneTab:
             "steps": self.steps,
             "micro_batch_tokens": self.micro_batch_tokens,
             "saves_memory": self.saves_memory,
+            "accept_synthetic": self.accept_synthetic,
         }
 
     def _connect(self, tab: gr.Tab) -> None:

@@ -36,6 +36,7 @@ ADVICE = {
     Concern.NOISY: "Noisy: the noise behind the voice is cloned too. Try a quieter room, closer to the microphone.",
     Concern.QUIET: "Quiet: speak up, or move closer to the microphone.",
     Concern.SHORT: "Short: ten seconds or more bring the voice closer.",
+    Concern.MADE_BY_ENCORE: "This recording was made by Encore: a voice cloned from it is a copy of a copy.",
     Concern.LONG: "Longer than needed: ten to thirty seconds are as good, and quicker.",
 }
 

@@ -16,7 +16,7 @@ from backend.voices.samples import get_sample, list_samples
 from backend.voices.voice import Voice
 from ui.context import PageContext
 from ui.events import HIDE, Update, bind, session_of
-from ui.fields import build_consent
+from ui.fields import FormIncomplete, build_consent
 from ui.html.messages import NOTHING, cards, failure, heading, note, says, task_line
 from ui.html.voices import saved_line
 from ui.source import Reference, Source, VoiceFields, best_reference, delete_references, read_consent
@@ -27,6 +27,7 @@ from ui.web.temporary import unguessable_path
 
 ALL_TOGETHER = "all"
 SAMPLE_STATEMENT = "synthetic"
+ACCEPT_SYNTHETIC = "Encore made this recording: clone it all the same"
 MAX_TOGETHER_SECONDS = 60.0
 """A longer reference is slower, and the copy is no closer."""
 
@@ -67,6 +68,7 @@ class SourcePart:
         )
         self.statement, self.who = build_consent()
         self.spoken = SpokenConsent(context)
+        self.accept = gr.Checkbox(label=ACCEPT_SYNTHETIC, value=False, visible=False, elem_id="accept-synthetic")
         with gr.Row(elem_classes=["choose"]):
             self.name = gr.Textbox(
                 label="Name of the voice", max_length=64, scale=3, min_width=180, elem_id="voice-name"
@@ -131,7 +133,9 @@ class SourcePart:
             "statement": self.statement,
             "who": self.who,
             "proof": self.spoken.proof,
+            "accepted": self.accept,
         }
+        bind(self.source.change, self._ask_about, {"source": self.source}, self.accept, quick=True)
         bind(self.save.click, self._save, saving, [self.saved_note, self.saved], api="save_voice")
 
     def _remember_who(self) -> None:
@@ -236,11 +240,22 @@ class SourcePart:
                 # Until they are one, there is nothing to clone from.
                 lambda _: {self.source: None},
             )
-            source = Source(kind="recording", name="all recordings", reference=together, preview=together)
+            is_ours = any(reference.is_made_by_encore for reference in references)
+            source = Source(
+                kind="recording",
+                name="all recordings",
+                reference=together,
+                preview=together,
+                made_by_encore=is_ours,
+            )
             yield {self.source: source}
             return
         chosen = next((reference for reference in references if str(reference.path) == picked), None)
         yield {self.source: Source.of_reference(chosen) if chosen else None}
+
+    def _ask_about(self, source: Source | None) -> Update:
+        """Ask once more where Encore made the recording; never for another one with the same tick."""
+        return {self.accept: gr.update(value=False, visible=source is not None and source.made_by_encore)}
 
     def _list_saved(self) -> Update:
         voices = reversed(self.context.studio.voices.list())
@@ -254,6 +269,7 @@ class SourcePart:
         statement: str | None,
         who: str,
         proof: SpokenProof | None,
+        accepted: bool,
         request: gr.Request,
     ) -> Iterator[Update]:
         """Put the voice into the library, with its consent."""
@@ -261,6 +277,8 @@ class SourcePart:
 
         def save(_: BackgroundTask[Any]) -> Voice:
             """Add the voice to the library."""
+            if source is not None and source.made_by_encore and not accepted:
+                raise FormIncomplete(f"Encore made this recording. Tick “{ACCEPT_SYNTHETIC}”, or add another one.")
             return self.context.studio.save_voice(
                 name,
                 source.reference if source is not None and source.kind != "voice" else None,
@@ -268,6 +286,7 @@ class SourcePart:
                 transcript=transcript,
                 origin=(source.sample or source.name) if source is not None else "",
                 is_sample=source is not None and source.kind == "sample",
+                accept_synthetic=accepted,
             )
 
         try:
