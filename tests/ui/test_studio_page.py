@@ -177,3 +177,22 @@ def test_the_library_names_what_the_api_needs(page, client, tmp_path):
     assert "Recordings: cleo.wav." in shown["voices"]
     assert "v1/audio/speech" in shown["api"]
     assert page.studio.voices.get("Cleo").name in shown["api"]
+
+
+def test_a_download_is_signed_checked_on_the_page_and_recognised_when_it_comes_back(page, client, tmp_path):
+    client.call("use_sample", name="iris")
+    spoken = speak(client, "Hm.", statement=None)
+    assert "The file says, signed, that it is synthetic" in spoken["takes"]
+    path = tmp_path / "downloaded.wav"
+    path.write_bytes(page.fetch(spoken["takes"]))
+    assert page.studio.checker.check(path).signed.trust == "ours"
+    found = client.call("check", file=handle_file(path))["check-verdict"]
+    assert "This recording was made by Encore." in found
+    assert "unchanged since" in found
+    verdict = examine(client, path)
+    assert "made by Encore" in verdict
+    assert "Tick" in save(client, "Copy")
+    answered = client.call("save_voice", name="Copy", statement="own-voice", who="Ann Author", accepted=True)
+    assert "Copy" in answered["saved-note"]
+    real = write_voice(tmp_path / "real.wav")
+    assert "does not mean" in client.call("check", file=handle_file(real))["check-verdict"]

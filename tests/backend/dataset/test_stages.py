@@ -12,6 +12,7 @@ import pytest
 
 from backend.audio.canonical import CANONICAL_HZ, read_part
 from backend.audio.decoding import decode_recording
+from backend.audio.limits import recording_decoding
 from backend.audio.loudness import measure_loudness
 from backend.audio.resample import resample
 from backend.audio.writing import write_wav
@@ -24,6 +25,9 @@ from backend.dataset.build.workers import SOURCE_SCHEMA, decode, source_row
 from backend.dataset.clips.job import BuildJob
 from backend.dataset.clips.records import DecodedRecording
 from backend.dataset.sources.find import SourceRecording
+from backend.dataset.stages.decode import decode_recording as decode_stage
+from backend.dataset.storage.workspace import DatasetWorkspace
+from backend.provenance.statement import SpeechStatement
 from backend.transcription.transcript import Transcript, Word, assemble_transcript
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import SENTENCES, speak
@@ -243,3 +247,12 @@ def test_totals_are_told_when_the_stage_before_is_through():
     counts.add("decode", "two", "worked", 3.0)
     assert counts.all()[0].num_done == 2
     assert counts.all()[0].audio_seconds == 6.0
+
+
+def test_a_recording_that_encore_made_is_recognised(tmp_path):
+    path = tmp_path / "made.wav"
+    write_wav(path, np.zeros(CANONICAL_HZ, np.float32), CANONICAL_HZ, SpeechStatement().as_comment())
+    workspace, limits = DatasetWorkspace(tmp_path / "home"), recording_decoding()
+    assert decode_stage(workspace, path, "made.wav", limits).made_by_encore
+    write_wav(path, np.zeros(CANONICAL_HZ, np.float32), CANONICAL_HZ)
+    assert not decode_stage(workspace, path, "made.wav", limits).made_by_encore

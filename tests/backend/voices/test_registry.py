@@ -10,14 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from backend.audio.writing import write_wav
 from backend.errors import CheckpointError, RecordingError
+from backend.provenance.errors import RecordingSynthetic
+from backend.provenance.statement import SpeechStatement
 from backend.store.home import Home
 from backend.voices.consent import Consent
 from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameInvalid, VoiceNameTaken, VoiceNotFound
 from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
-from tests.ui.recordings import write_broken, write_voice
+from tests.ui.recordings import RATE, speak_like, write_broken, write_voice
 from training.model.sampling import Sampling
 
 
@@ -199,3 +202,12 @@ def test_a_voice_whose_record_cannot_be_stored_leaves_no_folder(voices, recordin
         voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini", provenance={"from": "\ud800"})
     assert list(voices.folder.iterdir()) == []
     assert voices.list() == ()
+
+
+def test_a_recording_that_encore_made_is_asked_about(voices, tmp_path):
+    path = tmp_path / "made.wav"
+    write_wav(path, speak_like(2.0), RATE, SpeechStatement().as_comment())
+    with pytest.raises(RecordingSynthetic, match="made by Encore"):
+        voices.create_zero_shot("Copy", path, consent=CONSENT, model="mini")
+    assert voices.list() == ()
+    assert voices.create_zero_shot("Copy", path, consent=CONSENT, model="mini", accept_synthetic=True).name == "Copy"

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.views import RecordingDetails, RecordingView
+from backend.dataset.storage.dataset_table import DatasetTable
 from backend.errors import EncoreError
+from backend.runs.errors import RunInvalid
 from backend.runs.planning.plan import RunPlan, RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
@@ -196,3 +200,23 @@ def test_the_data_is_read_once(runs: Runs, dataset: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(code_rows.pq, "read_table", lambda *given, **how: reads.append(1) or read_table(*given, **how))
     plan(runs, dataset)
     assert len(reads) == 1
+
+
+def test_learning_from_what_encore_made_is_asked_about(runs: Runs, dataset: Path, home: Path) -> None:
+    made = RecordingView(
+        name="a/made.wav",
+        recording_id="x",
+        seconds=2.0,
+        num_clips=1,
+        problem="",
+        details=RecordingDetails(made_by_encore=True),
+    )
+    table = DatasetTable(Home(home))
+    table.save_job(BuildJob.parse("mine", [dataset]))
+    table.save_recordings("mine", [made])
+    with pytest.raises(RunInvalid, match=r"Encore itself made made\.wav"):
+        plan(runs, "mine")
+    request = RunRequest(
+        dataset="mine", voice="Ann", model=str(GOLDEN_CHECKPOINT), preset="quick", accept_synthetic=True
+    )
+    assert runs.plan(request).require_possible().data is not None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from backend.audio.writing import write_wav
+from backend.provenance.statement import SpeechStatement
 from tests.backend.serving.api.served import CONSENT, MODEL, ask
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
-from tests.ui.recordings import write_broken
+from tests.ui.recordings import RATE, speak_like, write_broken
 
 
 def create(client, recording, **fields):
@@ -85,3 +87,13 @@ def test_a_deleted_voice_leaves_no_weights_in_memory(client, voices, synthesizer
     assert set(synthesizer.statistics()) == {"base"}
     assert not voice.folder.exists()
     assert client.post("/v1/audio/speech", json=ask(voice="Gone")).status_code == 404
+
+
+def test_a_recording_that_encore_made_is_asked_about(client, tmp_path):
+    path = tmp_path / "made.wav"
+    write_wav(path, speak_like(2.0), RATE, SpeechStatement().as_comment())
+    answer = create(client, path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "made_by_encore")
+    assert answer.json()["error"]["param"] == "accept_synthetic"
+    assert create(client, path, accept_synthetic="true").status_code == 201
+    client.delete("/v1/audio/voices/Berta")
