@@ -10,7 +10,7 @@ class SigningError(EncoreError):
 
 
 class RecordingSynthetic(RecordingError):
-    """A recording that Encore made is about to be learnt from, and nobody has said that this is meant."""
+    """A recording that Encore made is about to be learnt from, and the user has not accepted that."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
