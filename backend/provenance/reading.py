@@ -38,7 +38,7 @@ class SignedStatement(BaseModel):
     Attributes:
         trust: signed by this installation and unchanged; unchanged, but by a signer that is not known here; changed
             since it was signed; or its signature does not hold.
-        signer: as its certificate calls it, which anybody can choose unless `trust` is ours.
+        signer: as its certificate calls it, which anyone can choose unless `trust` is ours.
         generator: the program that made the file.
         is_synthetic: whether it says that a trained model made the sound.
         statement: what Encore says of the take; None where another program signed.

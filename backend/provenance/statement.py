@@ -73,7 +73,7 @@ class SpeechStatement(BaseModel):
 
     @classmethod
     def from_comment(cls, comment: str) -> SpeechStatement | None:
-        """The statement in a comment tag, which anybody may have written; None if there is none."""
+        """The statement in a comment tag, which proves nothing: anyone can write one; None if there is none."""
         words, brace, rest = comment.partition("{")
         if not words.startswith(_WORDS) or not brace:
             return None

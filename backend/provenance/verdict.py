@@ -21,7 +21,7 @@ class Verdict(BaseModel):
         name: of the file.
         seconds: of its sound; 0 where that could not be decoded.
         signed: its signed statement.
-        comment: what its comment tag says, which anybody may have written.
+        comment: what its comment tag says, which proves nothing: anyone can write one.
         problem: what could not be read.
     """
 
@@ -54,7 +54,7 @@ class Verdict(BaseModel):
         if self.signed is not None:
             found.append(_signed_line(self.signed))
         if self.comment is not None and (self.signed is None or self.signed.statement != self.comment):
-            found.append(f"Its comment tag, which anybody can write, says: {_in_words(self.comment)}")
+            found.append(f"Its comment tag, which anyone can write, says: {_in_words(self.comment)}")
         if self.problem:
             found.append(f"Not everything could be read: {self.problem}")
         return tuple(found) if self.is_made_by_encore else (*found, NO_MARK)

@@ -78,7 +78,7 @@ def test_signing_leaves_the_samples_as_they_are(signer, tmp_path):
 def test_a_tag_alone_is_told_as_such(home, tmp_path):
     verdict = look_up(file_of("opus"), home, tmp_path)
     assert (verdict.signed, verdict.comment) == (None, SAID)
-    assert "anybody can write" in verdict.lines[0]
+    assert "anyone can write" in verdict.lines[0]
 
 
 def test_what_carries_nothing_is_not_called_real(home, tmp_path):
