@@ -214,7 +214,7 @@ def _start(module: str, argument: str, recording: int, output: BinaryIO, name: s
             # Not a file: a full disk must not swallow the report that it is full.
             stderr=subprocess.PIPE,
             cwd=Path(output.name).parent,
-            env=_decoder_environment(),
+            env=process_environment(),
             # A group of its own, so that killing it reaches whatever it may have started.
             start_new_session=True,
         )
@@ -239,7 +239,7 @@ def _interrupts_put_off() -> Iterator[None]:
             handler(*put_off[0])
 
 
-def _decoder_environment() -> dict[str, str]:
+def process_environment() -> dict[str, str]:
     """No secrets, no proxies, no settings: only what a Python needs to find the same packages as this one."""
     import_path = [str(PROJECT_FOLDER), *(entry for entry in sys.path if os.path.isabs(entry))]
     inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}

@@ -15,9 +15,10 @@ from pydantic import JsonValue
 
 from backend.voices.checkpoint_check import check_checkpoint
 from backend.voices.consent import require_consent
-from backend.voices.errors import VoiceError
+from backend.voices.errors import VoiceError, VoiceFileInvalid
 from backend.voices.prompt_file import check_prompt_file
 from backend.voices.reference import write_reference
+from backend.voices.trial import require_speech
 from backend.voices.voice import PROMPTS_FOLDER, REFERENCE_FILE, VARIANT_FOLDERS, Voice, VoiceRecord
 from backend.voices.voice_archive import (
     MANIFEST_MEMBER,
@@ -29,6 +30,8 @@ from backend.voices.voice_archive import (
     open_voice_archive,
     refusal,
 )
+from training.model.errors import ModelError
+from training.model.hub.hub import find_installed
 
 SUFFIX = ".encore-voice"
 
@@ -101,17 +104,22 @@ def import_voice(
             "run_id": stranger.run_id,
             "created_at": stranger.created_at.isoformat(),
         }
-        record = VoiceRecord.model_validate(
-            {
-                **dict(stranger),
-                # An id of its own: the same voice may be imported twice, and no file decides which folder it gets.
-                "id": uuid.uuid4().hex,
-                "name": name or stranger.name,
-                "run_id": None,
-                "created_at": datetime.now(UTC),
-                "provenance": {"imported": imported, "original": stranger.provenance},
-            }
-        )
+        try:
+            record = VoiceRecord.model_validate(
+                {
+                    **dict(stranger),
+                    # An id of its own: the same voice may be imported twice, and no file decides which folder it gets.
+                    "id": uuid.uuid4().hex,
+                    "name": name or stranger.name,
+                    "run_id": None,
+                    "created_at": datetime.now(UTC),
+                    "provenance": {"imported": imported, "original": stranger.provenance},
+                }
+            )
+            # Nested too deeply, or with halves of characters: it could neither be stored nor given away again.
+            record.model_dump_json()
+        except ValueError as error:
+            raise refusal(path.name, f"its {RECORD_MEMBER} is not valid") from error
         return add(record, lambda folder: _unpack(archive, record, folder, path.name, report or _tell_nobody))
 
 
@@ -168,11 +176,17 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
         if name != RECORD_MEMBER:
             archive.extract(name, folder, _counted_on(report, num_done, archive.num_bytes))
             num_done += archive.manifest.members[name].bytes
-    for prompt in sorted((folder / PROMPTS_FOLDER).glob("*")):
-        check_prompt_file(prompt)
     variants = [variant for variant in VARIANT_FOLDERS if (folder / variant).is_dir()]
-    for variant in variants:
-        check_checkpoint(folder / variant, variant)
+    try:
+        for prompt in sorted((folder / PROMPTS_FOLDER).glob("*")):
+            check_prompt_file(prompt)
+        base = find_installed(record.model)
+        for variant in variants:
+            check_checkpoint(folder / variant, variant, base)
+            require_speech(folder / variant, record.language)
+    except ModelError as error:
+        # Whoever sent the file may read this, and where it lies on this computer is not for them.
+        raise VoiceFileInvalid(str(error).replace(f"{folder}/", "")) from error
     reference = folder / REFERENCE_FILE
     if reference.is_file():
         # Decoded and written anew, as any stranger's recording.

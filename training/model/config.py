@@ -22,6 +22,9 @@ from training.model.json_fields import (
     with_head_dim,
 )
 
+NUM_CONTROL_CODES = 1024
+"""The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(FromJson):
@@ -43,11 +46,7 @@ class TransformerConfig(FromJson):
     def __post_init__(self) -> None:
         if not is_activation(self.hidden_act):
             raise ConfigError(f"config.json: there is no activation {self.hidden_act!r}.")
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ConfigError(
-                f"config.json: {self.num_attention_heads} attention heads cannot share "
-                f"{self.num_key_value_heads} key/value heads."
-            )
+        _require_heads(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +91,14 @@ class SpeakerEncoderConfig(FromJson):
     enc_res2net_scale: int = 8
     enc_se_channels: int = 128
 
+    def __post_init__(self) -> None:
+        # The first and the last block are not split into groups.
+        if any(channels % self.enc_res2net_scale for channels in self.enc_channels[1:-1]):
+            raise ConfigError(
+                f"config.json: speaker_encoder_config.enc_channels {list(self.enc_channels)} cannot be split into "
+                f"{self.enc_res2net_scale} groups."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class CodecEncoderConfig(FromJson):
@@ -128,6 +135,9 @@ class CodecEncoderConfig(FromJson):
     max_position_embeddings: int = 8000
     attention_bias: bool = False
 
+    def __post_init__(self) -> None:
+        _require_heads(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CodecDecoderConfig(FromJson):
@@ -153,6 +163,9 @@ class CodecDecoderConfig(FromJson):
     layer_scale_initial_scale: float = 0.01
     max_position_embeddings: int = 8000
     attention_bias: bool = False
+
+    def __post_init__(self) -> None:
+        _require_heads(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +260,7 @@ class ModelConfig:
         ids = {name: require_token_id(raw, name) for name in _TOKEN_IDS}
         _require_ids_in_table(ids, talker.text_vocab_size, "text")
         _require_ids_in_table(_codec_ids(talker), talker.vocab_size, "codec")
+        _require_dialects(talker)
         return cls(
             talker=talker,
             code_predictor=predictor,
@@ -282,6 +296,27 @@ def _require_ids_in_table(ids: Mapping[str, int], size: int, table: str) -> None
     for name, value in ids.items():
         if not 0 <= value < size:
             raise ConfigError(f"config.json: {name} is {value}, beyond the {size} rows of the {table} embedding.")
+
+
+def _require_heads(config: TransformerConfig | CodecEncoderConfig | CodecDecoderConfig) -> None:
+    if config.num_attention_heads % config.num_key_value_heads:
+        raise ConfigError(
+            f"config.json: {config.num_attention_heads} attention heads cannot share "
+            f"{config.num_key_value_heads} key/value heads."
+        )
+    if config.head_dim % 2:
+        raise ConfigError(f"config.json: head_dim is {config.head_dim}; rotary positions turn pairs of numbers.")
+
+
+def _require_dialects(talker: TalkerConfig) -> None:
+    """A speaker's dialect is false or the name of a language id."""
+    for speaker, dialect in talker.spk_is_dialect.items():
+        known = isinstance(dialect, str) and dialect in talker.codec_language_id
+        if dialect is not False and not known:
+            raise ConfigError(
+                f"config.json: talker_config.spk_is_dialect gives the speaker {ascii(speaker)[:60]} a dialect that "
+                "codec_language_id does not list."
+            )
 
 
 def _refuse_unknown_positions(raw: Mapping[str, Any], where: str) -> None:

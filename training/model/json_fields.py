@@ -6,13 +6,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Self
 
+from training.model.config_ranges import MAX_LIST_LENGTH, RANGES
 from training.model.errors import ConfigError
+
+_MAX_SHOWN_CHARACTERS = 60
 
 
 def require_mapping(raw: object, where: str) -> None:
     """Raise ConfigError unless `raw` is a JSON object."""
     if not isinstance(raw, Mapping):
-        raise ConfigError(f"config.json: {where} must be an object, but is {raw!r}.")
+        raise ConfigError(f"config.json: {where} must be an object, but is {_shown(raw)}.")
 
 
 class FromJson:
@@ -36,25 +39,40 @@ class FromJson:
 
 
 def as_declared(value: Any, declared: str, name: str) -> Any:
-    """Turn JSON lists into tuples, and check types and signs.
+    """Turn JSON lists into tuples, and check types and ranges; `name` may have the names of its sections before it.
 
-    Every number in these files is a size, a rate, a count or an id: none is negative, and no size is zero.
+    Raises:
+        ConfigError: it is of another type, or a number that no model has.
     """
     if declared.startswith("tuple"):
-        if not isinstance(value, list | tuple) or not all(is_count(entry) and entry > 0 for entry in value):
-            raise ConfigError(f"config.json: {name} must be a list of positive whole numbers, but is {value!r}.")
+        if not isinstance(value, list | tuple) or not value or not all(is_count(entry) for entry in value):
+            raise ConfigError(f"config.json: {name} must be a list of positive whole numbers, but is {_shown(value)}.")
+        if len(value) > MAX_LIST_LENGTH:
+            raise ConfigError(f"config.json: {name} lists {len(value)} numbers, more than {MAX_LIST_LENGTH}.")
+        for entry in value:
+            require_range(entry, name)
         return tuple(value)
     if declared.startswith("Mapping"):
         of_ids = declared.endswith(", int]")
         if not isinstance(value, Mapping) or (of_ids and not all(is_count(entry) for entry in value.values())):
             raise ConfigError(f"config.json: {name} must map names to {'ids' if of_ids else 'values'}.")
         return value
-    if declared == "int" and not (is_count(value) and (value > 0 or name.endswith("_id"))):
-        raise ConfigError(f"config.json: {name} must be a positive whole number, but is {value!r}.")
+    if declared == "int" and not is_count(value):
+        raise ConfigError(f"config.json: {name} must be a positive whole number, but is {_shown(value)}.")
     expected: tuple[type, ...] = {"float": (int, float), "bool": (bool,), "str": (str,)}.get(declared, (object,))
-    if not isinstance(value, expected):
-        raise ConfigError(f"config.json: {name} must be of type {declared}, but is {value!r}.")
+    if not isinstance(value, expected) or (declared == "float" and isinstance(value, bool)):
+        raise ConfigError(f"config.json: {name} must be of type {declared}, but is {_shown(value)}.")
+    # Ids are held to the sizes of their tables, which are not known here.
+    if isinstance(value, int | float) and declared in ("int", "float") and not name.endswith("_id"):
+        require_range(value, name)
     return value
+
+
+def require_range(value: float, name: str) -> None:
+    """Refuse a number that no model has, and NaN. Raises ConfigError."""
+    lowest, highest = RANGES[name.rpartition(".")[2]]
+    if not lowest <= value <= highest:
+        raise ConfigError(f"config.json: {name} is {_shown(value)}; models have from {lowest:g} to {highest:g}.")
 
 
 def is_count(value: Any) -> bool:
@@ -84,3 +102,12 @@ def with_head_dim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     if not all(is_count(raw.get(name)) and raw[name] > 0 for name in ("hidden_size", "num_attention_heads")):
         return raw
     return {**raw, "head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
+
+
+def _shown(value: object) -> str:
+    """A value in a message of one line; a stranger's number may have thousands of digits."""
+    try:
+        text = ascii(value)
+    except (ValueError, RecursionError):  # Python writes no whole number of more than 4300 digits, nothing endless
+        return "too long to be shown"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"

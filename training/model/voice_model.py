@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,12 +11,19 @@ import torch
 from torch import Tensor
 
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
+from training.model.checkpoint.reading import (
+    find_weights,
+    load_weights,
+    read_config,
+    read_json_object,
+    read_speech_tokenizer_config,
+)
 from training.model.checkpoint.writing import save_checkpoint
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.model.config import ModelConfig
+from training.model.config import NUM_CONTROL_CODES, ModelConfig, SpeechTokenizerConfig
 from training.model.device import choose_device
-from training.model.errors import CheckpointError, ModelError, PromptError
+from training.model.errors import CheckpointError, ConfigError, ModelError, PromptError
+from training.model.json_fields import as_declared
 from training.model.network.linear import Precision
 from training.model.network.mel import log_mel
 from training.model.network.speaker_encoder import SpeakerEncoder
@@ -61,13 +67,22 @@ class VoiceModel:
             ConfigError, CheckpointError: the folder is not a Qwen3-TTS checkpoint, or is damaged.
             ModelError: the device does not support the precision.
         """
-        chosen_device = choose_device(device)
-        config = read_config(folder)
-        tokenizer_config = read_speech_tokenizer_config(folder)
-        with torch.device("meta"):
-            talker = Talker(config.talker, config.code_predictor)
-            speaker_encoder = SpeakerEncoder(config.speaker_encoder) if config.has_speaker_encoder else None
-            speech_tokenizer = SpeechTokenizer(tokenizer_config)
+        try:
+            return cls._load(folder, precision, choose_device(device))
+        except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ModelError(
+                f"There is not enough memory for the model in {folder.name}. Close other programs, or use a smaller "
+                "model or --precision int8."
+            ) from error
+
+    @classmethod
+    def _load(cls, folder: Path, precision: PrecisionChoice, chosen_device: torch.device) -> VoiceModel:
+        config, tokenizer_config = read_config(folder), read_speech_tokenizer_config(folder)
+        # A stranger's numbers are refused before gigabytes of weights are read.
+        default_sampling, max_take_frames = _read_generation_defaults(folder)
+        talker, speaker_encoder, speech_tokenizer = build_networks(config, tokenizer_config)
         chosen = choose_precision(precision, chosen_device, sum(p.numel() for p in talker.model.layers.parameters()))
         # Published weights are bfloat16, so int8 can start from it; float32 weights lose 0.2 % to its 1 %.
         dtype = torch.float32 if chosen == "fp32" else torch.bfloat16
@@ -85,7 +100,6 @@ class VoiceModel:
                 f"The text tokenizer in {folder} has {len(text_tokenizer)} tokens and the model only "
                 f"{config.talker.text_vocab_size}: they are from different models. Get the model again."
             )
-        default_sampling, max_take_frames = _read_generation_defaults(folder)
         return cls(
             folder=folder,
             config=config,
@@ -168,6 +182,43 @@ class VoiceModel:
         return self.speech_tokenizer.encode([waveform_S.to(self.device)])[0]
 
 
+def build_networks(
+    config: ModelConfig, tokenizer_config: SpeechTokenizerConfig
+) -> tuple[Talker, SpeakerEncoder | None, SpeechTokenizer]:
+    """Lay out the networks of a checkpoint on the meta device, which takes no memory.
+
+    Raises:
+        ConfigError: there is no network of these sizes, or the parts do not fit each other.
+    """
+    _require_same_codes(config, tokenizer_config)
+    try:
+        with torch.device("meta"):
+            talker = Talker(config.talker, config.code_predictor)
+            speaker_encoder = SpeakerEncoder(config.speaker_encoder) if config.has_speaker_encoder else None
+            return talker, speaker_encoder, SpeechTokenizer(tokenizer_config)
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+        raise ConfigError("config.json: there is no network of these sizes. Get the model again.") from error
+
+
+def _require_same_codes(config: ModelConfig, tokenizer_config: SpeechTokenizerConfig) -> None:
+    """What the talker writes must be what the decoder reads: codes are not checked while they are decoded."""
+    talker, encoder, decoder = config.talker, tokenizer_config.encoder, tokenizer_config.decoder
+    num_first_codes = talker.vocab_size - NUM_CONTROL_CODES
+    num_codes = max(num_first_codes, config.code_predictor.vocab_size, encoder.codebook_size)
+    num_codebooks = {talker.num_code_groups, decoder.num_quantizers, tokenizer_config.encoder_valid_num_quantizers}
+    if num_first_codes <= 0 or num_codes > decoder.codebook_size or len(num_codebooks) != 1:
+        raise ConfigError(
+            "config.json and speech_tokenizer/config.json: talker and speech tokenizer differ in their codes "
+            f"({num_codes} and {decoder.codebook_size}) or codebooks ({', '.join(map(str, sorted(num_codebooks)))}). "
+            "Get the model again."
+        )
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed; PyTorch raises a plain RuntimeError where the main memory ends."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "not enough memory" in str(error)
+
+
 def choose_precision(choice: PrecisionChoice, device: torch.device, num_parameters: int) -> Precision:
     """Resolve `auto` for a device, or check that the device supports the choice.
 
@@ -200,8 +251,8 @@ def _read_generation_defaults(folder: Path) -> tuple[Sampling, int]:
     if not path.is_file():
         return Sampling(), MAX_TAKE_FRAMES
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        longest = raw.get("max_new_tokens") or MAX_TAKE_FRAMES
+        raw = read_json_object(path)
+        longest = as_declared(raw.get("max_new_tokens") or MAX_TAKE_FRAMES, "int", "max_new_tokens")
         return Sampling.from_generation_config(raw), int(longest)
-    except (ValueError, TypeError, AttributeError, PromptError) as error:
+    except (ValueError, PromptError, ConfigError) as error:
         raise CheckpointError(f"{path} cannot be used: {error}") from error

@@ -71,7 +71,7 @@ def unpack_archive(
                 return [_refuse_archive(f"holds more than {limits.max_entries} files")]
             with zipfile.ZipFile(file) as archive:
                 return _Unpacking(archive, folder, is_wanted, limits).run()
-    except (zipfile.BadZipFile, EOFError, struct.error, ValueError):
+    except (zipfile.BadZipFile, EOFError, struct.error, ValueError, NotImplementedError):
         return [_refuse_archive("is not a zip archive, or it is damaged")]
     except OSError as error:
         return [_refuse_archive(f"cannot be read ({error.strerror or error})")]
@@ -92,7 +92,8 @@ class _Unpacking:
 
     def run(self) -> list[RefusedEntry]:
         """Unpack the accepted files; returns what was refused."""
-        entries = [entry for entry in self._archive.infolist() if not entry.is_dir()]
+        # Not `is_dir`, which fails for an entry without a name.
+        entries = [entry for entry in self._archive.infolist() if not entry.filename.endswith("/")]
         if len(entries) > self._limits.max_entries:
             return [_refuse_archive(f"holds {len(entries)} files; at most {self._limits.max_entries} are accepted")]
         for entry in sorted(entries, key=lambda entry: entry.filename):
@@ -108,7 +109,7 @@ class _Unpacking:
                 self._refused.append(_refuse_archive(str(full)))
                 break
             if problem:
-                self._refused.append(RefusedEntry(name=entry.filename, problem=problem))
+                self._refused.append(RefusedEntry(name=entry.filename or "(no name)", problem=problem))
         return self._refused
 
     def _unpack(self, entry: zipfile.ZipInfo, target: Path) -> str | None:

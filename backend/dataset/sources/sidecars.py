@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,10 @@ class SidecarEntry:
     transcript: SidecarTranscript
     rank: int
     has_any_place: bool = False
+
+
+# JSON can write one, but no file or database can hold it.
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class SidecarUnreadable(ValueError):
@@ -167,6 +172,9 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
             yield f'line {number} is not a JSON object with "audio" and "text"'
             continue
         language = row.get("language")
+        if any(_HALF_CHARACTER.search(part) for part in (audio, spoken, language) if isinstance(part, str)):
+            yield f"line {number} holds half a character; write it anew"
+            continue
         yield audio, spoken, language if isinstance(language, str) and language else None
 
 

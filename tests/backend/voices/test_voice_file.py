@@ -42,7 +42,7 @@ def originals(tmp_path_factory):
     voice = voices.create_zero_shot("Anna B", recording, consent=CONSENT, model="mini", transcript="Hello.")
     VoicePrompts(VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")).get(voice)
     checkpoint = fine_tuned_checkpoint(folder / "custom_voice")
-    voices.add_fine_tuned("Anna C", {"custom_voice": checkpoint}, consent=CONSENT, model="mini", reference=recording)
+    voices.add_fine_tuned("Anna C", {"custom_voice": checkpoint}, consent=CONSENT, model="tiny", reference=recording)
     return voices
 
 
@@ -86,11 +86,12 @@ def changed(path, **changes):
 
 
 def assert_refused(tmp_path, path, match):
-    """Not imported, with one line that says why, and nothing left of it."""
+    """Not imported, with one line that says why and names no folder, and nothing left of it."""
     target = registry(tmp_path / "other")
     with pytest.raises(EncoreError, match=match) as caught:
         target.import_(path)
     assert "\n" not in str(caught.value)
+    assert str(target.folder) not in str(caught.value)
     assert target.list() == ()
     assert not target.folder.exists() or list(target.folder.iterdir()) == []
     allowed = {"other", "scratch.safetensors", path.name, "tuned.encore-voice", "Anna-B.encore-voice"}
@@ -278,6 +279,11 @@ def edited_record(path, **fields):
         ({"name": "../x"}, "cannot contain"),
         ({"sampling": {"temperature": -3}}, "temperature"),
         ({"kind": "fine-tuned"}, "no checkpoint"),
+        ({"provenance": {"note": "\ud800"}}, "voice.json"),
+        ({"transcript": "half a character \udfff"}, "voice.json"),
+        ({"provenance": {"deep": json.loads("[" * 300 + "]" * 300)}}, "voice.json"),
+        ({"sampling": {"top_k": 2**63}}, "top_k"),
+        ({"sampling": {"temperature": 10**400}}, "temperature|voice.json"),
     ],
 )
 def test_records_that_are_none(exported, tmp_path, fields, match):
@@ -348,7 +354,8 @@ def test_weights_of_other_shapes_types_and_names(tuned, tmp_path):
         ("config.json", ("tts_model_type",), "base", "base one"),
         ("config.json", ("talker_config", "num_hidden_layers"), 10**9, "layers"),
         ("config.json", ("talker_config", "spk_id"), {}, "one speaker"),
-        ("config.json", ("talker_config", "hidden_size"), 10**9, "does not fit|shape"),
+        ("config.json", ("talker_config", "hidden_size"), 10**9, "hidden_size"),
+        ("config.json", ("talker_config", "hidden_size"), 64, "does not fit|shape"),
         ("speech_tokenizer/config.json", ("decoder_config", "num_hidden_layers"), 10**9, "layers"),
         ("tokenizer_config.json", ("auto_map",), {"AutoTokenizer": "evil.Evil"}, "files outside the voice"),
         ("tokenizer_config.json", ("tokenizer_file",), "/etc/passwd", "files outside the voice"),

@@ -186,7 +186,7 @@ def _require_file(path: Path) -> Path:
 
 def _read_shard_list(index_file: Path) -> list[Path]:
     try:
-        index = _read_json_object(index_file)
+        index = read_json_object(index_file)
     except ValueError as error:
         raise CheckpointError(f"{index_file} is not valid: {error}") from error
     weight_map = index.get("weight_map")
@@ -213,12 +213,12 @@ def _resolve_shard(index_file: Path, name: str) -> Path:
 
 def _read_config_object(path: Path) -> dict[str, Any]:
     try:
-        return _read_json_object(path)
+        return read_json_object(path)
     except ValueError as error:
         raise ConfigError(f"{path} is not valid: {error}") from error
 
 
-def _read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Parse a file that must hold one JSON object.
 
     Raises:

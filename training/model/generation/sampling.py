@@ -14,7 +14,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from training.model.config import TalkerConfig
+from training.model.config import NUM_CONTROL_CODES, TalkerConfig
 
 BELOW_ONE = 1 - 2**-22
 """Keeps uniform * total below total despite rounding, so that a code beyond the cut-off is never drawn."""
@@ -22,8 +22,6 @@ BELOW_ONE = 1 - 2**-22
 NARROW = 64
 """Draws are made among this many codes, or among all of them; the usual top-k of 50 fits."""
 
-NUM_CONTROL_CODES = 1024
-"""The last ids of the codec vocabulary are tags and speakers; only the end of speech may be drawn from them."""
 
 _PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
 

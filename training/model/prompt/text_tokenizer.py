@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,11 @@ class TextTokenizer:
             raise CheckpointError(f"{folder} has no text tokenizer: {', '.join(missing)} missing.")
         try:
             tokenizer = Qwen2Tokenizer.from_pretrained(str(folder), local_files_only=True)
+            # The limit of another program's pipelines; ours is the number of positions.
+            tokenizer.model_max_length = sys.maxsize
+            found = cls(tokenizer)
         except Exception as error:  # the tokenizers library raises plain Exception for bad files
             raise CheckpointError(f"The text tokenizer in {folder} cannot be read: {error}") from error
-        found = cls(tokenizer)
         if len(found.role_ids) != NUM_ROLE_TOKENS:
             raise CheckpointError(
                 f"The text tokenizer in {folder} splits {ROLE_TURN!r} into {len(found.role_ids)} tokens instead of "

@@ -6,8 +6,13 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from training.model.config import CodePredictorConfig, ModelConfig, SpeakerEncoderConfig, TalkerConfig
-from training.model.generation.sampling import NUM_CONTROL_CODES
+from training.model.config import (
+    NUM_CONTROL_CODES,
+    CodePredictorConfig,
+    ModelConfig,
+    SpeakerEncoderConfig,
+    TalkerConfig,
+)
 from training.pretrain.codec.job import NUM_CODEBOOKS
 from training.pretrain.run.stage_job import StageJob
 from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_ids

@@ -252,6 +252,27 @@ def test_a_damaged_archive(folder: Path, sound: bytes, damage: str) -> None:
         assert "damaged" in reasons(found)["a.zip"]
 
 
+def test_an_archive_of_another_version_or_without_a_name(folder: Path, sound: bytes) -> None:
+    later = zip_of(folder / "later.zip", {"a.wav": sound}, compression=zipfile.ZIP_STORED)
+    content = bytearray(later.read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 99  # the version that is needed to unpack it
+    put(later, bytes(content))
+    assert "damaged" in reasons(look(folder, later))["later.zip"]
+
+    nameless = zip_of(folder / "nameless.zip", {"x": sound, "good.wav": sound}, compression=zipfile.ZIP_STORED)
+    content = bytearray(nameless.read_bytes())
+    for record, at, header_bytes in ((b"PK\x03\x04", 26, 30), (b"PK\x01\x02", 28, 46)):
+        where = content.index(record)
+        content[where + at] = 0
+        content[where + header_bytes] = ord("y")
+        # The name becomes the entry's extra field.
+        content[where + at + 2] = 1
+    put(nameless, bytes(content))
+    found = look(folder, nameless)
+    assert names(found) in ([], ["nameless.zip/good.wav"])
+    assert found.problems
+
+
 def test_a_name_twice_in_an_archive(folder: Path, sound: bytes) -> None:
     archive = folder / "a.zip"
     with zipfile.ZipFile(archive, "w") as file:

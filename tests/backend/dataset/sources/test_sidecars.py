@@ -57,6 +57,16 @@ def test_jsonl(tmp_path: Path) -> None:
     assert [problem.split(" is no")[0] for problem in problems] == ["line 3", "line 4"]
 
 
+@pytest.mark.parametrize("field", ["audio", "text", "language"])
+def test_half_a_character_is_a_line_that_cannot_be_used(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "train.jsonl"
+    broken = {"audio": "a.wav", "text": "A.", "language": "de"} | {field: "half \ud800"}
+    path.write_text(json.dumps(broken) + "\n" + json.dumps({"audio": "b.wav", "text": "B."}), encoding="utf-8")
+    entries, problems = read_sidecar(path)
+    assert [entry.audio for entry in entries] == ["b.wav"]
+    assert problems == ["line 1 holds half a character; write it anew"]
+
+
 def test_the_nearest_text_wins(tmp_path: Path) -> None:
     found = texts_for(
         tmp_path, {"metadata.csv": "a|From the table\n", "a.txt": "From beside", "b.jsonl": ""}, ["a.wav"]

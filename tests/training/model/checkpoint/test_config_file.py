@@ -15,6 +15,7 @@ from tests.golden import CONTRACT, GOLDEN_CHECKPOINT
 from training.model.checkpoint.config_file import model_config_to_json, speech_tokenizer_config_to_json
 from training.model.checkpoint.reading import read_config, read_speech_tokenizer_config
 from training.model.config import ModelConfig, SpeechTokenizerConfig
+from training.model.config_ranges import RANGES
 
 MODEL = read_config(GOLDEN_CHECKPOINT)
 CODEC = read_speech_tokenizer_config(GOLDEN_CHECKPOINT)
@@ -24,25 +25,33 @@ def numbers_of(config: Any) -> list[str]:
     return [spec.name for spec in dataclasses.fields(config) if type(getattr(config, spec.name)) in (int, float)]
 
 
-def values_of(name: str) -> st.SearchStrategy[int]:
+# Numbers that have to agree with one another.
+BOUND_TOGETHER = {"num_key_value_heads", "num_attention_heads", "num_code_groups", "enc_res2net_scale"}
+
+
+def values_of(name: str) -> st.SearchStrategy[float]:
     """Ids have to lie in their tables, and tables have to hold the ids."""
     if name.startswith("codec_"):
         return st.integers(1, MODEL.talker.vocab_size - 1)
-    return st.integers(MODEL.talker.vocab_size if name.endswith("vocab_size") else 1, 10**6)
+    lowest, highest = RANGES[name]
+    if isinstance(lowest, float):
+        return st.floats(lowest, highest)
+    if name == "head_dim":
+        return st.integers(1, 100).map(lambda half: 2 * half)
+    return st.integers(MODEL.talker.vocab_size if name.endswith("vocab_size") else lowest, highest)
+
+
+def changed_section(data: st.DataObject, config: Any) -> Any:
+    names = sorted(set(numbers_of(config)) - BOUND_TOGETHER)
+    changes = {name: data.draw(values_of(name)) for name in data.draw(st.sets(st.sampled_from(names)))}
+    return dataclasses.replace(config, **changes)
 
 
 @given(st.data(), st.booleans())
 def test_whatever_changes_in_a_model_is_written(data: st.DataObject, from_file: bool) -> None:
     config = dataclasses.replace(MODEL, raw=MODEL.raw if from_file else {})
     section = data.draw(st.sampled_from(["talker", "code_predictor", "speaker_encoder"]))
-    # Groups and codebooks have to agree with one another.
-    names = set(numbers_of(getattr(config, section))) - {
-        "num_key_value_heads",
-        "num_attention_heads",
-        "num_code_groups",
-    }
-    changes = {name: data.draw(values_of(name)) for name in data.draw(st.sets(st.sampled_from(sorted(names))))}
-    changed = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **changes)})
+    changed = dataclasses.replace(config, **{section: changed_section(data, getattr(config, section))})
 
     assert ModelConfig.from_json(model_config_to_json(changed, torch.bfloat16)) == changed
 
@@ -51,9 +60,7 @@ def test_whatever_changes_in_a_model_is_written(data: st.DataObject, from_file: 
 def test_whatever_changes_in_a_speech_tokenizer_is_written(data: st.DataObject, from_file: bool) -> None:
     config = dataclasses.replace(CODEC, raw=CODEC.raw if from_file else {})
     section = data.draw(st.sampled_from(["encoder", "decoder"]))
-    names = numbers_of(getattr(config, section))
-    changes = {name: data.draw(st.integers(1, 10**6)) for name in data.draw(st.sets(st.sampled_from(names)))}
-    changed = dataclasses.replace(config, **{section: dataclasses.replace(getattr(config, section), **changes)})
+    changed = dataclasses.replace(config, **{section: changed_section(data, getattr(config, section))})
 
     assert SpeechTokenizerConfig.from_json(speech_tokenizer_config_to_json(changed)) == changed
 
