@@ -31,7 +31,7 @@ from backend.voices.voice_archive import (
     refusal,
 )
 from training.model.errors import ModelError
-from training.model.hub.hub import find_installed
+from training.model.hub.download import find_installed
 
 SUFFIX = ".encore-voice"
 

@@ -37,7 +37,7 @@ from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public, but not in __all__
 
 from training.model.errors import DownloadError
-from training.model.hub.hub import list_choices
+from training.model.hub.hub import EMBEDDED_FOLDER, EMBEDDED_MODEL, is_repo_name, list_choices
 
 # Everything a checkpoint consists of; never pickles (.bin, .pt) or code (.py).
 ALLOWED_PATTERNS = ["*.safetensors", "*.json", "*.txt"]
@@ -139,6 +139,18 @@ def download(repo: str, revision: str | None, output: Output) -> Path:
         _download_file(file, repo, str(info.sha))
     # Links the blobs into a snapshot, and downloads any file that `list_files` left out.
     return Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_PATTERNS))
+
+
+def find_installed(name: str) -> Path | None:
+    """The folder of the embedded model or of a downloaded one; None for any other name, paths included.
+
+    Nothing is downloaded and no folder of the name's choice is read, so that the name may be a stranger's.
+    """
+    if name == EMBEDDED_MODEL:
+        return EMBEDDED_FOLDER if (EMBEDDED_FOLDER / "config.json").is_file() else None
+    if not is_repo_name(name):
+        return None
+    return find_cached(name, None)
 
 
 def find_cached(repo: str, revision: str | None) -> Path | None:

@@ -88,23 +88,9 @@ def resolve_model(
         raise CheckpointError(f"{name} is a file; a model is given by its checkpoint folder.")
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
         raise CheckpointError(f"There is no folder {name}.")
-    if not _is_repo_name(name):
+    if not is_repo_name(name):
         raise DownloadError(f"{name!r} is not a model. {list_choices()}")
     return _download(name, revision, progress or (lambda _: None), cancel or (lambda: False))
-
-
-def find_installed(name: str) -> Path | None:
-    """The folder of the embedded model or of a downloaded one; None for any other name, paths included.
-
-    Nothing is downloaded and no folder of the name's choice is read, so that the name may be a stranger's.
-    """
-    if name == EMBEDDED_MODEL:
-        return EMBEDDED_FOLDER if (EMBEDDED_FOLDER / "config.json").is_file() else None
-    if not _is_repo_name(name):
-        return None
-    from training.model.hub.download import find_cached  # noqa: PLC0415 - imports huggingface_hub, which few need
-
-    return find_cached(name, None)
 
 
 def _find_embedded() -> Path:
@@ -116,7 +102,8 @@ def _find_embedded() -> Path:
     return EMBEDDED_FOLDER
 
 
-def _is_repo_name(name: str) -> bool:
+def is_repo_name(name: str) -> bool:
+    """Whether a name has the form of a hub model's."""
     return bool(_REPO_NAME.fullmatch(name)) and "--" not in name and ".." not in name and len(name) <= _MAX_REPO_NAME
 
 
