@@ -69,7 +69,7 @@ def _compare_with_base(config: ModelConfig, tokenizer_config: SpeechTokenizerCon
     if differences:
         raise VoiceFileInvalid(
             f"The voice's checkpoint is not that of its base model: {differences[0]}. It was changed, or trained from "
-            "another version of the model. It is not used."
+            "another version of the model. It was not imported."
         )
 
 
