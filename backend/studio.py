@@ -35,6 +35,7 @@ from backend.voices.errors import ConsentInvalid, VoiceError
 from backend.voices.reference import write_reference
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
+from backend.voices.speaker_verifier import load_verifier
 from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
 from training.model.hub.hub import DownloadProgress, resolve_model
@@ -266,10 +267,11 @@ class Studio:
             ConsentInvalid: other words or another voice, or there is no speech recognition on this machine.
             RecordingError: a recording cannot be used.
         """
-        listener = self.comparisons.measuring.transcriber()
-        if listener is None:
+        listeners = self.comparisons.measuring.transcribers()
+        if not listeners:
             raise ConsentInvalid(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "
                 "download a Whisper model on the System tab."
             )
-        return check_phrase(phrase, spoken, reference, listener=listener, model=loaded.model)
+        verifier = load_verifier()
+        return check_phrase(phrase, spoken, reference, listener=listeners[0], model=loaded.model, verifier=verifier)

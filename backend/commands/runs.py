@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backend.commands.finetune import conclude, follow, open_runs
 from backend.commands.progress import describe_seconds
+from backend.evaluation.score_words import describe_errors, describe_likeness
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.settings import Settings
@@ -86,8 +87,17 @@ def _describe_checkpoint(point: CheckpointRecord) -> str:
     name = "base model" if point.is_base else point.name
     if point.scores is None:
         return f"  {name}: {point.problem or point.state}"
-    shown = {key: value for key, value in point.scores.model_dump().items() if value is not None}
-    return f"  {name}: " + ", ".join(f"{key.replace('_', ' ')} {value:.3g}" for key, value in shown.items())
+    shown = point.scores.model_dump(exclude={"also_heard"}, exclude_none=True)
+    numbers = (f"{key.replace('_', ' ')} {value:.3g}" for key, value in shown.items() if not isinstance(value, str))
+    by = [
+        f"{what}: {words}"
+        for what, words in (
+            ("characters wrong", describe_errors(point.scores)),
+            ("similarity", describe_likeness(point.scores)),
+        )
+        if words
+    ]
+    return "\n    ".join([f"  {name}: " + ", ".join(numbers), *by])
 
 
 def _log(runs: Runs, arguments: argparse.Namespace) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,12 @@ from backend.audio.writing import write_wav
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
 from backend.evaluation.scores import EvaluatedTake
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
-from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, score_take
+from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, hear, score_take
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.audio_stream import AudioStream
-from backend.transcription.transcriber import Transcriber
+from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
+from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
@@ -33,10 +34,12 @@ _NUM_SLOTS = 4
 _CACHE_LENGTH = 2048
 
 
-def load_scorers(plan: EvaluationPlan, transcriber: Transcriber | None, verifier: SpeakerVerifier | None) -> Scorers:
+def load_scorers(
+    plan: EvaluationPlan, transcribers: tuple[Transcriber, ...], verifier: SpeakerVerifier | None
+) -> Scorers:
     """Load the base model, whose speaker encoder hears every take. Raises EncoreError."""
     own = VoiceModel.load(plan.base_model, precision="fp32")
-    return Scorers(own=own, transcriber=transcriber, verifier=verifier)
+    return Scorers(own=own, transcribers=transcribers, verifier=verifier)
 
 
 def evaluate(
@@ -58,6 +61,31 @@ def evaluate(
     folder.mkdir(parents=True, exist_ok=True)
     with Engine(model, num_slots=_NUM_SLOTS, cache_length=_CACHE_LENGTH) as engine:
         return list(_evaluate(engine, plan, scorers, folder, statement, cancelled or (lambda: False)))
+
+
+def own_errors(
+    plan: EvaluationPlan, transcribers: Sequence[Transcriber], known: Mapping[str, float]
+) -> dict[str, float]:
+    """The share of characters that each listener gets wrong in the person's own recordings, on average.
+
+    Takes are judged by the difference to it: a listener that does not know the voice blames no checkpoint for it.
+
+    Args:
+        plan: has the recordings and their texts.
+        transcribers: the listeners.
+        known: of listeners that have heard them before; kept as it is.
+    """
+    found = {listener.name: known[listener.name] for listener in transcribers if listener.name in known}
+    unheard = [listener for listener in transcribers if listener.name not in found]
+    errors: dict[str, list[float]] = {}
+    # A plan of an earlier version has no texts.
+    for clip, text in zip(plan.clips, plan.clip_texts, strict=False) if unheard else ():
+        samples = _read_clip(clip, TRANSCRIBER_HZ)
+        for listener in unheard if samples is not None else ():
+            heard = hear(listener, samples, TRANSCRIBER_HZ, text, plan.language)
+            if heard is not None:
+                errors.setdefault(listener.name, []).append(heard.character_error)
+    return found | {name: statistics.fmean(values) for name, values in errors.items()}
 
 
 def _evaluate(
@@ -111,12 +139,14 @@ def _verified_target(plan: EvaluationPlan, verifier: SpeakerVerifier | None) -> 
     """The person's mean direction for the verifier, over the clips that can be read."""
     if verifier is None:
         return None
-    heard = []
-    for clip in plan.clips:
-        try:
-            recording = decode_recording(clip, sample_rate=VERIFIER_SAMPLE_RATE)
-        except EncoreError as error:
-            _logger.warning("a clip cannot be compared with: %s", error)
-            continue
-        heard.append(verifier.embed(recording.samples))
+    recordings = (_read_clip(clip, VERIFIER_SAMPLE_RATE) for clip in plan.clips)
+    heard = [verifier.embed(samples) for samples in recordings if samples is not None]
     return np.mean(heard, axis=0, dtype=np.float32) if heard else None
+
+
+def _read_clip(clip: Path, sample_rate: int) -> NDArray[np.float32] | None:
+    try:
+        return decode_recording(clip, sample_rate=sample_rate).samples
+    except EncoreError as error:
+        _logger.warning("a clip cannot be compared with: %s", error)
+        return None

@@ -53,7 +53,9 @@ class EvaluationPlan(BaseModel):
     target: tuple[float, ...]
     """What takes should sound like to the model's own encoder: the middle of the person's clips."""
     clips: tuple[Path, ...]
-    """Recordings that an independent verifier compares with; those that exist."""
+    """Recordings that an independent verifier compares with, and that listeners hear; those that exist."""
+    clip_texts: tuple[str, ...] = ()
+    """What each of them says; none in plans of earlier versions."""
     reference_clip: Path
     reference_text: str
 
@@ -98,7 +100,8 @@ def plan_evaluation(
         standard = _standard_sentences(num_standard)
         texts += [(text, False, expected_seconds(text, card.language, frames_per_cap)) for text in standard]
     reference = next((row for row in rows if row.clip_id == card.reference_clip_id), rows[0])
-    clips = [dataset / AUDIO_FOLDER / f"{row.clip_id}.wav" for row in own[:_MAX_REFERENCE_CLIPS]]
+    clips = [(dataset / AUDIO_FOLDER / f"{row.clip_id}.wav", row.text) for row in own[:_MAX_REFERENCE_CLIPS]]
+    clips = [(clip, text) for clip, text in clips if clip.is_file()]
     return EvaluationPlan(
         base_model=base_model,
         language=card.language,
@@ -108,7 +111,8 @@ def plan_evaluation(
         ),
         speaker=tuple(reference.speaker_embedding if speaker is None else speaker),
         target=_middle(own),
-        clips=tuple(clip for clip in clips if clip.is_file()),
+        clips=tuple(clip for clip, _ in clips),
+        clip_texts=tuple(text for _, text in clips),
         reference_clip=dataset / AUDIO_FOLDER / f"{reference.clip_id}.wav",
         reference_text=reference.text,
     )

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from backend.audio.quality import clipped_share
 from backend.audio.resample import resample
 from backend.evaluation.plan import expected_seconds
-from backend.evaluation.scores import Measures, TakeScores, cosine
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
+from backend.evaluation.scores import Hearing, Measures, TakeScores, cosine
 from backend.transcription.errors import LanguageUnsupported
-from backend.transcription.select import language_code, load_stored_transcriber
+from backend.transcription.select import language_code, load_stored_transcribers
 from backend.transcription.text import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
+from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 from training.model.voice_model import VoiceModel
 
 MIN_SECONDS = 0.2
@@ -48,12 +48,12 @@ class Scorers:
 
     Attributes:
         own: the base model, for its speaker encoder.
-        transcriber: None if no speech recognition is installed; then no words are checked.
+        transcribers: all of this machine, the preferred one first; without any, no words are checked.
         verifier: tells speakers apart independently of the model; None leaves that out.
     """
 
     own: VoiceModel
-    transcriber: Transcriber | None = None
+    transcribers: tuple[Transcriber, ...] = ()
     verifier: SpeakerVerifier | None = None
 
     def embed(self, samples: NDArray[np.float32], sample_rate: int) -> VoiceEmbeddings:
@@ -88,34 +88,45 @@ def score_take(
     """
     is_audible = len(samples) >= MIN_SECONDS * sample_rate
     found: dict[str, object] = {"clipped_share": clipped_share(samples)}
-    if scorers.transcriber is not None:
-        found |= _score_words(scorers.transcriber, samples if is_audible else None, sample_rate, text, language)
+    heard = [
+        hearing
+        for transcriber in scorers.transcribers
+        if (hearing := hear(transcriber, samples if is_audible else None, sample_rate, text, language)) is not None
+    ]
+    if heard:
+        first = heard[0]
+        found |= {
+            "transcript": first.transcript,
+            "transcriber": first.listener,
+            "character_error": first.character_error,
+            "word_error": first.word_error,
+            "also_heard": tuple(heard[1:]),
+        }
     if is_audible and reference is not None:
         voice = scorers.embed(samples, sample_rate)
         if voice.own is not None and reference.own is not None:
             found["speaker_similarity"] = cosine(voice.own, reference.own)
         if voice.verified is not None and reference.verified is not None:
             found["verified_similarity"] = cosine(voice.verified, reference.verified)
+            found["verifier"] = scorers.verifier.name if scorers.verifier is not None else None
     return Measures.model_validate(found)
 
 
-def _score_words(
+def hear(
     transcriber: Transcriber, samples: NDArray[np.float32] | None, sample_rate: int, text: str, language: str
-) -> dict[str, object]:
-    """What is heard in a take, if anything; nothing is scored in a language that the transcriber does not know."""
+) -> Hearing | None:
+    """What is heard in mono samples (samples,) that should say a text; None in a language it does not know.
+
+    Without samples nothing is heard, which is all wrong.
+    """
     code, heard = language_code(language), ""
     try:
         if samples is not None:
             heard = transcriber.transcribe(resample(samples, sample_rate, TRANSCRIBER_HZ), code).text.strip()
     except LanguageUnsupported:
-        return {}
+        return None
     characters, words = text_errors(text, heard, code or "en")
-    return {
-        "transcript": heard,
-        "transcriber": transcriber.name,
-        "character_error": characters,
-        "word_error": words,
-    }
+    return Hearing(listener=transcriber.name, transcript=heard, character_error=characters, word_error=words)
 
 
 class BaseModelOnDisk(Protocol):
@@ -137,15 +148,14 @@ class TakeMeasuring:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._transcriber: Transcriber | None = None
-        self._is_loaded = False
+        self._transcribers: tuple[Transcriber, ...] | None = None
 
-    def transcriber(self) -> Transcriber | None:
-        """Speech recognition; None if there is none on this machine."""
+    def transcribers(self) -> tuple[Transcriber, ...]:
+        """All speech recognition of this machine, the preferred one first."""
         with self._lock:
-            if not self._is_loaded:
-                self._transcriber, self._is_loaded = load_stored_transcriber(), True
-            return self._transcriber
+            if self._transcribers is None:
+                self._transcribers = load_stored_transcribers()
+            return self._transcribers
 
     def measure(
         self,
@@ -158,7 +168,7 @@ class TakeMeasuring:
         language: str,
     ) -> TakeScores:
         """Scores of one take (samples,) against a reference WAV that this program wrote; see `score_take`."""
-        scorers = Scorers(own=base.model, transcriber=self.transcriber(), verifier=load_verifier())
+        scorers = Scorers(own=base.model, transcribers=self.transcribers(), verifier=load_verifier())
         voice = None
         if reference is not None and reference.is_file():
             voice = scorers.embed(*read_own_wav(reference))

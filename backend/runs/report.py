@@ -11,6 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 
 from backend.errors import EncoreError, OutputInvalid
+from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
 from backend.evaluation.scores import EvaluatedTake
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
@@ -26,8 +27,8 @@ _Column = tuple[str, str, Callable[[float], str]]
 _COLUMNS: tuple[_Column, ...] = (
     ("character_error", "Characters wrong", "{:.1%}".format),
     ("word_error", "Words wrong", "{:.1%}".format),
-    ("verified_similarity", "Similarity (independent)", "{:.3f}".format),
-    ("speaker_similarity", "Similarity (by the model itself, biased)", "{:.3f}".format),
+    ("verified_similarity", "Similarity (speaker verifier)", "{:.3f}".format),
+    ("speaker_similarity", "Similarity (the model's own opinion, biased)", "{:.3f}".format),
     ("duration_ratio", "Length / expected", "{:.2f}".format),
     ("finished_share", "Ended by itself", "{:.0%}".format),
     ("clipped_share", "Clipped samples", "{:.2%}".format),
@@ -65,6 +66,8 @@ def render_report(
         style=_STYLE.read_text(encoding="utf-8"),
         run=run,
         facts=_facts(run),
+        notes=[(_name(point), note) for point in checkpoints for note in _notes(point)],
+        hearings=describe_hearings,
         columns=[title for _, title, _ in _shown_columns(checkpoints)],
         checkpoints=[_row(point, _shown_columns(checkpoints), run.best_checkpoint) for point in checkpoints],
         sentences=_sentences(run, checkpoints, run_folder),
@@ -117,11 +120,24 @@ def _row(point: CheckpointRecord, columns: Sequence[_Column], best: str | None) 
         scores = ((getattr(point.scores, field), show) for field, _, show in columns)
         values = [show(value) if value is not None else "-" for value, show in scores]
     return {
-        "name": "Base model, zero-shot" if point.is_base else f"Step {point.step}",
+        "name": _name(point),
         "is_best": point.name == best,
         "values": values,
         "reason": point.problem or f"Not evaluated ({point.state}).",
     }
+
+
+def _name(point: CheckpointRecord) -> str:
+    return "Base model, zero-shot" if point.is_base else f"Step {point.step}"
+
+
+def _notes(point: CheckpointRecord) -> list[str]:
+    """Who measured what of a checkpoint, in words."""
+    if point.scores is None:
+        return []
+    errors, likeness = describe_errors(point.scores), describe_likeness(point.scores)
+    words = ([f"characters wrong: {errors}"] if errors else []) + ([f"similarity: {likeness}"] if likeness else [])
+    return [". ".join(words)] if words else []
 
 
 def _sentences(run: RunRecord, checkpoints: Sequence[CheckpointRecord], run_folder: Path) -> list[dict[str, object]]:

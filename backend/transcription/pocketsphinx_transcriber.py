@@ -11,6 +11,7 @@ import importlib.util
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -38,12 +39,13 @@ _DICTIONARY = "en-us/cmudict-en-us.dict"
 _FRAMES_PER_SECOND = 100
 # It takes the beginning of what it hears for the background.
 _SILENCE_SECONDS = 0.25
+_CHOICE = "choice"
 _SHORTEST_SECONDS = 0.1
 # A word of the dictionary that has several pronunciations: "the(2)".
 _VARIANT = "("
 _SILENT = frozenset({"<s>", "</s>", "<sil>", "[NOISE]", "[SPEECH]", "[COUGH]", "[SMACK]", "[UH]", "[UM]", "++NOISE++"})
-# While a given text is laid over a sound little else is searched, so the beams may be wide. Wider ones make scores
-# overflow, and words get lost.
+# While a given text is laid over a sound, or a few are compared, little else is searched, so the beams may be wide.
+# Wider ones make scores overflow, and words get lost.
 _WIDE_BEAMS = {"beam": 1e-80, "pbeam": 1e-80, "wbeam": 1e-60}
 # Scores of alignments are logarithms to the base 1.0001, divided by 1024.
 _NATS_PER_SCORE = 1024 * math.log(1.0001)
@@ -144,6 +146,33 @@ class PocketsphinxTranscriber:
             known = [word for word in words if self._learn(word)]
             return self._placed(sound, known) if known else None
 
+    def choose(
+        self,
+        samples: NDArray[np.float32],
+        columns: Sequence[Sequence[str]],
+        *,
+        sample_rate: int = TRANSCRIBER_HZ,
+    ) -> str | None:
+        """What mono samples (samples,) say if they say one text of each column, in this order; None if they do not.
+
+        All that can be said so is compared at once. Not for more than `piece_seconds`.
+        """
+        sound = _at_16_khz(samples, sample_rate)
+        if len(sound) < _SHORTEST_SECONDS * TRANSCRIBER_HZ:
+            return None
+        with self._one_at_a_time:
+            parts = []
+            for column in columns:
+                texts = ([word for word in words_to_place(text) if self._learn(word)] for text in column)
+                parts.append(f"({' | '.join(' '.join(words) for words in texts if words)})")
+            grammar = f"#JSGF V1.0; grammar {_CHOICE}; public <{_CHOICE}> = {' '.join(parts)};"
+            with _wide_beams(self._decoder):
+                self._decoder.add_jsgf_string(_CHOICE, grammar)
+            self._decoder.activate_search(_CHOICE)
+            self._listen(sound)
+            heard = self._decoder.hyp()
+            return None if heard is None else str(heard.hypstr)
+
     @cached_property
     def _decoder(self) -> Decoder:
         # Here: pocketsphinx is needed by those only who listen, and reads 30 MB.
@@ -178,12 +207,8 @@ class PocketsphinxTranscriber:
 
     def _placed(self, sound: NDArray[np.float32], words: Sequence[str]) -> PlacedText | None:
         decoder, seconds = self._decoder, len(sound) / TRANSCRIBER_HZ
-        narrow = {name: decoder.config[name] for name in _WIDE_BEAMS}
-        try:
-            _configure(decoder, _WIDE_BEAMS)
+        with _wide_beams(decoder):
             decoder.set_align_text(" ".join(words))
-        finally:
-            _configure(decoder, narrow)
         try:
             self._listen(sound)
             first = [(each.word, each.start_frame, each.end_frame + 1, each.ascore) for each in decoder.seg() or ()]
@@ -284,6 +309,17 @@ def _at_16_khz(samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.flo
 def _second(frame: int, seconds: float) -> float:
     """When a frame of the padded sound begins in the sound itself."""
     return min(max(frame / _FRAMES_PER_SECOND - _SILENCE_SECONDS, 0.0), seconds)
+
+
+@contextmanager
+def _wide_beams(decoder: Decoder) -> Iterator[None]:
+    """Searches that are made meanwhile look further."""
+    narrow = {name: decoder.config[name] for name in _WIDE_BEAMS}
+    try:
+        _configure(decoder, _WIDE_BEAMS)
+        yield
+    finally:
+        _configure(decoder, narrow)
 
 
 def _configure(decoder: Decoder, values: Mapping[str, float]) -> None:

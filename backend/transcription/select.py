@@ -121,8 +121,14 @@ def select_transcriber(
     return SelectedTranscriber(source=TranscriberSource(**vars(weights)))
 
 
-def load_stored_transcriber(device: str = "cpu") -> Transcriber | None:
-    """Load the best transcriber that needs no download, or None; evaluation never waits for a download."""
+def load_stored_transcribers(device: str = "cpu") -> tuple[Transcriber, ...]:
+    """Load the best Whisper that needs no download, if any, and pocketsphinx; evaluation never waits for a download."""
+    whisper = _load_stored_whisper(device)
+    found = () if whisper is None else (whisper,)
+    return (*found, PocketsphinxTranscriber()) if is_installed() else found
+
+
+def _load_stored_whisper(device: str) -> Transcriber | None:
     for name in _stored_whispers():
         try:
             selected = select_transcriber(name)
@@ -132,7 +138,7 @@ def load_stored_transcriber(device: str = "cpu") -> Transcriber | None:
             _logger.warning("Whisper %s cannot be loaded: %s", name, error)
         else:
             _logger.warning("Whisper %s cannot be loaded: %s", name, selected.notice)
-    return PocketsphinxTranscriber() if is_installed() else None
+    return None
 
 
 def _stored_whispers() -> list[str]:

@@ -83,5 +83,21 @@ def hears_sentence(
     return SentenceHearing(is_said=True, cost=cost, misread=misread)
 
 
+def hears_sentence_of(
+    listener: PocketsphinxTranscriber,
+    samples: NDArray[np.float32],
+    sentence: str,
+    columns: Sequence[Sequence[str]],
+) -> SentenceHearing:
+    """Listen whether mono samples (samples,) at TRANSCRIBER_HZ say the sentence, and not another of the same pattern.
+
+    What could be said is one text of each column; of all of it, the sentence has to fit no worse than what fits best.
+    """
+    nearest = listener.choose(samples, columns)
+    if nearest is None:
+        return SentenceHearing(is_said=False, cost=float("inf"))
+    return hears_sentence(listener, samples, sentence, [nearest])
+
+
 def _cost_of(placed: PlacedText) -> float:
     return float(placed.frame_costs.mean()) if placed.frame_costs.size else float("inf")

@@ -36,6 +36,10 @@ class SpokenProof(BaseModel):
     """Letter errors per letter of the phrase."""
     similarity: float = Field(ge=-1.001, le=1.001)
     """Cosine between the speaker embeddings of phrase and reference."""
+    listener: str | None = None
+    """Which speech recognition heard it; None in proofs of earlier versions."""
+    verifier: str | None = None
+    """Which speaker verifier compared the voices; None: the model's own speaker encoder did."""
 
 
 class Consent(BaseModel):

@@ -61,16 +61,9 @@ def num_misheard_words(phrase: str, heard: str) -> int:
     return num_misheard
 
 
-def similar_phrases(phrase: str) -> list[str]:
-    """The same phrase with one word exchanged for another that could have been drawn, once for each column.
-
-    Empty for a phrase that was not drawn here.
-    """
-    words = _drawn_words(phrase) or []
-    return [
-        _phrase([*words[:position], column[column.index(word) - 1], *words[position + 1 :]])
-        for position, (column, word) in enumerate(zip(COLUMNS, words, strict=False))
-    ]
+def may_be_drawn(phrase: str) -> bool:
+    """Whether the phrase is one of those that are drawn here."""
+    return _drawn_words(phrase) is not None
 
 
 def _phrase(words: list[str]) -> str:

@@ -1,7 +1,8 @@
 """Spoken consent: the person whose voice is cloned reads a sentence that cannot have been recorded before.
 
 This deters misuse but cannot prevent it: the user of this program can also change it. The sentence is drawn at random,
-the recording is transcribed and compared with it, and its speaker must be the speaker of the reference.
+the recording is transcribed and compared with it, and its speaker must be the speaker of the reference: to the speaker
+verifier, which knows people, or to the model's own encoder where there is no verifier.
 """
 
 from __future__ import annotations
@@ -16,11 +17,19 @@ from numpy.typing import NDArray
 
 from backend.audio.resample import resample
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX_PIECE_SECONDS, PocketsphinxTranscriber
-from backend.transcription.sentence_check import hears_sentence
+from backend.transcription.sentence_check import hears_sentence_of
 from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
 from backend.voices.consent import SpokenProof
-from backend.voices.consent_phrase import error_rate, num_misheard_words, similar_phrases, statement_error_rate
+from backend.voices.consent_phrase import (
+    COLUMNS,
+    STATEMENT,
+    error_rate,
+    may_be_drawn,
+    num_misheard_words,
+    statement_error_rate,
+)
 from backend.voices.errors import ConsentInvalid
+from backend.voices.speaker_verifier import STRANGER_SIMILARITY, SpeakerVerifier
 from training.model.voice_model import VoiceModel
 
 LISTENING_SAMPLE_RATE = 16_000
@@ -57,13 +66,15 @@ class ProofLimits:
     have been drawn each one that was heard is nearest to: of two phrases drawn at random, one in six thousand pairs
     has five of six in common.
 
-    Embeddings of one speaker lie above 0.7 in ordinary rooms, those of two speakers mostly below 0.6.
+    To the model's own encoder, recordings of one speaker lie above 0.7 in ordinary rooms, those of two speakers mostly
+    below 0.6.
     """
 
     max_error_rate: float = 0.45
     max_statement_error_rate: float = 0.56
     max_misheard_words: int = 1
     min_similarity: float = 0.6
+    min_verified_similarity: float = STRANGER_SIMILARITY
 
 
 def check_phrase(
@@ -73,6 +84,7 @@ def check_phrase(
     *,
     listener: Listener,
     model: VoiceModel,
+    verifier: SpeakerVerifier | None,
     language: str | None = "en",
     limits: ProofLimits | None = None,
 ) -> SpokenProof:
@@ -81,22 +93,23 @@ def check_phrase(
     Raises:
         ConsentInvalid: the words or the speaker are different.
         RecordingError: a recording cannot be used.
-        PromptError: the model has no speaker encoder.
+        PromptError: there is no verifier, and the model has no speaker encoder.
     """
     limits = limits or ProofLimits()
-    said, known = read_reference(spoken), read_reference(reference)
-    at_16_khz = resample(said.samples, REFERENCE_SAMPLE_RATE, LISTENING_SAMPLE_RATE)
+    said, known = (read_reference(path).samples for path in (spoken, reference))
+    at_16_khz = resample(said, REFERENCE_SAMPLE_RATE, LISTENING_SAMPLE_RATE)
     heard = listener.transcribe(at_16_khz, language).text.strip()
     proof = SpokenProof(
         phrase=phrase,
         heard=heard[:2000],
+        listener=listener.name,
         error_rate=error_rate(phrase, heard),
-        similarity=_similarity(model, said.samples, known.samples),
+        similarity=_similarity(model, said, known) if verifier is None else _verified(verifier, said, known),
+        verifier=None if verifier is None else verifier.name,
     )
-    # pocketsphinx hears better whether one known sentence is said than what is said.
+    # pocketsphinx hears better which of some known sentences is said than what is said.
     if isinstance(listener, PocketsphinxTranscriber) and len(at_16_khz) <= _MAX_SENTENCE_SAMPLES:
-        others = similar_phrases(phrase)
-        is_said = bool(others) and hears_sentence(listener, at_16_khz, phrase, others).is_said
+        is_said = hears_phrase(listener, phrase, at_16_khz)
     else:
         is_said = says_phrase(phrase, heard, limits)
     if not is_said:
@@ -109,6 +122,11 @@ def check_phrase(
     return proof
 
 
+def hears_phrase(listener: PocketsphinxTranscriber, phrase: str, samples_16k: NDArray[np.float32]) -> bool:
+    """Whether mono samples (samples,) at 16 kHz fit the phrase, and no other that could have been drawn fits better."""
+    return may_be_drawn(phrase) and hears_sentence_of(listener, samples_16k, phrase, [[STATEMENT], *COLUMNS]).is_said
+
+
 def says_phrase(phrase: str, heard: str, limits: ProofLimits) -> bool:
     """Whether the phrase was heard, with the agreement, and not another phrase that could have been drawn."""
     return (
@@ -118,11 +136,16 @@ def says_phrase(phrase: str, heard: str, limits: ProofLimits) -> bool:
     )
 
 
-def _similarity(model: VoiceModel, one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+def _verified(verifier: SpeakerVerifier, *recordings: NDArray[np.float32]) -> float:
+    first, second = (verifier.embed(samples, sample_rate=REFERENCE_SAMPLE_RATE) for samples in recordings)
+    return float(first @ second)
+
+
+def _similarity(model: VoiceModel, *recordings: NDArray[np.float32]) -> float:
     first, second = (
         model.embed_speaker(
             torch.from_numpy(resample(samples, REFERENCE_SAMPLE_RATE, model.speaker_sample_rate))
         ).float()
-        for samples in (one, other)
+        for samples in recordings
     )
     return float(torch.nn.functional.cosine_similarity(first, second, dim=0))

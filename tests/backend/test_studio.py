@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -22,6 +24,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 from training.model.generation.frame_loop import FinishReason
 from training.model.hub.hub import DownloadProgress
+from training.model.project import PROJECT_FOLDER
 
 
 def new_studio(home):
@@ -194,3 +197,14 @@ def test_a_dataset_is_not_deleted_while_a_run_learns_from_it(tmp_path, state, er
     studio.__dict__["runs"] = SimpleNamespace(list=lambda: [run])
     with pytest.raises(error, match="ann"):
         studio.delete_dataset("ann")
+
+
+def test_a_studio_starts_without_a_listener_or_a_verifier(tmp_path):
+    """They are loaded when something is first listened to."""
+    code = (
+        "import sys; from pathlib import Path; import ui.layout; from backend.settings import Settings; "
+        "from backend.studio import Studio; from backend.voices.speaker_verifier import load_verifier; "
+        "Studio(Settings(home=Path(sys.argv[1]))); assert load_verifier.cache_info().currsize == 0; "
+        "sys.exit(', '.join({'pocketsphinx', 'whisper'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, cwd=PROJECT_FOLDER, timeout=600)

@@ -20,9 +20,9 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
-from backend.evaluation.speaker_verifier import SpeakerVerifier, load_verifier
 from backend.serving.engine.slot import LIVE_CHUNK_FRAMES
 from backend.voices.cloning import clone_voice
+from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser
 from tests.benchmarks.voice_report import Column, Judged, voice_table

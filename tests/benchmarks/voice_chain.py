@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from backend.evaluation.speaker_verifier import SpeakerVerifier
+from backend.voices.speaker_verifier import SpeakerVerifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
 from tests.benchmarks.voice import SENTENCES, Bench

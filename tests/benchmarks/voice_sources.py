@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.recording import Recording
-from backend.evaluation.speaker_verifier import SpeakerVerifier
+from backend.voices.speaker_verifier import SpeakerVerifier
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.speakers import Speaker, by_name, training_speakers, unseen_voice
 

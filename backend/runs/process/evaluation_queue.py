@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from backend.errors import EncoreError
-from backend.evaluation.evaluate import evaluate, load_scorers
+from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import EvaluatedTake, summarize
-from backend.evaluation.speaker_verifier import load_verifier
 from backend.provenance.checkpoint_digest import checkpoint_digest
 from backend.provenance.signing import FileSigner
 from backend.provenance.statement import SpeechStatement
@@ -23,7 +22,8 @@ from backend.runs.process.select_checkpoint import choose
 from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
-from backend.transcription.select import load_stored_transcriber
+from backend.transcription.select import load_stored_transcribers
+from backend.voices.speaker_verifier import load_verifier
 from training.checkpoint import hold, mark_best, read_checkpoint, release
 from training.export import export_checkpoint
 from training.model.voice_model import VoiceModel
@@ -105,7 +105,7 @@ class EvaluationQueue:
             options["num_gpus"] = 1
         place = None if record.is_base else str(self._place(record))
         task = ray.remote(**options)(evaluate_checkpoint).remote(
-            plan.model_dump(mode="json"), str(self._folder.path), record.name, place
+            plan.model_dump(mode="json"), str(self._folder.path), record.name, place, self._known_errors()
         )
         self._rows.mark_evaluating(self._run_id, record.name)
         self._current = record, task
@@ -117,9 +117,10 @@ class EvaluationQueue:
         if not ray.wait([task], timeout=0)[0]:
             return False
         try:
-            takes = [EvaluatedTake.model_validate(take) for take in ray.get(task)]
+            raw_takes, own_errors = ray.get(task)
+            takes = [EvaluatedTake.model_validate(take) for take in raw_takes]
             self._sign(takes)
-            self._rows.add_evaluation(self._run_id, record.name, takes, summarize(takes))
+            self._rows.add_evaluation(self._run_id, record.name, takes, summarize(takes, own_errors))
             self._keep_best()
         except Exception as error:
             # One checkpoint that cannot be evaluated must not end the run.
@@ -142,6 +143,16 @@ class EvaluationQueue:
                 said = take.statement.model_copy(update=agreed)
                 self._signer.sign_file(self._folder.path / take.file, "wav", said)
 
+    def _known_errors(self) -> dict[str, float]:
+        """Of listeners that have heard the person's own recordings in this run: they need not be heard again."""
+        scores = [record.scores for record in self._rows.checkpoints(self._run_id) if record.scores is not None]
+        heard = [errors for each in scores for errors in each.listeners]
+        return {
+            errors.listener: errors.own_character_error
+            for errors in heard
+            if errors.listener is not None and errors.own_character_error is not None
+        }
+
     def _keep_best(self) -> None:
         best = choose(self._rows.checkpoints(self._run_id)).best
         if best is not None:
@@ -152,15 +163,18 @@ class EvaluationQueue:
 
 
 def evaluate_checkpoint(
-    raw_plan: dict[str, Any], run_folder: str, name: str, checkpoint: str | None
-) -> list[dict[str, Any]]:
-    """The Ray task: speak and measure, perhaps on another machine; returns the takes.
+    raw_plan: dict[str, Any], run_folder: str, name: str, checkpoint: str | None, known_errors: dict[str, float]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """The Ray task: speak and measure, perhaps on another machine.
+
+    Returns the takes, and what each listener gets wrong in the person's own recordings.
 
     Args:
         raw_plan: a `EvaluationPlan`.
         run_folder: of the run.
         name: of the checkpoint; names the folder of its takes.
         checkpoint: its folder; None for the base model.
+        known_errors: of listeners that have heard the person's recordings before.
 
     Raises:
         EncoreError: it cannot be loaded, or cannot speak.
@@ -169,12 +183,13 @@ def evaluate_checkpoint(
     # The processors are for the training that runs at the same time.
     torch.set_num_threads(1)
     plan, folder = EvaluationPlan.model_validate(raw_plan), RunFolder(Path(run_folder))
-    scorers = load_scorers(plan, load_stored_transcriber(), load_verifier())
+    scorers = load_scorers(plan, load_stored_transcribers(), load_verifier())
+    errors = own_errors(plan, scorers.transcribers, known_errors)
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         said = SpeechStatement(checkpoint=checkpoint_digest(plan.base_model), voice="zero-shot")
         takes = evaluate(model, plan, scorers, folder.takes / name, statement=said)
-        return [take.model_dump(mode="json") for take in takes]
+        return _as_json(takes), errors
     exported = folder.evaluating / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
@@ -183,6 +198,10 @@ def evaluate_checkpoint(
         model = VoiceModel.load(exported)
         said = SpeechStatement(checkpoint=checkpoint_digest(exported), voice="fine-tuned")
         takes = evaluate(model, plan, scorers, folder.takes / name, statement=said)
-        return [take.model_dump(mode="json") for take in takes]
+        return _as_json(takes), errors
     finally:
         shutil.rmtree(exported, ignore_errors=True)
+
+
+def _as_json(takes: Sequence[EvaluatedTake]) -> list[dict[str, Any]]:
+    return [take.model_dump(mode="json") for take in takes]

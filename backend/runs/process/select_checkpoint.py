@@ -7,8 +7,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.evaluation.scores import CheckpointScores
+from backend.evaluation.score_words import OWN_OPINION
+from backend.evaluation.scores import CheckpointScores, ListenerErrors
 from backend.runs.storage.records import CheckpointRecord
+from backend.voices.speaker_verifier import STRANGER_SIMILARITY
 
 ERROR_WEIGHT = 1.0
 """A tenth more characters wrong outweighs a tenth more similarity: a voice that cannot be understood is useless."""
@@ -46,20 +48,60 @@ class Choice:
     verdict: str
 
 
-def quality(scores: CheckpointScores) -> float:
+@dataclass(frozen=True)
+class Scale:
+    """What all of some checkpoints were measured by, so that they can be compared with each other.
+
+    Attributes:
+        listener: heard all of them; None where only listeners of their own, or of an earlier version, did.
+        is_relative: errors count as the difference to the same listener's errors on the person's own recordings.
+        is_verified: the speaker verifier heard all of them; otherwise the model's own encoder says how alike they are.
+    """
+
+    listener: str | None
+    is_relative: bool
+    is_verified: bool
+
+    @classmethod
+    def of(cls, scores: Sequence[CheckpointScores]) -> Scale:
+        """The scale for these."""
+        heard = [{errors.listener: errors for errors in each.listeners} for each in scores if each.listeners]
+        listener = next((name for name in heard[0] if all(name in each for each in heard)), None) if heard else None
+        chosen = [each.get(listener) or next(iter(each.values())) for each in heard]
+        return cls(
+            listener=listener,
+            is_relative=all(errors.own_character_error is not None for errors in chosen),
+            is_verified=all(each.verified_similarity is not None for each in scores),
+        )
+
+    def errors(self, scores: CheckpointScores) -> ListenerErrors | None:
+        """Those that are compared."""
+        listeners = scores.listeners
+        return next((each for each in listeners if each.listener == self.listener), listeners[0] if listeners else None)
+
+    def error(self, scores: CheckpointScores) -> float | None:
+        """Characters wrong, beyond those that are the listener's fault; None where no words were checked."""
+        errors = self.errors(scores)
+        if errors is None:
+            return None
+        return errors.character_error - ((errors.own_character_error or 0.0) if self.is_relative else 0.0)
+
+    def similarity(self, scores: CheckpointScores) -> float | None:
+        """To the person's voice."""
+        return scores.verified_similarity if self.is_verified else scores.speaker_similarity
+
+
+def quality(scores: CheckpointScores, scale: Scale | None = None) -> float:
     """One number to compare checkpoints of one run by; higher is better.
 
-    The independent verifier's similarity counts where there is one, the model's own encoder's otherwise.
+    The independent verifier's similarity counts where it heard all of them, the model's own encoder's otherwise.
     """
-    similarity = (
-        scores.verified_similarity if scores.verified_similarity is not None else (scores.speaker_similarity or 0.0)
-    )
-    error = scores.character_error if scores.character_error is not None else 0.0
+    scale = scale or Scale.of([scores])
     ratio = max(scores.duration_ratio, 1e-3)
     pace = max(ratio, 1 / ratio)
     return (
-        SIMILARITY_WEIGHT * similarity
-        - ERROR_WEIGHT * error
+        SIMILARITY_WEIGHT * (scale.similarity(scores) or 0.0)
+        - ERROR_WEIGHT * (scale.error(scores) or 0.0)
         - DURATION_WEIGHT * min(max(pace - TOLERATED_PACE, 0.0), 4.0)
         - UNFINISHED_WEIGHT * (1 - scores.finished_share)
         - CLIPPED_WEIGHT * scores.clipped_share
@@ -73,15 +115,17 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     tuned = [(point, scores) for point, scores in evaluated if not point.is_base]
     if not tuned:
         return Choice(best=None, beats_base=None, verdict="No checkpoint could be evaluated, so none is recommended.")
+    scale = Scale.of([scores for _, scores in evaluated])
     # Of two that sound alike the earlier one has forgotten less of the base model.
-    best, scores = max(tuned, key=lambda pair: (round(quality(pair[1]), 4), -pair[0].step))
+    best, scores = max(tuned, key=lambda pair: (round(quality(pair[1], scale), 4), -pair[0].step))
     if zero_shot is None:
         verdict = (
             f"The best checkpoint is step {best.step}. The base model was not evaluated, so there is no comparison."
         )
         return Choice(best=best.name, beats_base=None, verdict=verdict)
     base_point, base = zero_shot
-    beats = quality(scores) > quality(base) + NOTABLE_GAIN and not _is_harder_to_understand(scores, base)
+    beats = quality(scores, scale) > quality(base, scale) + NOTABLE_GAIN
+    beats = beats and not _is_harder_to_understand(scores, base, scale)
     opening = (
         f"The fine-tuned voice at step {best.step} is better than zero-shot cloning: "
         if beats
@@ -91,45 +135,68 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     return Choice(
         best=best.name,
         beats_base=beats,
-        verdict=opening + _differences(base, scores, standard_error_of_difference(base_point, best)) + ending,
+        verdict=opening
+        + _differences(base, scores, scale, standard_error_of_difference(base_point, best, scale.listener))
+        + ending,
     )
 
 
-def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores) -> bool:
-    if scores.character_error is None or base.character_error is None:
-        return False
-    return scores.character_error > base.character_error + WORSE_ERROR
+def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores, scale: Scale) -> bool:
+    after, before = scale.error(scores), scale.error(base)
+    return after is not None and before is not None and after > before + WORSE_ERROR
 
 
-def standard_error_of_difference(base: CheckpointRecord, tuned: CheckpointRecord) -> float | None:
-    """Standard error of the difference between two character errors, over the same sentences; None with too few."""
-    before = {take.position: take.character_error for take in base.takes}
+def standard_error_of_difference(
+    base: CheckpointRecord, tuned: CheckpointRecord, listener: str | None = None
+) -> float | None:
+    """Standard error of the difference between two character errors of one listener, over the same sentences.
+
+    None with too few.
+    """
+    before = {take.position: take.character_errors().get(listener) for take in base.takes}
     differences = [
-        take.character_error - earlier
+        error - earlier
         for take in tuned.takes
-        if take.character_error is not None and (earlier := before.get(take.position)) is not None
+        if (error := take.character_errors().get(listener)) is not None
+        and (earlier := before.get(take.position)) is not None
     ]
     if len(differences) < MIN_TO_COMPARE:
         return None
     return statistics.stdev(differences) / math.sqrt(len(differences))
 
 
-def _differences(base: CheckpointScores, tuned: CheckpointScores, luck: float | None) -> str:
+def _differences(base: CheckpointScores, tuned: CheckpointScores, scale: Scale, luck: float | None) -> str:
     """What changed, number by number."""
     parts = []
-    if base.verified_similarity is not None and tuned.verified_similarity is not None:
-        parts.append(f"speaker similarity {base.verified_similarity:.2f} → {tuned.verified_similarity:.2f}")
-    elif base.speaker_similarity is not None and tuned.speaker_similarity is not None:
-        parts.append(
-            f"speaker similarity {base.speaker_similarity:.2f} → {tuned.speaker_similarity:.2f} "
-            "(by the model's own encoder, which is biased)"
-        )
-    if base.character_error is not None and tuned.character_error is not None:
+    before, after = scale.similarity(base), scale.similarity(tuned)
+    if before is not None and after is not None:
+        like = f"speaker similarity {before:.2f} → {after:.2f}"
+        if not scale.is_verified:
+            like += f" ({OWN_OPINION}, which is biased)"
+        elif after < STRANGER_SIMILARITY:
+            like += " (no more like the speaker than a stranger)"
+        parts.append(like)
+    heard, now_heard = scale.errors(base), scale.errors(tuned)
+    if heard is not None and now_heard is not None:
         by_chance = f" (by chance ±{luck:.0%})" if luck is not None else ""
-        parts.append(f"character error {base.character_error:.0%} → {tuned.character_error:.0%}{by_chance}")
+        parts.append(
+            f"character error {heard.character_error:.0%} → {now_heard.character_error:.0%}{by_chance}"
+            + _heard_by(heard, now_heard)
+        )
     else:
-        parts.append("words were not checked, because no speech recognition is installed")
+        parts.append("words were not checked, because nothing here could listen")
     parts.append(f"length against expected {base.duration_ratio:.2f} → {tuned.duration_ratio:.2f}")
     if base.finished_share < 1 or tuned.finished_share < 1:
         parts.append(f"takes that ended by themselves {base.finished_share:.0%} → {tuned.finished_share:.0%}")
     return ", ".join(parts)
+
+
+def _heard_by(before: ListenerErrors, after: ListenerErrors) -> str:
+    """Who listened, and what that listener gets wrong anyway."""
+    if after.listener is None or before.listener is None:
+        return ""
+    if after.listener != before.listener:
+        return f" heard by {before.listener} and then by {after.listener}"
+    if after.own_character_error is None:
+        return f" heard by {after.listener}"
+    return f" heard by {after.listener} ({after.own_character_error:.0%} of the speaker's own recordings)"

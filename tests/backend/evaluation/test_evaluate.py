@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from backend.evaluation.evaluate import evaluate, load_scorers
+from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.evaluation.take_scores import Scorers
 from backend.transcription.transcript import Transcript
@@ -39,11 +39,10 @@ def plan(dataset: Path, num_held_out: int = 1, num_standard: int = 1, seed: int 
 class Parrot:
     """A transcriber that hears the expected texts in turn."""
 
-    name = "parrot"
     piece_seconds = 30.0
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = iter(texts)
+    def __init__(self, texts: Sequence[str], name: str = "parrot") -> None:
+        self._texts, self.name = iter(texts), name
 
     def transcribe(self, samples_16k: NDArray[np.float32], language: str | None = None) -> Transcript:
         assert language is None
@@ -89,7 +88,7 @@ def test_english_sentences_are_for_english(
 
 def test_evaluating_a_model_twice_gives_the_same_scores(dataset: Path, tmp_path: Path) -> None:
     chosen = plan(dataset)
-    scorers = load_scorers(chosen, None, None)
+    scorers = load_scorers(chosen, (), None)
     assert scorers.verifier is None
     folder = tmp_path / "takes" / "base"
     takes, again = (evaluate(load_model(), chosen, scorers, folder) for _ in range(2))
@@ -113,13 +112,27 @@ def test_transcripts_are_compared_with_the_sentences(dataset: Path, tmp_path: Pa
     first, second = chosen.sentences
     scorers = Scorers(
         own=load_model(),
-        transcriber=Parrot([first.text.upper(), "something else"]),
+        transcribers=(Parrot([first.text.upper(), "something else"]), Parrot([first.text] * 2, "budgie")),
     )
     right, wrong = evaluate(load_model(), chosen, scorers, tmp_path / "takes" / "base")
     assert right.word_error == 0
     assert wrong.word_error == 1
     assert wrong.transcript == "something else"
     assert second.text == wrong.text
+    assert [list(take.character_errors()) for take in (right, wrong)] == [["parrot", "budgie"]] * 2
+    assert (right.also_heard[0].word_error, wrong.also_heard[0].word_error) == (0, 1)
+
+
+def test_listeners_hear_the_persons_own_recordings_once(dataset: Path) -> None:
+    chosen = plan(dataset)
+    right, wrong = Parrot(chosen.clip_texts), Parrot(["none of it at all"] * len(chosen.clips), "budgie")
+    assert len(chosen.clip_texts) == len(chosen.clips) > 0
+    errors = own_errors(chosen, [right, wrong], {})
+    assert errors["parrot"] == 0
+    assert errors["budgie"] > 0.4
+    deaf = Parrot([], "budgie")
+    assert own_errors(chosen, [deaf], errors) == {"budgie": errors["budgie"]}
+    assert own_errors(chosen.model_copy(update={"clip_texts": ()}), [Parrot([])], {}) == {}
 
 
 def test_an_evaluation_can_be_cancelled(dataset: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backend.evaluation.scores import EvaluatedTake, cosine, summarize
+from backend.evaluation.scores import CheckpointScores, EvaluatedTake, Hearing, cosine, summarize
 
 
 def take(position: int = 0, **changes: object) -> EvaluatedTake:
@@ -41,3 +41,27 @@ def test_a_summary_skips_missing_scores() -> None:
 
 def test_one_runaway_does_not_move_the_duration_ratio() -> None:
     assert summarize([take(), take(), take(seconds=100.0)]).duration_ratio == 1.0
+
+
+def test_a_summary_says_who_listened_and_what_they_get_wrong_anyway() -> None:
+    also = (Hearing(listener="pocketsphinx", transcript="hello", character_error=0.3, word_error=0.5),)
+    heard = take(transcriber="whisper base", character_error=0.1, word_error=0.2, also_heard=also, verifier="GE2E")
+    scores = summarize([heard, take()], {"whisper base": 0.02, "pocketsphinx": 0.2})
+    assert scores.verifier == "GE2E"
+    assert [(each.listener, each.character_error, each.own_character_error) for each in scores.listeners] == [
+        ("whisper base", 0.1, 0.02),
+        ("pocketsphinx", 0.3, 0.2),
+    ]
+
+
+def test_scores_of_earlier_versions_are_read() -> None:
+    """They do not say who listened."""
+    stored = {
+        "num_takes": 1, "character_error": 0.25, "word_error": 0.5, "speaker_similarity": 0.75,
+        "verified_similarity": None, "duration_ratio": 1.2, "finished_share": 1.0, "clipped_share": 0.125,
+    }  # fmt: skip
+    scores = CheckpointScores.model_validate(stored)
+    assert [(each.listener, each.character_error, each.own_character_error) for each in scores.listeners] == [
+        (None, 0.25, None)
+    ]
+    assert take(character_error=0.25).character_errors() == {None: 0.25}

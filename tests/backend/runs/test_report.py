@@ -12,7 +12,7 @@ import pytest
 
 from backend.audio.writing import write_wav
 from backend.errors import OutputInvalid
-from backend.evaluation.scores import summarize
+from backend.evaluation.scores import Hearing, summarize
 from backend.runs.report import render_report, write_report
 from backend.runs.storage.records import BASE, CheckpointRecord, EventRecord, MetricRecord
 from backend.runs.storage.states import RunState
@@ -115,3 +115,16 @@ def test_the_report_names_who_listened_to_the_clips(tmp_path: Path) -> None:
 def test_a_report_is_not_written_over_a_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputInvalid, match="is a folder"):
         write_report(tmp_path, record(), [], [], [], tmp_path)
+
+
+def test_who_listened_stands_beside_what_was_heard(tmp_path: Path) -> None:
+    also = (Hearing(listener="pocketsphinx", transcript="hollow", character_error=0.5, word_error=1.0),)
+    heard = take(
+        transcript="hello", transcriber="whisper base", character_error=0.1, also_heard=also,
+        verified_similarity=0.4, verifier="GE2E",
+    )  # fmt: skip
+    scores = summarize([heard], {"whisper base": 0.02, "pocketsphinx": 0.2})
+    base = CheckpointRecord(name=BASE, step=0, saved_at=1.0, state="evaluated", scores=scores, takes=(heard,))
+    page = render_report(record(state=RunState.DONE), [], [base], [], tmp_path)
+    assert "10.0% by whisper base (2.0% in the speaker&#39;s own recordings); 50.0% by pocketsphinx (20.0%" in page
+    assert "0.40 by GE2E: no more like the voice than a stranger&#39;s" in page

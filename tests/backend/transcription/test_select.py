@@ -11,7 +11,7 @@ import whisper
 
 from backend.transcription.catalogue import cache_folder
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX
-from backend.transcription.select import language_code, load_stored_transcriber, select_transcriber
+from backend.transcription.select import language_code, load_stored_transcribers, select_transcriber
 
 
 @pytest.fixture
@@ -50,18 +50,18 @@ def test_a_file_is_identified_by_its_content(cache: Path, tiny_whisper: Path):
     assert source.load("cpu").name == "tiny.pt"
 
 
-def test_evaluation_prefers_base_to_tiny(cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch):
-    found = load_stored_transcriber()
-    assert found is not None
-    assert found.name == POCKETSPHINX
+def listeners() -> list[str]:
+    return [each.name for each in load_stored_transcribers()]
+
+
+def test_evaluation_prefers_base_to_tiny_and_hears_pocketsphinx_beside(
+    cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert listeners() == [POCKETSPHINX]
     store(cache, "tiny", tiny_whisper, monkeypatch)
-    found = load_stored_transcriber()
-    assert found is not None
-    assert found.name == "whisper tiny"
+    assert listeners() == ["whisper tiny", POCKETSPHINX]
     store(cache, "base", tiny_whisper, monkeypatch)
-    found = load_stored_transcriber()
-    assert found is not None
-    assert found.name == "whisper base"
+    assert listeners() == ["whisper base", POCKETSPHINX]
 
 
 def test_evaluation_passes_over_damaged_weights(cache: Path, tiny_whisper: Path, monkeypatch: pytest.MonkeyPatch):
@@ -69,9 +69,7 @@ def test_evaluation_passes_over_damaged_weights(cache: Path, tiny_whisper: Path,
     damaged = cache / "damaged"
     damaged.write_bytes(b"no weights")
     store(cache, "base", damaged, monkeypatch)
-    found = load_stored_transcriber()
-    assert found is not None
-    assert found.name == "whisper tiny"
+    assert listeners() == ["whisper tiny", POCKETSPHINX]
 
 
 @pytest.mark.parametrize("name", [None, "", "mini"])
@@ -93,7 +91,7 @@ def test_without_a_network_other_languages_have_no_transcriber(cache: Path, name
 def test_without_a_network_pocketsphinx_stands_in_for_a_published_model(cache: Path):
     selected = select_transcriber("small", "English")
     assert selected.source is not None
-    assert selected.source.identity == POCKETSPHINX
+    assert selected.source.name == POCKETSPHINX
     assert "cannot be downloaded" in selected.notice
 
 

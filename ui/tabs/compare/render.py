@@ -15,6 +15,7 @@ from backend.comparisons.comparison import ComparedTake, Comparison, Letter, Ver
 from backend.comparisons.contenders import Contender
 from backend.comparisons.make_comparison import ComparisonProgress
 from backend.comparisons.preference import Tally
+from backend.evaluation.score_words import describe_likeness
 from backend.evaluation.scores import TakeScores
 from ui.html.messages import NOTHING, says
 from ui.html.spectrogram import spectrogram_html
@@ -126,12 +127,16 @@ def _card(take: ComparedTake, heard: HeardTake, comparison: Comparison) -> dict[
 
 def _score_rows(scores: TakeScores) -> list[tuple[str, str]]:
     rows = [("Length against expected", f"{scores.duration_ratio:.2f}")]
-    if scores.verified_similarity is not None:
-        rows.append(("Likeness, by an independent ear", f"{scores.verified_similarity:.2f}"))
-    if scores.speaker_similarity is not None:
-        rows.append(("Likeness, by the model's own ear (biased)", f"{scores.speaker_similarity:.2f}"))
-    if scores.word_error is not None:
-        rows.append(("Words misheard", f"{scores.word_error:.0%}"))
+    likeness = describe_likeness(scores)
+    if likeness:
+        rows.append(("Likeness", likeness))
+    if scores.verified_similarity is not None and scores.speaker_similarity is not None:
+        rows.append(("Likeness, the model's own opinion (biased)", f"{scores.speaker_similarity:.2f}"))
+    heard = [] if scores.word_error is None else [(scores.transcriber, scores.word_error)]
+    heard += [(other.listener, other.word_error) for other in scores.also_heard]
+    rows += [
+        (f"Words misheard by {listener}" if listener else "Words misheard", f"{error:.0%}") for listener, error in heard
+    ]
     if scores.clipped_share > 0:
         rows.append(("Cut off at full scale", f"{scores.clipped_share:.1%}"))
     return rows

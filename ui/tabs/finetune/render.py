@@ -10,6 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from backend.background_tasks import TaskState
+from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
 from backend.runs.planning.plan import WORKER_COUNTS, MemoryCell, RunPlan
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
@@ -59,8 +60,8 @@ PARTS = {
 
 SCORES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("character_error", "Characters wrong", "{:.1%}".format),
-    ("verified_similarity", "Likeness (independent)", "{:.2f}".format),
-    ("speaker_similarity", "Likeness (by the model itself)", "{:.2f}".format),
+    ("verified_similarity", "Likeness (speaker verifier)", "{:.2f}".format),
+    ("speaker_similarity", "Likeness (own opinion)", "{:.2f}".format),
     ("duration_ratio", "Length / expected", "{:.2f}".format),
     ("finished_share", "Ended by itself", "{:.0%}".format),
 )
@@ -204,7 +205,18 @@ def scores_html(checkpoints: Sequence[CheckpointRecord], best: str | None) -> Ma
     rows = [
         (_named(point, best), point.problem or UNSCORED.get(point.state, ""), _cells(point)) for point in checkpoints
     ]
-    return render("finetune", "scores", titles=[title for _, title, _ in SCORES], rows=rows)
+    notes = [(_named(point, best), words) for point in checkpoints if (words := _measured_by(point))]
+    return render("finetune", "scores", titles=[title for _, title, _ in SCORES], rows=rows, notes=notes)
+
+
+def _measured_by(point: CheckpointRecord) -> str:
+    """Who heard a checkpoint, and how like the voice it is; empty if nothing did."""
+    if point.scores is None:
+        return ""
+    errors, likeness = describe_errors(point.scores), describe_likeness(point.scores)
+    return " ".join(
+        f"{what}: {words}." for what, words in (("Characters wrong", errors), ("Likeness", likeness)) if words
+    )
 
 
 def _cells(point: CheckpointRecord) -> list[tuple[str, str]] | None:
@@ -221,7 +233,7 @@ def takes_html(checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Pat
     if not spoken:
         return NOTHING
     named = [(checkpoint_name(point), _named(point, best), point.takes) for point in spoken]
-    return render("finetune", "takes", checkpoints=named, places=places)
+    return render("finetune", "takes", checkpoints=named, places=places, hearings=describe_hearings)
 
 
 def checkpoint_name(point: CheckpointRecord) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from backend.evaluation.scores import CheckpointScores, EvaluatedTake
+from backend.evaluation.scores import CheckpointScores, EvaluatedTake, ListenerErrors
 from backend.runs.process.select_checkpoint import choose, quality, standard_error_of_difference
 from backend.runs.storage.records import BASE, CheckpointRecord
 
@@ -106,3 +106,43 @@ def test_nothing_evaluated_means_no_recommendation() -> None:
     waiting = CheckpointRecord(name="step-00000010", step=10, saved_at=0.0, state="waiting")
     assert choose([point(0), waiting]).best is None
     assert choose([point(10)]).beats_base is None
+
+
+def test_checkpoints_heard_by_different_listeners_are_compared_by_what_is_not_the_listeners_fault() -> None:
+    """Whisper came in the middle of a run: the later checkpoint has fewer errors and is the worse one."""
+    before = {"transcriber": "pocketsphinx", "character_error": 0.22, "own_character_error": 0.2}
+    after = {"transcriber": "whisper base", "character_error": 0.15, "own_character_error": 0.01}
+    choice = choose([point(0, **before), point(10, **before), point(20, **after)])
+    assert choice.best == "step-00000010"
+    assert "heard by pocketsphinx (20% of the speaker's own recordings)" in choice.verdict
+    assert "heard by pocketsphinx and then by whisper base" in choose([point(0, **before), point(20, **after)]).verdict
+
+
+def test_a_listener_that_heard_all_of_them_is_who_compares() -> None:
+    def errors(share: float) -> tuple[ListenerErrors, ...]:
+        return (ListenerErrors(listener="pocketsphinx", character_error=share, own_character_error=0.2),)
+
+    points = [
+        point(0, transcriber="pocketsphinx", character_error=0.5, own_character_error=0.2),
+        point(10, transcriber="whisper base", character_error=0.01, also_heard=errors(0.4)),
+        point(20, transcriber="whisper base", character_error=0.02, also_heard=errors(0.3)),
+    ]
+    assert choose(points).best == "step-00000020"
+
+
+def test_the_verifier_counts_only_where_it_heard_all() -> None:
+    """Its file was removed in the middle of a run: two encoders' similarities are not compared with each other."""
+    points = [
+        point(0, verified_similarity=0.6, speaker_similarity=0.7),
+        point(10, verified_similarity=None, speaker_similarity=0.75),
+        point(20, verified_similarity=0.62, speaker_similarity=0.9),
+    ]
+    choice = choose(points)
+    assert choice.best == "step-00000020"
+    assert "0.70 → 0.90 (the model's own opinion, which is biased)" in choice.verdict
+
+
+def test_the_verdict_says_that_a_stranger_is_as_like() -> None:
+    verdict = choose([point(0, verified_similarity=0.4), point(10, verified_similarity=0.6)]).verdict
+    assert "0.40 → 0.60 (no more like the speaker than a stranger)" in verdict
+    assert "stranger" not in choose([point(0), point(10, verified_similarity=0.8)]).verdict

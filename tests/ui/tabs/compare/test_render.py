@@ -47,7 +47,7 @@ def test_after_the_vote_everybody_is_named_and_the_choice_is_marked():
     made = comparison(TUNED, ZERO).model_copy(update={"verdict": "B"})
     html = render_compare.comparison_html(made, heard("A", "B"))
     assert html.index(TUNED.label) < html.index("Take B (your choice)") < html.index(ZERO.label)
-    assert "Likeness, by an independent ear" in html
+    assert "0.50 by the speaker verifier: no more like the voice than a stranger" in html
     assert "after your vote" not in html
     assert ZERO.label in render_compare.vote_line(made)
 

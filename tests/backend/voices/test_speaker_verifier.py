@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import pytest
 
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, load_verifier
+from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, GE2EVerifier, load_verifier
 from tests.real_voices import needs_real_voice, read_g722, short_recordings
 
 NUM_EACH = 6
@@ -42,6 +42,17 @@ def test_silence_and_next_to_nothing_are_no_failure(num_samples: int) -> None:
 
 def test_the_weights_are_asked_for_once() -> None:
     assert load_verifier() is load_verifier()
+
+
+@pytest.mark.parametrize("content", [None, b"damaged"])
+def test_without_its_weights_there_is_none(content, tmp_path, monkeypatch, caplog) -> None:
+    weights = tmp_path / "ge2e.safetensors"
+    if content is not None:
+        weights.write_bytes(content)
+    monkeypatch.setattr(GE2EVerifier.__init__, "__defaults__", (weights,))
+    # The cache of the process keeps the one that is there.
+    assert load_verifier.__wrapped__() is None
+    assert "compared by the model itself" in caplog.text
 
 
 @pytest.mark.skipif(importlib.util.find_spec("resemblyzer") is None, reason="pip install resemblyzer 'setuptools<81'")
