@@ -114,10 +114,11 @@ def check_phrase(
         is_said = says_phrase(phrase, heard, limits)
     if not is_said:
         raise ConsentInvalid(f"The recording does not say the phrase; what was heard is {heard[:120]!r}. {_ADVICE}")
-    if proof.similarity < limits.min_similarity:
+    least = limits.min_similarity if verifier is None else limits.min_verified_similarity
+    if proof.similarity < least:
         raise ConsentInvalid(
             f"The phrase was not spoken by the voice of the reference: the similarity is {proof.similarity:.2f}, "
-            f"and {limits.min_similarity:.2f} is required. The speaker of the reference must read it."
+            f"and {least:.2f} is required. The speaker of the reference must read it."
         )
     return proof
 

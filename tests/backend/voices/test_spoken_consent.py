@@ -151,5 +151,5 @@ def test_the_verifier_refuses_another_voice_that_says_the_phrase(model, tmp_path
     write_wav(other, speak(tmp_path, PHRASE, voice="rms"), FLITE_HZ)
     asked = {"listener": Hears(PHRASE), "model": model, "verifier": load_verifier()}
     assert check_phrase(PHRASE, other, other, **asked).similarity > 0.99
-    with pytest.raises(ConsentInvalid, match=r"another voice than the reference .* needed is 0\.70"):
+    with pytest.raises(ConsentInvalid, match=r"not spoken by the voice .* 0\.70 is required"):
         check_phrase(PHRASE, other, own, **asked)
