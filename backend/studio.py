@@ -187,7 +187,8 @@ class Studio:
         if preview is not None:
             write_wav(preview, recording.samples, recording.sample_rate)
         report = report_on(recording)
-        if self.checker.judge(reference, recording).is_made_by_encore:
+        # Any Checker: to look at a recording must not make a home.
+        if Checker().judge(reference, recording).is_made_by_encore:
             report = replace(report, concerns=(*report.concerns, Concern.MADE_BY_ENCORE))
         return report
 
