@@ -38,6 +38,7 @@ from backend.voices.samples import get_sample
 from backend.voices.speaker_verifier import load_verifier
 from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
+from backend.watermark.installation import mark_of
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.voice_model import PrecisionChoice
 
@@ -137,7 +138,12 @@ class Studio:
         with self._loading:
             folder = resolve_model(name, progress=progress, cancel=cancelled)
             load = partial(
-                Engine.load, precision=precision, device=device, num_slots=NUM_SLOTS, cache_length=CACHE_LENGTH
+                Engine.load,
+                precision=precision,
+                device=device,
+                num_slots=NUM_SLOTS,
+                cache_length=CACHE_LENGTH,
+                mark=mark_of(self.home),
             )
             before, loaded = self._loaded, Synthesizer(name, folder, EnginePool(load))
             # A small network's operations are over before a second thread has woken up to help.

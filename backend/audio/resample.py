@@ -22,7 +22,12 @@ def resample_blocks(
     blocks: Iterable[NDArray[np.float32]], rate: int, wanted_rate: int
 ) -> Iterator[NDArray[np.float32]]:
     """Bring consecutive blocks (samples,) to another rate, without seams."""
-    resampler = soxr.ResampleStream(rate, wanted_rate, 1, dtype="float32", quality=_QUALITY)
+    stream = resampler(rate, wanted_rate)
     for block in blocks:
-        yield resampler.resample_chunk(block)
-    yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
+        yield stream.resample_chunk(block)
+    yield stream.resample_chunk(np.zeros(0, np.float32), last=True)
+
+
+def resampler(rate: int, wanted_rate: int) -> soxr.ResampleStream:
+    """What brings a stream of mono samples to another rate where its blocks are not at hand as an iterable."""
+    return soxr.ResampleStream(rate, wanted_rate, 1, dtype="float32", quality=_QUALITY)

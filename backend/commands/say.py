@@ -21,6 +21,7 @@ from backend.serving.voice_resolver import checkpoint_of
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.registry import Voices
+from backend.watermark.installation import mark_of
 
 NUM_SLOTS = 4
 """Sentences of a long text spoken at once."""
@@ -58,7 +59,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     model = str(checkpoint_of(voice)) if voice.kind == "fine-tuned" else arguments.model
     synthesizer = build_synthesizer(
         EngineSettings(
-            model=model, precision=arguments.precision, device=arguments.device, num_slots=NUM_SLOTS, max_engines=1
+            model=model,
+            precision=arguments.precision,
+            device=arguments.device,
+            num_slots=NUM_SLOTS,
+            max_engines=1,
+            mark=mark_of(home),
         )
     )
     try:

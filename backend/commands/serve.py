@@ -17,6 +17,7 @@ from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettin
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.registry import Voices
+from backend.watermark.installation import mark_of
 from training.machine import Machine
 
 DEFAULT_PORT = 8000
@@ -57,8 +58,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted; EncoreError carries anything a person can put right."""
     settings = settings.model_copy(update={"host": arguments.host})
     keys = settings.accepted_keys()
-    home = settings.home_folder
-    voices = Voices(Home(home))
+    home = Home(settings.home_folder)
+    voices = Voices(home)
     preload = tuple(voices.get(name) for name in arguments.voice)
     try:
         serving = ServeSettings(
@@ -67,11 +68,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 precision=arguments.precision,
                 device=arguments.device,
                 num_slots=arguments.num_slots,
+                mark=mark_of(home),
                 preload=preload,
                 # The voices asked for shall not push each other out.
                 max_engines=max(3, 1 + sum(voice.kind == "fine-tuned" for voice in preload)),
             ),
-            home=home,
+            home=home.folder,
             host=arguments.host,
             port=arguments.port,
             max_characters=arguments.max_characters,

@@ -18,6 +18,7 @@ from backend.provenance.signing import FileSigner
 from backend.settings import Settings
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS, cache_folder
 from backend.transcription.pocketsphinx_transcriber import is_installed
+from backend.watermark.installation import SETTINGS_FILE, read_settings
 from training.model.device import choose_device
 from training.model.errors import EncoreError
 from training.model.hub.hub import EMBEDDED_MODEL, resolve_model
@@ -43,6 +44,7 @@ def examine(settings: Settings) -> list[Finding]:
         check_deepspeed,
         check_address,
         check_signing,
+        check_watermark,
     )
     return [check(settings) for check in checks]
 
@@ -188,3 +190,21 @@ def check_address(settings: Settings) -> Finding:
             remedy="Set ENCORE_AUTH=user:password.",
         )
     return Finding(name="Address", level=Level.GOOD, found=f"{settings.host}, with a password.")
+
+
+def check_watermark(settings: Settings) -> Finding:
+    """Whether what is spoken here says that it was made."""
+    try:
+        reason = read_settings(settings.home_folder).watermark_off
+    except EncoreError as error:
+        return Finding(
+            name="Watermark", level=Level.BROKEN, found=str(error), remedy="Nothing can be spoken until then."
+        )
+    if reason is None:
+        return Finding(name="Watermark", level=Level.GOOD, found="Everything spoken here carries it.")
+    return Finding(
+        name="Watermark",
+        level=Level.LIMITED,
+        found=f"The operator has switched it off: {reason}",
+        remedy=f"Remove watermark_off from {settings.home_folder / SETTINGS_FILE} and start Encore again.",
+    )

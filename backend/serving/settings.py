@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.voices.voice import Voice
+from backend.watermark.mark import Mark
 from training.model.voice_model import PrecisionChoice
 
 MAX_CHARACTERS = 4096
@@ -30,6 +31,8 @@ class EngineSettings(BaseModel):
     cache_length: PositiveInt = 2048
     max_engines: PositiveInt = 3
     """Checkpoints held at once: the base model, and the fine-tuned voices used last."""
+    mark: Mark = Mark()
+    """What says that the speech was made."""
     preload: tuple[Voice, ...] = ()
     """Voices made ready before the first request."""
 

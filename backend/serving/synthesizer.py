@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from backend.audio.encoding import StreamEncoder, encode
-from backend.audio.tempo import Tempo
 from backend.errors import EncoreError
 from backend.provenance.checkpoint_digest import checkpoint_digest
 from backend.provenance.statement import SpeechStatement
@@ -109,6 +108,7 @@ class Synthesizer:
                 engine,
                 take,
                 streaming=request.is_streamed,
+                speed=request.speed,
                 cancelled=cancelled,
                 origin=origin,
                 release=lease.close,
@@ -162,25 +162,23 @@ class Synthesizer:
 
 def encoded(stream: AudioStream, request: SynthesisRequest) -> Iterator[bytes]:
     """Bytes of one file, as the stream is made or all at once at its end; closes the stream."""
-    tempo = Tempo(request.speed, stream.sample_rate)
     with closing(stream):
         if not request.is_streamed:
-            samples = np.concatenate([*map(tempo.add, stream), tempo.finish()])
+            samples = np.concatenate([np.zeros(0, np.float32), *stream])
             if stream.finish_reason is not FinishReason.CANCELLED:
                 yield encode(samples, stream.sample_rate, request.audio_format, stream.comment)
             return
         encoder = StreamEncoder(request.audio_format, stream.sample_rate, stream.comment)
         try:
             head = encoder.header()
-            for samples in map(tempo.add, stream):
+            for samples in stream:
                 # The header goes with the first audio, not before: until then a failure can have a status of its own.
                 content = head + encoder.encode(samples)
-                if content and len(samples):
+                if content:
                     head = b""
                     yield content
                 else:
                     head = content
-            head += encoder.encode(tempo.finish())
         finally:
             # Also when the rest is not wanted: it frees what the encoder holds.
             rest = encoder.finish()

@@ -47,6 +47,7 @@ class TakeFacts(TakeOrigin):
         sampling: None where the checkpoint's own was used.
         seeds: one per segment of the text; all the same where one was asked for.
         is_signed: whether the statement is signed into the file.
+        mark: the number that the mark in the sound carries, and by which the take is found again; None without one.
     """
 
     text: str
@@ -59,6 +60,7 @@ class TakeFacts(TakeOrigin):
     seconds_to_first_audio: float
     finish_reason: FinishReason
     is_signed: bool = False
+    mark: int | None = None
 
 
 class Take(TakeFacts):

@@ -112,6 +112,10 @@ class Takes:
         takes = [self._take(row) for row in rows]
         return tuple(take for take in takes if take.path.is_file())
 
+    def with_mark(self, mark: int) -> tuple[Take, ...]:
+        """Takes whose sound carries this number, the newest first; seldom more than one. Raises StoreError."""
+        return tuple(take for take in self.list() if take.mark == mark)
+
     def get(self, take_id: str) -> Take:
         """One take. Raises TakeNotFound."""
         with self._database.reading() as connection:

@@ -40,6 +40,7 @@ def build_synthesizer(settings: EngineSettings) -> Synthesizer:
         num_slots=settings.num_slots,
         cache_length=settings.cache_length,
         max_waiting=settings.max_waiting,
+        mark=settings.mark,
     )
     pool = EnginePool(load, max_engines=settings.max_engines)
     synthesizer = Synthesizer(settings.model, resolve_model(settings.model), pool)

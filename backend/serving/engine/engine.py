@@ -20,6 +20,7 @@ from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
+from backend.watermark.mark import Mark
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest
 from training.model.voice_model import PrecisionChoice, VoiceModel
@@ -57,6 +58,7 @@ class Engine:
         cache_length: int = CACHE_LENGTH,
         max_waiting: int = MAX_WAITING,
         consume: bool = True,
+        mark: Mark | None = None,
     ) -> None:
         """Pack a model and start the thread.
 
@@ -66,8 +68,9 @@ class Engine:
             cache_length: tokens per slot, prompt and frames together.
             max_waiting: takes that may wait for a slot; more are refused with EngineBusy.
             consume: empty the talker's layers as they are packed, to hold the weights only once.
+            mark: what says that the speech was made; the public mark if nothing is given.
         """
-        self.model, self.num_slots = model, num_slots
+        self.model, self.num_slots, self.mark = model, num_slots, mark or Mark()
         self._queue = RequestQueue()
         # By unfinished takes rather than the queue's length: with slots free, a take is only passing through it.
         self._places = FairPlaces(num_slots + max_waiting, "takes are being spoken or waiting")
@@ -92,6 +95,7 @@ class Engine:
         num_slots: int = NUM_SLOTS,
         cache_length: int = CACHE_LENGTH,
         max_waiting: int = MAX_WAITING,
+        mark: Mark | None = None,
     ) -> Self:
         """Make an engine for a checkpoint folder.
 
@@ -99,7 +103,7 @@ class Engine:
             EncoreError: the folder is not a checkpoint, or it cannot run here.
         """
         model = VoiceModel.load(folder, precision=precision, device=device)
-        return cls(model, num_slots=num_slots, cache_length=cache_length, max_waiting=max_waiting)
+        return cls(model, num_slots=num_slots, cache_length=cache_length, max_waiting=max_waiting, mark=mark)
 
     @property
     def sample_rate(self) -> int:

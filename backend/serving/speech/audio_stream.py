@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.audio.tempo import check_speed
 from backend.errors import PromptError
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
+from backend.serving.speech.finishing import Finisher
 from backend.serving.speech.sayable import MAX_UNSAID, count_sayable, is_sayable
 from backend.serving.speech.segments import SegmentQueue
 from backend.serving.speech.sentences import split_text
@@ -56,7 +58,8 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         sample_rate: in Hz.
         seeds: of each segment spoken so far.
         finish_reasons: the same.
-        num_samples: made so far.
+        payload: the number that the mark in the sound carries; None where it carries none.
+        is_marked: whether what is heard says that it was made.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         request: TakeRequest,
         *,
         streaming: bool,
+        speed: float = 1.0,
         cancelled: Callable[[], bool] | None = None,
         origin: TakeOrigin | None = None,
         release: Callable[[], object] | None = None,
@@ -76,6 +80,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             engine: holds the model that speaks.
             request: voice, sampling, seed and the whole text.
             streaming: hand audio out frame by frame; otherwise segment by segment.
+            speed: 2 is twice as fast, at the same pitch.
             cancelled: asked before every frame.
             origin: what `facts` needs to know beyond the request.
             release: called once at the end, however it ends.
@@ -83,6 +88,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
         Raises:
             PromptError: there is no text or too much of it, or it cannot be spoken.
+            AudioFormatError: the speed is out of range.
             EngineBusy: the queue is full; a text that has begun is not refused later.
         """
         check_text(request.text)
@@ -95,7 +101,8 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         self._request, self._origin, self._default_sampling = request, origin, engine.model.default_sampling
         self._cancellation = cancellation = threading.Event()
         self._started = time.perf_counter()
-        self.num_samples, self._wall_seconds = 0, 0.0
+        self._wall_seconds = 0.0
+        check_speed(speed)
         self._queue = SegmentQueue(
             engine,
             requests,
@@ -104,7 +111,13 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             client=client,
         )
         self.seeds, self.finish_reasons = self._queue.seeds, self._queue.finish_reasons
-        self._chunks = self._queue.stitched()
+        self.payload = engine.mark.payload_of(
+            (request.text, request.language, str(self._queue.first_seed), origin.voice if origin is not None else "")
+        )
+        marker = engine.mark.marker(self.sample_rate, self.payload)
+        self.is_marked = marker is not None
+        self._finisher = Finisher(self.sample_rate, speed=speed, marker=marker)
+        self._chunks = self._finisher.finished(self._queue.stitched())
         # Also when it is dropped without a word: nothing that runs in the engine refers to it.
         self._end = weakref.finalize(self, _end, self._queue, release)
         self._end.atexit = False
@@ -120,7 +133,6 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             raise
         finally:
             self._wall_seconds = time.perf_counter() - self._started
-        self.num_samples += len(chunk)
         return chunk
 
     def cancel(self) -> None:
@@ -145,8 +157,13 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
     @property
     def seconds(self) -> float:
-        """Duration of the audio so far."""
+        """Duration of the speech so far, as the model speaks it."""
         return self.num_samples / self.sample_rate
+
+    @property
+    def num_samples(self) -> int:
+        """Samples made so far, before they are played faster or slower."""
+        return self._finisher.num_spoken
 
     @property
     def wall_seconds(self) -> float:
@@ -198,6 +215,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             real_time_factor=self.real_time_factor,
             seconds_to_first_audio=self.seconds_to_first_audio,
             finish_reason=self.finish_reason,
+            mark=self.payload,
         )
 
 

@@ -64,6 +64,11 @@ class SegmentQueue:
         self._left = deque(requests[1:])
         self._requested = deque([self._request(requests[0], is_live=streaming)])
 
+    @property
+    def first_seed(self) -> int:
+        """Of the first segment as it was requested first; to be asked for before it is played."""
+        return self._requested[0].stream.seed
+
     def stitched(self) -> Generator[NDArray[np.float32]]:
         """Samples of all segments in order, with crossfades; chunks may be empty. Closes the queue at its end."""
         crossfader = Crossfader(self._engine.sample_rate)

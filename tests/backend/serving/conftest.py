@@ -12,12 +12,14 @@ import torch
 
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_stream import TakeStream
+from backend.watermark.mark import Mark
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.single_take import Take
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 
 NUM_SLOTS = 4
+UNMARKED = Mark(off_because="the samples are compared with those of the network")
 DEADLINE_SECONDS = 120.0
 
 
@@ -30,7 +32,8 @@ def tiny_model() -> VoiceModel:
 @pytest.fixture(scope="session")
 def new_engine(tiny_model: VoiceModel) -> Callable[..., Engine]:
     def make(num_slots: int = NUM_SLOTS, **settings: int) -> Engine:
-        return Engine(tiny_model, num_slots=num_slots, cache_length=600, consume=False, **settings)
+        # Its samples are compared with the network's own; tests/backend/watermark listens to engines that mark.
+        return Engine(tiny_model, num_slots=num_slots, cache_length=600, consume=False, mark=UNMARKED, **settings)
 
     return make
 

@@ -123,3 +123,14 @@ def test_where_nothing_can_be_written_it_is_said(tmp_path):
     takes.folder.write_text("in the way")
     with pytest.raises(StoreError, match="ENCORE_HOME"), takes.incoming():
         pass
+
+
+def test_a_take_is_found_by_the_number_in_its_sound(tmp_path):
+    takes = open_takes(tmp_path / "home")
+    kept = []
+    for mark in (None, 7, 8, 7):
+        with takes.incoming() as file:
+            file.write_bytes(b"sound")
+            kept.append(takes.add(FACTS.model_copy(update={"mark": mark}), file))
+    assert [take.id for take in takes.with_mark(7)] == [kept[3].id, kept[1].id]
+    assert takes.with_mark(9) == ()
