@@ -24,11 +24,11 @@ from tempfile import TemporaryDirectory
 
 import av
 import numpy as np
+from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, load_verifier
 from numpy.typing import NDArray
 
 from backend.audio.resample import resample
 from backend.audio.tempo import Tempo
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, load_verifier
 from backend.serving.deploy.factory import build_synthesizer
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.settings import EngineSettings
