@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backend.serving.engine.slot import BUFFERED_CHUNK_FRAMES, LIVE_CHUNK_FRAMES
-from training.model.codec.streaming import DecoderState
+from backend.serving.engine.running_take import BUFFERED_CHUNK_FRAMES, LIVE_CHUNK_FRAMES
+from training.model.codec.stream_state import DecoderState
 from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
 from training.model.generation.reference_decoder import ReferenceDecoders
 from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out

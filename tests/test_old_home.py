@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import app
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.evaluation.plan import EvaluationPlan
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.planning.plan import RunRequest

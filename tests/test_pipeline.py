@@ -17,7 +17,7 @@ import pytest
 import soundfile
 
 from backend.cluster.size import ask_cluster
-from backend.runs.process.processes import end_owner
+from backend.runs.process.supervisor_process import end_owner
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import RunState

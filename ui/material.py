@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.dataset.clips.job import BuildJob, check_name
+from backend.dataset.clips.build_job import BuildJob, check_name
 from backend.dataset.sources.material import Material
 from backend.dataset.sources.sidecars import SIDECAR_SUFFIXES
 from backend.dataset.storage.workspace import uploads_folder

@@ -9,13 +9,7 @@ from pathlib import Path
 
 from backend.audio.quality import Concern
 from backend.audio.writing import WavWriter
-from backend.commands.options import (
-    add_consent_options,
-    add_model_options,
-    add_seed_option,
-    check_output,
-    consent_of,
-)
+from backend.commands.options import add_consent_options, add_model_options, add_seed_option, check_output, consent_of
 from backend.commands.progress import Progress
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import check_text

@@ -82,7 +82,7 @@ def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser],
 def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
     """Build, with a progress line; Ctrl-C stops it, and the same command resumes it."""
     # Imported here: it takes a second to load, which no other command needs.
-    from backend.dataset.clips.job import BuildJob  # noqa: PLC0415 - see above
+    from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - see above
 
     datasets = _datasets(settings)
     job = BuildJob.parse(
@@ -124,7 +124,7 @@ def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
 
 def describe(view: DatasetView, *, with_clips: bool) -> str:
     """A dataset as text: recordings that were left out, clips if wanted, totals in minutes."""
-    from backend.dataset.clips.verdicts import Verdict  # noqa: PLC0415 - seconds to load
+    from backend.dataset.clips.gates import Verdict  # noqa: PLC0415 - seconds to load
 
     lines = [f"note: {view.notice}"] if view.notice else []
     for recording in view.recordings:

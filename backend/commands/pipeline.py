@@ -12,7 +12,7 @@ from backend.commands.dataset import show_build
 from backend.commands.finetune import add_training_options, conclude, follow, training_request
 from backend.commands.options import check_output, consent_of
 from backend.commands.progress import Progress
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress
 from backend.dataset.datasets import Datasets
 from backend.errors import RecordingNotFound

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView
 from backend.dataset.editing import DatasetEditing
 from backend.dataset.errors import DatasetNotFound

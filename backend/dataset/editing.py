@@ -8,19 +8,19 @@ from pathlib import Path
 
 from backend.audio.span import Span
 from backend.dataset.build.assemble_clips import review_change, review_clips, with_cut
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, TranscriptChange
 from backend.dataset.errors import DatasetNotFound, EditInvalid
-from backend.dataset.selection.select_clips import mark_selection
 from backend.dataset.stages.tokenize import lookup_tokenized, tokenize_clips
 from backend.dataset.stages.transcribe import transcribe_piece
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import dataset_lock
 from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
+from backend.dataset.verdicts.decide_verdicts import mark_selection
 from backend.store.home import Home
-from backend.transcription.select import language_code, select_transcriber
-from backend.transcription.text import text_errors
+from backend.transcription.select_transcriber import language_code, select_transcriber
+from backend.transcription.text_difference import text_errors
 from training.data.code_rows import DatasetCard
 
 _MIN_CUT_SECONDS = 0.5

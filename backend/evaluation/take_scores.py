@@ -17,8 +17,8 @@ from backend.audio.resample import resample
 from backend.evaluation.plan import expected_seconds
 from backend.evaluation.scores import Hearing, Measures, TakeScores, cosine
 from backend.transcription.errors import LanguageUnsupported
-from backend.transcription.select import language_code, load_stored_transcribers
-from backend.transcription.text import text_errors
+from backend.transcription.select_transcriber import language_code, load_stored_transcribers
+from backend.transcription.text_difference import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 from training.model.voice_model import VoiceModel

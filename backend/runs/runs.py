@@ -12,7 +12,7 @@ from pathlib import Path
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunStateInvalid
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
-from backend.runs.process.processes import end_owner, has_owner, start_watchdog
+from backend.runs.process.supervisor_process import end_owner, has_owner, start_watchdog
 from backend.runs.report import write_report
 from backend.runs.storage.control import Control
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.transcription.pocketsphinx_transcriber import PlacedText, PocketsphinxTranscriber, words_to_place
-from backend.transcription.text import normalise_text
+from backend.transcription.text_difference import normalise_text
 from backend.transcription.transcriber import TRANSCRIBER_HZ
 
 # In nats per frame of 10 ms (see `PlacedWord.cost`), over all of the sound. Chosen with synthetic voices: sentences

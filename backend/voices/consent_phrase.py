@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from backend.transcription.text import letters_of, num_letter_errors
+from backend.transcription.text_difference import letters_of, num_letter_errors
 
 STATEMENT = "I agree that my voice is cloned."
 

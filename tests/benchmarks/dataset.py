@@ -25,11 +25,11 @@ from backend.dataset.build.build import encoder_facts
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.passes import run_in_one_process, run_passes
 from backend.dataset.build.progress import StageCounts, shared_counts
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.stages import STAGES, Stage
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.stage_counts import STAGES, Stage
 from backend.dataset.sources.find import SourceRecording, open_sources
 from backend.dataset.storage.workspace import DatasetWorkspace
-from backend.transcription.select import select_transcriber
+from backend.transcription.select_transcriber import select_transcriber
 from tests.backend.dataset.spoken import SENTENCES, speak
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.process_tree import PeakMemory, ProcessorTime

@@ -24,13 +24,13 @@ import numpy as np
 import soundfile
 
 import app
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import ClipRow, DatasetView
 from backend.dataset.datasets import Datasets
 from backend.runs.runs import Runs
 from backend.store.home import Home
 from backend.transcription.pocketsphinx_transcriber import PocketsphinxTranscriber
-from backend.transcription.text import compare_texts, normalise_text
+from backend.transcription.text_difference import compare_texts, normalise_text
 from tests.backend.audio.speech import FLITE_HZ, speak
 from tests.backend.dataset.spoken import SENTENCES
 from tests.benchmarks.machine import describe_machine

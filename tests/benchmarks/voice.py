@@ -20,7 +20,7 @@ import soxr
 import torch
 from numpy.typing import NDArray
 
-from backend.serving.engine.slot import LIVE_CHUNK_FRAMES
+from backend.serving.engine.running_take import LIVE_CHUNK_FRAMES
 from backend.voices.cloning import clone_voice
 from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.machine import describe_machine

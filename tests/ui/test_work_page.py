@@ -11,7 +11,7 @@ import whisper
 from gradio_client.exceptions import AppError
 
 from backend.background_tasks import BackgroundTask, TaskCancelled
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import is_locked

@@ -24,8 +24,8 @@ from training.model.config import NUM_CONTROL_CODES, ModelConfig, SpeechTokenize
 from training.model.device import choose_device
 from training.model.errors import CheckpointError, ConfigError, ModelError, PromptError
 from training.model.json_fields import as_declared
-from training.model.network.linear import Precision
 from training.model.network.mel import log_mel
+from training.model.network.packed_linear import Precision
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.model.prompt.text_tokenizer import TextTokenizer

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from backend.audio.span import Span
 from backend.dataset.build.context import BuildContext
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import CutClip, DecodedRecording
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.stage_results import CutClip, DecodedRecording
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
-from backend.dataset.selection.calibration import discrepancy_of
-from backend.dataset.selection.change_clip import ClipSelection
-from backend.dataset.selection.select_clips import Candidate, select_clips
 from backend.dataset.sources.find import FoundRecording, SourceRecording
 from backend.dataset.stages.cut import describe_clip
 from backend.dataset.stages.tokenize import lookup_tokenized
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.workspace import DatasetWorkspace, hash_inputs
+from backend.dataset.verdicts.calibration import discrepancy_of
+from backend.dataset.verdicts.change_clip import ClipSelection
+from backend.dataset.verdicts.decide_verdicts import Candidate, decide_verdicts
 from backend.store.errors import ArtifactError
 from backend.transcription.transcript import Transcript
 
@@ -67,7 +67,7 @@ def review_clips(
         _candidate(key, details, edits.get(key, ClipEdit()), workspace, encoder_identity)
         for key, details in clips.items()
     ]
-    rows = select_clips(candidates, edits, table.chosen_reference(job.name), job.gates)
+    rows = decide_verdicts(candidates, edits, table.chosen_reference(job.name), job.gates)
     table.save_clips(job.name, rows)
     return rows
 

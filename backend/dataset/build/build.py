@@ -26,21 +26,21 @@ from backend.dataset.build.passes import (
 )
 from backend.dataset.build.progress import StageCounts, shared_counts
 from backend.dataset.build.workers import DISK_FULL
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import EncoderFacts
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.stage_results import EncoderFacts
 from backend.dataset.clips.views import BuildState, ClipEdit
 from backend.dataset.errors import BuildCancelled, DatasetEmpty, DiskFull
-from backend.dataset.selection.calibration import understood_too_little
 from backend.dataset.sources.find import SourceRecording, keep_originals, open_sources
 from backend.dataset.stages.clip_encoder import ClipEncoder
 from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
+from backend.dataset.verdicts.calibration import understood_too_little
 from backend.errors import EncoreError
 from backend.store.errors import StoreError
 from backend.store.home import Home
-from backend.transcription.select import SelectedTranscriber, language_code, select_transcriber
+from backend.transcription.select_transcriber import SelectedTranscriber, language_code, select_transcriber
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress, resolve_model
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from backend.audio.span import Span
 from backend.dataset.build.progress import StageCounts
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import CutRecording, DecodedRecording, HeardPiece, TokenizedClip
-from backend.dataset.clips.stages import Outcome
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.stage_counts import Outcome
+from backend.dataset.clips.stage_results import CutRecording, DecodedRecording, HeardPiece, TokenizedClip
 from backend.dataset.sources.find import SourceRecording
 from backend.dataset.stages.cut import cut_key, cut_recording
 from backend.dataset.stages.decode import decode_key, decode_recording
@@ -19,7 +19,7 @@ from backend.dataset.stages.tokenize import lookup_tokenized
 from backend.dataset.stages.transcribe import cut_into_pieces, transcribe_key, transcribe_piece
 from backend.dataset.storage.workspace import DatasetWorkspace, hash_inputs
 from backend.errors import DecoderFailed, RecordingError, RecordingNotFound
-from backend.transcription.select import PocketsphinxSource, TranscriberSource
+from backend.transcription.select_transcriber import PocketsphinxSource, TranscriberSource
 from backend.transcription.transcriber import Transcriber
 from backend.transcription.transcript import Transcript, assemble_transcript
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from backend.dataset.build.build import run_build
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.errors import EncoreError
 from backend.store.home import Home
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from backend.dataset.clips.stages import STAGES, Outcome, Stage, StageCount
+from backend.dataset.clips.stage_counts import STAGES, Outcome, Stage, StageCount
 
 # The stage whose rows produce those of the key: a total is final once the stage before has finished.
 _PREVIOUS_STAGE: dict[Stage, Stage] = {"transcribe": "decode", "tokenize": "cut"}

@@ -14,8 +14,8 @@ import pyarrow as pa
 from backend.audio.span import Span
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.progress import StageCounts
-from backend.dataset.clips.records import CutRecording, DecodedRecording
-from backend.dataset.clips.stages import Outcome, Stage
+from backend.dataset.clips.stage_counts import Outcome, Stage
+from backend.dataset.clips.stage_results import CutRecording, DecodedRecording
 from backend.dataset.sources.find import SourceRecording
 from backend.errors import EncoreError
 

@@ -79,7 +79,7 @@ class GateSettings(BaseModel):
     min_confidence: float = Field(default=0.35, ge=0, le=1)
     confidence: float = Field(default=0.6, ge=0, le=1)
 
-    # How far text and hearing differ; see `backend.dataset.selection.calibration`. Less is no reason whatever the other
+    # How far text and hearing differ; see `backend.dataset.verdicts.calibration`. Less is no reason whatever the other
     # clips are like: of clips by speech engines 1 in 40 right texts is above the second, and 9 of 10 of which a
     # quarter is missing; the texts of other clips begin at 0.6.
     max_disagreement: PositiveFloat = 0.55

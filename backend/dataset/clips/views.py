@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.span import Span
-from backend.dataset.clips.records import CutClip, Lost, TextSource
-from backend.dataset.clips.stages import Stage
-from backend.dataset.clips.verdicts import GateResult, Verdict
+from backend.dataset.clips.gates import GateResult, Verdict
+from backend.dataset.clips.stage_counts import Stage
+from backend.dataset.clips.stage_results import CutClip, Lost, TextSource
 from backend.transcription.transcript import Transcript
 
 

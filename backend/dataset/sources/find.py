@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.intake import IntakeLimits, expand
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError

@@ -10,7 +10,7 @@ from backend.audio.loudness import normalise_loudness, trim_silence
 from backend.audio.pcm16 import wav_bytes
 from backend.audio.span import Span
 from backend.dataset.clips.measures import measure_sound
-from backend.dataset.clips.records import WAV_SUFFIX, CutClip, CutRecording, DecodedRecording, Lost, TextSource
+from backend.dataset.clips.stage_results import WAV_SUFFIX, CutClip, CutRecording, DecodedRecording, Lost, TextSource
 from backend.dataset.segmentation.segment import DEFAULT_SETTINGS, LeftoverReason, SegmentSettings, segment_speech
 from backend.dataset.segmentation.text_at_pauses import lay_text
 from backend.dataset.storage.workspace import DatasetWorkspace, stage_key

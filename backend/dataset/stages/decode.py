@@ -8,7 +8,7 @@ from backend.audio.canonical import CANONICAL_HZ, read_blocks, store_recording
 from backend.audio.limits import DecodingLimits
 from backend.audio.resample import resample_blocks
 from backend.audio.voice_activity import VOICE_ACTIVITY_HZ, find_speech
-from backend.dataset.clips.records import WAV_SUFFIX, DecodedRecording
+from backend.dataset.clips.stage_results import WAV_SUFFIX, DecodedRecording
 from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
 from backend.provenance.check import Checker
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backend.audio.canonical import read_part
 from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX, EncodedClip
-from backend.dataset.clips.records import TokenizedClip
+from backend.dataset.clips.stage_results import TokenizedClip
 from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
 
 

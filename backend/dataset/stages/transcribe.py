@@ -8,7 +8,7 @@ from dataclasses import replace
 from backend.audio.canonical import read_part
 from backend.audio.resample import resample
 from backend.audio.span import Span
-from backend.dataset.clips.records import HeardPiece
+from backend.dataset.clips.stage_results import HeardPiece
 from backend.dataset.storage.workspace import DatasetWorkspace, stage_key
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 

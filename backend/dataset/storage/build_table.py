@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from backend.dataset.clips.stages import STAGES, StageCount
+from backend.dataset.clips.stage_counts import STAGES, StageCount
 from backend.dataset.clips.views import BuildProgress, BuildState, StageProgress
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.lock import is_locked

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.span import Span
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import EncoderFacts
-from backend.dataset.clips.verdicts import GateResult, Verdict
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.gates import GateResult, Verdict
+from backend.dataset.clips.stage_results import EncoderFacts
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.workspace import DatasetWorkspace

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import WAV_SUFFIX, EncoderFacts
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.stage_results import WAV_SUFFIX, EncoderFacts
 from backend.dataset.clips.views import ClipRow, transcribers_of
 from backend.dataset.errors import DatasetEmpty
 from backend.dataset.storage.lock import DATASETS_FOLDER

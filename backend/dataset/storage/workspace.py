@@ -13,10 +13,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from backend.audio.span import Span
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX, EncodedClip
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import WAV_SUFFIX, StageResult
-from backend.dataset.clips.stages import Outcome, Stage
+from backend.dataset.clips.stage_counts import Outcome, Stage
+from backend.dataset.clips.stage_results import WAV_SUFFIX, StageResult
 from backend.store.artifacts import Artifacts, write_whole
 
 UPLOADS_FOLDER = "uploads"

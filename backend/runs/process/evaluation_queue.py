@@ -22,7 +22,7 @@ from backend.runs.process.select_checkpoint import choose
 from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
-from backend.transcription.select import load_stored_transcribers
+from backend.transcription.select_transcriber import load_stored_transcribers
 from backend.voices.speaker_verifier import load_verifier
 from training.checkpoint import hold, mark_best, read_checkpoint, release
 from training.export import export_checkpoint

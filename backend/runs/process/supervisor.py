@@ -29,11 +29,11 @@ from backend.cluster.connect import (
 from backend.errors import EncoreError
 from backend.provenance.signing import FileSigner
 from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.conclude_run import conclude
 from backend.runs.process.disk_guard import MIN_BYTES, DiskGuard
 from backend.runs.process.evaluation_queue import EvaluationQueue
 from backend.runs.process.monitor import RunMonitor, register_checkpoints
-from backend.runs.process.processes import has_owner
-from backend.runs.process.promotion import conclude
+from backend.runs.process.supervisor_process import has_owner
 from backend.runs.process.watchdog import RAY_LOST_STATUS
 from backend.runs.storage.control import Control, StopReason
 from backend.runs.storage.records import RunRecord

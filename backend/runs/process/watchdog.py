@@ -25,7 +25,7 @@ import psutil
 from backend.errors import EncoreError
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.disk_guard import DiskGuard
-from backend.runs.process.processes import end_session, members_of, sign
+from backend.runs.process.supervisor_process import end_session, members_of, sign
 from backend.runs.storage.control import Control
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder

@@ -9,9 +9,9 @@ from collections import Counter
 import torch
 
 from backend.errors import EncoreError
-from backend.serving.engine.audio_decoding import AudioDecodeWorker, DecodeBatch, has_core_for_decoding
+from backend.serving.engine.codec_worker import AudioDecodeWorker, DecodeBatch, has_core_for_decoding
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
-from backend.serving.engine.slot import NEVER, RunningTake
+from backend.serving.engine.running_take import NEVER, RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import TakeFailed

@@ -10,12 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backend.audio.canonical import (
-    CANONICAL_HZ,
-    read_blocks,
-    read_part,
-    store_recording,
-)
+from backend.audio.canonical import CANONICAL_HZ, read_blocks, read_part, store_recording
 from backend.audio.decoding import decode_recording
 from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.audio.resample import resample, resample_blocks

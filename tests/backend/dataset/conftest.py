@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.datasets import Datasets
 from backend.store.home import Home
 from tests.backend.dataset.spoken import speak_folder

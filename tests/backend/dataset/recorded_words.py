@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.span import Span
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.stages.decode import decode_key, decode_recording
 from backend.dataset.stages.transcribe import cut_into_pieces
 from backend.dataset.storage.workspace import DatasetWorkspace

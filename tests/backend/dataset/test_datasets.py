@@ -16,9 +16,9 @@ from backend.audio.encoding import StreamEncoder
 from backend.audio.span import Span
 from backend.audio.writing import write_wav
 from backend.dataset.build.assemble_clips import clip_key
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.stages import STAGES
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.stage_counts import STAGES
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
 from backend.dataset.errors import DatasetBusy, DatasetEmpty, DatasetNameInvalid, DatasetNotFound, EditInvalid

@@ -17,7 +17,7 @@ SIZES = ("900k", "2000k", "16m")
 BUILD = """
 import json, subprocess, sys
 from pathlib import Path
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.datasets import Datasets
 from backend.errors import EncoreError
 from backend.store.home import Home

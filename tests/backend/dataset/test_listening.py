@@ -14,13 +14,13 @@ import pytest
 from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import DatasetView
 from backend.dataset.datasets import Datasets
 from backend.dataset.errors import EditInvalid
 from backend.store.home import Home
-from backend.transcription.select import PocketsphinxSource
+from backend.transcription.select_transcriber import PocketsphinxSource
 from tests.backend.transcription.conftest import SMALL_WHISPER
 
 VOICES = Path(__file__).parents[3] / "assets" / "voices"

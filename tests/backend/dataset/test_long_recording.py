@@ -17,14 +17,14 @@ from backend.audio.resample import resample
 from backend.audio.span import Span
 from backend.audio.writing import write_wav
 from backend.dataset.build import build
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState, ClipRow
 from backend.dataset.datasets import Datasets
 from backend.dataset.segmentation.segment import segment_speech
 from backend.dataset.segmentation.text_at_pauses import lay_text
 from backend.store.home import Home
-from backend.transcription.select import SelectedTranscriber
+from backend.transcription.select_transcriber import SelectedTranscriber
 from backend.transcription.transcript import Word
 from tests.backend.dataset.recorded_words import RecordedTranscriber, words_between
 from tests.backend.dataset.spoken import speak

@@ -19,12 +19,12 @@ from backend.dataset.build.build import encoder_facts
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.workers import source_row
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress, BuildState
 from backend.dataset.datasets import Datasets
 from backend.dataset.sources.find import SourceRecording
 from backend.store.home import Home
-from backend.transcription.select import TranscriberSource
+from backend.transcription.select_transcriber import TranscriberSource
 from tests.backend.dataset.spoken import SENTENCES
 from tests.golden import GOLDEN_CHECKPOINT
 

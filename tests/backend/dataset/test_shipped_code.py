@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
 from backend.store.home import Home
@@ -36,7 +36,7 @@ import json, sys
 from pathlib import Path
 import ray
 from backend.cluster.connect import BUILD_DATASET, FINE_TUNE, SERVE, connect
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.datasets import Datasets
 from backend.store.home import Home
 

@@ -22,8 +22,8 @@ from backend.dataset.build.context import BuildContext
 from backend.dataset.build.passes import count_as_reused, run_in_one_process
 from backend.dataset.build.progress import StageCounts
 from backend.dataset.build.workers import SOURCE_SCHEMA, decode, source_row
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.records import DecodedRecording
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.stage_results import DecodedRecording
 from backend.dataset.sources.find import SourceRecording
 from backend.dataset.stages.decode import decode_recording as decode_stage
 from backend.dataset.storage.workspace import DatasetWorkspace

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.resample import resample
 from backend.audio.writing import write_wav
-from backend.dataset.clips.job import BuildJob
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState, ClipRow, DatasetView
 from backend.dataset.datasets import Datasets
 from backend.store.home import Home

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from backend.runs.planning.plan import RunRequest
-from backend.runs.process.processes import end_owner
+from backend.runs.process.supervisor_process import end_owner
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder

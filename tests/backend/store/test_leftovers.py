@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[3]
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.find import open_sources
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.artifacts import Artifacts

@@ -14,7 +14,7 @@ import soxr
 from backend.transcription.errors import LanguageUnsupported
 from backend.transcription.pocketsphinx_transcriber import PocketsphinxTranscriber, unknown_words, words_to_place
 from backend.transcription.sentence_check import hears_sentence
-from backend.transcription.text import text_errors
+from backend.transcription.text_difference import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 from tests.backend.audio.speech import speak
 from tests.real_voices import drawn_prompts, needs_real_voice

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.model.network.linear import SMALL_WEIGHT, _fits_half, pack
+from training.model.network.packed_linear import SMALL_WEIGHT, _fits_half, pack
 
 SIZES = {"small": (256, 512), "large": (1024, SMALL_WEIGHT // 1024 + 1)}
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.model.network.linear import COMPUTE_DTYPE, SMALL_WEIGHT, pack
+from training.model.network.packed_linear import COMPUTE_DTYPE, SMALL_WEIGHT, pack
 
 # (input width, output width): small, small with a width the small kernel cannot read, and large.
 SIZES = {"small": (64, 48), "odd": (40, 48), "large": (1024, SMALL_WEIGHT // 1024 + 1)}

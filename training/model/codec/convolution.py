@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.model.codec.streaming import CarryingLayer, StreamState
+from training.model.codec.stream_state import CarryingLayer, StreamState
 
 # Up to this many steps of a stream, a convolution is computed as one matrix product: with so few steps oneDNN spends
 # more time on reordering the weights than on using them. Measured at the public sizes, four frames per chunk, one core:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from training.model.codec.convolution import CausalConvolution, CausalTransposedConvolution
 from training.model.codec.quantizer import DecoderQuantizer
-from training.model.codec.streaming import DecoderState, StreamState
+from training.model.codec.stream_state import DecoderState, StreamState
 from training.model.codec.transformer import DecoderTransformer
 from training.model.config import CodecDecoderConfig
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from training.model.codec.convolution import CausalConvolution
 from training.model.codec.quantizer import EncoderQuantizer
-from training.model.codec.streaming import StreamState
+from training.model.codec.stream_state import StreamState
 from training.model.codec.transformer import EncoderTransformer
 from training.model.config import CodecEncoderConfig
 

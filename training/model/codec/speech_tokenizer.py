@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from training.model.codec.decoder import Decoder
 from training.model.codec.encoder import Encoder
-from training.model.codec.streaming import DecoderState
+from training.model.codec.stream_state import DecoderState
 from training.model.config import SpeechTokenizerConfig
 from training.model.errors import ConfigError
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.model.codec.streaming import CarryingLayer, DecoderState, StreamState
+from training.model.codec.stream_state import CarryingLayer, DecoderState, StreamState
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig
 from training.model.network.layers import rotary_angles, rotate
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.model.codec.streaming import DecoderState
+from training.model.codec.stream_state import DecoderState
 from training.model.generation.take_request import VoicePrompt
 
 REFERENCE_CHUNK_FRAMES = 64

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from training.model.config import TransformerConfig
 from training.model.network.layers import DecoderLayer, Transformer, rotary_angles
-from training.model.network.linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
+from training.model.network.packed_linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
 
 _SERIAL_ELEMENTS = 32_768
 """PyTorch divides element-wise work beyond this among its threads, wherever that is in a row."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.model.codec.streaming import DecoderState
+from training.model.codec.stream_state import DecoderState
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, FrameStep
 from training.model.generation.reference_decoder import ReferenceDecoder, ReferenceDecoders
 from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 from gradio.blocks import Block
 
-from backend.dataset.clips.verdicts import Verdict
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import ClipRow, DatasetView
 from backend.errors import EncoreError
 from ui.events import HIDE, SHOW, Inputs, Trigger, Update, bind, session_of

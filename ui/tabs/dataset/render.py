@@ -8,9 +8,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from backend.dataset.clips.stages import Stage
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.clips.stage_counts import Stage
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import (
     BuildProgress,
     BuildState,
@@ -20,7 +20,7 @@ from backend.dataset.clips.views import (
     StageProgress,
     TranscriptChange,
 )
-from backend.transcription.text import ChangeKind, compare_texts
+from backend.transcription.text_difference import ChangeKind, compare_texts
 from training.charts import histogram
 from ui.html.messages import NOTHING, download_link, note, progress_bar, says
 from ui.html.templates import html, render

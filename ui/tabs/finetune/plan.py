@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import Material, proposed_name
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan, RunRequest

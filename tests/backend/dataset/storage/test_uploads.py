@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.storage.workspace import remove_uploads, uploads_folder
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import RecordingDetails, RecordingView
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.errors import EncoreError

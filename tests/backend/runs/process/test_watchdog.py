@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.runs.process.processes import members_of
+from backend.runs.process.supervisor_process import members_of
 from backend.runs.process.watchdog import DEADLINES
 from backend.runs.runs import Runs
 from backend.runs.storage.control import Control
@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).parents[4]
 WATCHDOG = """
 import sys
 from pathlib import Path
-from backend.runs.process.processes import sign
+from backend.runs.process.supervisor_process import sign
 from backend.runs.process.watchdog import Watchdog
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import ACTIVE

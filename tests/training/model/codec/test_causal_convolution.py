@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.model.codec.convolution import CausalConvolution, CausalTransposedConvolution
-from training.model.codec.streaming import StreamState
+from training.model.codec.stream_state import StreamState
 
 # Short chunks and long ones take different roads through the arithmetic.
 chunkings = st.lists(st.one_of(st.integers(1, 5), st.integers(60, 70)), min_size=1, max_size=4)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.training.model.codec.largest_tensor import LargestTensor
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.model.codec.streaming import DecoderState
+from training.model.codec.stream_state import DecoderState
 
 SAMPLES_PER_FRAME = 96
 chunkings = st.lists(st.integers(1, 12), min_size=1, max_size=6)

@@ -199,7 +199,7 @@ def test_int8_logits_stay_close_to_fp32(golden_model, requests, monkeypatch, sma
 
     Root mean square error of the logits under 5 % of their spread, on random weights (measured: about 2 %).
     """
-    monkeypatch.setattr("training.model.network.linear.SMALL_WEIGHT", small_weight)
+    monkeypatch.setattr("training.model.network.packed_linear.SMALL_WEIGHT", small_weight)
     logits = {}
     for precision in ("fp32", "int8"):
         loop = new_loop(golden_model, precision=precision)

@@ -6,11 +6,7 @@ from hypothesis import strategies as st
 
 from training.pretrain.corpus import number_words
 from training.pretrain.corpus.normalise import ALPHABET, key, normalise
-from training.pretrain.corpus.text_sources import (
-    EVALUATION_SENTENCES,
-    TextSources,
-    load_text_sources,
-)
+from training.pretrain.corpus.text_sources import EVALUATION_SENTENCES, TextSources, load_text_sources
 from training.pretrain.corpus.texts import MAX_LONG_LETTERS, TextStream, is_held_out
 from training.pretrain.errors import CorpusError
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from backend.audio.span import Span
+from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.measures import SoundMeasures
-from backend.dataset.clips.records import CutClip, Lost
-from backend.dataset.clips.verdicts import GateResult, Verdict
+from backend.dataset.clips.stage_results import CutClip, Lost
 from backend.dataset.clips.views import (
     BuildProgress,
     BuildState,

@@ -11,7 +11,7 @@ import whisper
 
 from backend.transcription.catalogue import cache_folder
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX
-from backend.transcription.select import language_code, load_stored_transcribers, select_transcriber
+from backend.transcription.select_transcriber import language_code, load_stored_transcribers, select_transcriber
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.transcription.text import (
+from backend.transcription.text_difference import (
     ChangeKind,
     compare_texts,
     letters_of,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from backend.serving.engine.slot import RunningTake
+from backend.serving.engine.running_take import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from training.model.generation.take_batch import TakeBatch
 from training.model.voice_model import VoiceModel

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.dataset.clips.records import CutClip
+from backend.dataset.clips.gates import GateResult, Verdict
+from backend.dataset.clips.stage_results import CutClip
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import GateResult, Verdict
 from backend.dataset.clips.views import ClipDetails
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX, unknown_words
 from backend.transcription.spoken_words import spoken_words
-from backend.transcription.text import compare_letters, compare_texts, letters_of
+from backend.transcription.text_difference import compare_letters, compare_texts, letters_of
 
 # What the three signs of a wrong text count for; see `discrepancy`. Chosen with synthetic voices, as all numbers here.
 _ERROR_WEIGHT = 1 / 3

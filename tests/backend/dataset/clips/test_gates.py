@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from backend.dataset.clips import verdicts
+from backend.dataset.clips import gates as verdicts
+from backend.dataset.clips.gates import GateResult, Verdict, overall
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import GateResult, Verdict, overall
 
 SETTINGS = GateSettings()
 ACCEPTED, WARNED, REJECTED = Verdict.ACCEPTED, Verdict.WARNED, Verdict.REJECTED

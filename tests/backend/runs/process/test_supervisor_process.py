@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from backend.runs.errors import RunStateInvalid
-from backend.runs.process.processes import end_owner, end_session, has_owner, start_watchdog
+from backend.runs.process.supervisor_process import end_owner, end_session, has_owner, start_watchdog
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
@@ -32,7 +32,7 @@ SLEEPER[-1] += "'import time; time.sleep(600)'])"
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from backend.runs.process.processes import sign
+from backend.runs.process.supervisor_process import sign
 from backend.store.lock import acquire
 lock = acquire(Path(sys.argv[1]))
 sign(lock)

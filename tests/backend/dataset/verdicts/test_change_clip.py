@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from backend.audio.span import Span
 from backend.dataset.clips.fingerprints import SoundIndex
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.measures import measure_sound
-from backend.dataset.clips.records import CutClip
+from backend.dataset.clips.stage_results import CutClip
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import Verdict
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
-from backend.dataset.selection import change_clip
-from backend.dataset.selection.calibration import discrepancy_of
-from backend.dataset.selection.change_clip import ClipSelection
-from backend.dataset.selection.select_clips import Candidate, select_clips
+from backend.dataset.verdicts import change_clip
+from backend.dataset.verdicts.calibration import discrepancy_of
+from backend.dataset.verdicts.change_clip import ClipSelection
+from backend.dataset.verdicts.decide_verdicts import Candidate, decide_verdicts
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX
-from backend.transcription.text import normalise_text
+from backend.transcription.text_difference import normalise_text
 from tests.backend.dataset.speechlike import RATE, speechlike
 
 # With synthetic sound the others would reject everything for reasons that no edit changes.
@@ -105,7 +105,7 @@ class Shelf:
             self.candidate(key, details, self.embeddings.get(details.tensors_id or ""))
             for key, details in self.details.items()
         ]
-        return select_clips(candidates, edits, chosen_key, settings)
+        return decide_verdicts(candidates, edits, chosen_key, settings)
 
     @staticmethod
     def candidate(key: str, details: ClipDetails, embedding: NDArray[np.float32] | None = None) -> Candidate:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from backend.serving.engine.slot import NEVER, RunningTake
+from backend.serving.engine.running_take import NEVER, RunningTake
 from backend.serving.engine.take_stream import PlaybackClock, TakeStream
 from backend.serving.errors import EngineBusy
 from training.model.generation.frame_loop import FinishReason

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.dataset.clips.fingerprints import SoundIndex
-from backend.dataset.clips.records import CutClip, TextSource
-from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import (
+from backend.dataset.clips.gates import (
     CONFIDENCE,
     DUPLICATE_AUDIO,
     GateResult,
@@ -28,10 +26,12 @@ from backend.dataset.clips.verdicts import (
     speaker_gate,
     speaking_rate_gate,
 )
+from backend.dataset.clips.stage_results import CutClip, TextSource
+from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow
-from backend.dataset.selection.calibration import judge_texts
-from backend.dataset.selection.speakers import speaker_distances
-from backend.transcription.text import normalise_text
+from backend.dataset.verdicts.calibration import judge_texts
+from backend.dataset.verdicts.speakers import speaker_distances
+from backend.transcription.text_difference import normalise_text
 
 _NO_TEXT = "Nothing says what is spoken here. Listen, and type it."
 
@@ -49,7 +49,7 @@ class Candidate:
     embedding: NDArray[np.float32] | None
 
 
-def select_clips(
+def decide_verdicts(
     candidates: Sequence[Candidate],
     edits: Mapping[str, ClipEdit],
     chosen_reference_key: str | None,

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.dataset.clips.gates import Verdict, speaker_gate
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import Verdict, speaker_gate
-from backend.dataset.selection.select_clips import ReferenceCandidate, choose_held_out, choose_reference
-from backend.dataset.selection.speakers import speaker_distances
+from backend.dataset.verdicts.decide_verdicts import ReferenceCandidate, choose_held_out, choose_reference
+from backend.dataset.verdicts.speakers import speaker_distances
 
 SETTINGS = GateSettings()
 

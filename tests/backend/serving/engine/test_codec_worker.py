@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from backend.serving.engine import audio_decoding as sound_maker
-from backend.serving.engine.audio_decoding import AudioDecodeWorker, DecodeBatch
-from backend.serving.engine.slot import RunningTake
+from backend.serving.engine import codec_worker as sound_maker
+from backend.serving.engine.codec_worker import AudioDecodeWorker, DecodeBatch
+from backend.serving.engine.running_take import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from training.model.generation.frame_loop import FinishReason

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from training.model.network.linear import COMPUTE_DTYPE, pack
+from training.model.network.packed_linear import COMPUTE_DTYPE, pack
 
 TOLERANCE = {"fp32": 1e-5, "bf16": 0.02, "int8": 0.03}
 

@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 import pytest
 
 from backend.audio.span import Span
+from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.measures import measure_sound
-from backend.dataset.clips.records import CutClip
+from backend.dataset.clips.stage_results import CutClip
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import GateResult, Verdict
 from backend.dataset.clips.views import ClipDetails
-from backend.dataset.selection.calibration import (
+from backend.dataset.verdicts.calibration import (
     calibrate,
     discrepancy,
     discrepancy_of,

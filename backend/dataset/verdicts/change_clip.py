@@ -11,17 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.dataset.clips.fingerprints import SoundIndex
-from backend.dataset.clips.records import CutClip
+from backend.dataset.clips.gates import DUPLICATE_AUDIO, GateName, GateResult, duplicate_text_gate
+from backend.dataset.clips.stage_results import CutClip
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.verdicts import (
-    DUPLICATE_AUDIO,
-    GateName,
-    GateResult,
-    duplicate_text_gate,
-)
 from backend.dataset.clips.views import ClipEdit, ClipRow
-from backend.dataset.selection.calibration import judge_texts
-from backend.dataset.selection.select_clips import (
+from backend.dataset.verdicts.calibration import judge_texts
+from backend.dataset.verdicts.decide_verdicts import (
     Candidate,
     mark_selection,
     own_gates,
@@ -29,7 +24,7 @@ from backend.dataset.selection.select_clips import (
     review_speakers,
     reviewed_row,
 )
-from backend.transcription.text import normalise_text
+from backend.transcription.text_difference import normalise_text
 
 _COMPARING: tuple[GateName, ...] = ("disagreement", "duplicate audio", "duplicate text", "speaker")
 """Gates that compare clips, in the order in which they are checked."""
