@@ -67,8 +67,10 @@ def main(argv: list[str] | None = None) -> int:
     chosen = next((word for word in given if word in COMMANDS), None)
     try:
         settings = Settings.from_environment()
-        # Or torch leaves what it compiles in the folder for temporary files.
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.home_folder / "cache" / "torchinductor"))
+        # Or torch leaves what it compiles in the folder for temporary files. A refused command makes no home for it.
+        if chosen is None or settings.home_folder.is_dir():
+            compiled = settings.home_folder / "cache" / "torchinductor"
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
         arguments = build_parser(settings, chosen).parse_args(given)
         logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
         return int(arguments.run(arguments))
