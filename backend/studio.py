@@ -38,7 +38,7 @@ from backend.voices.samples import get_sample
 from backend.voices.speaker_verifier import load_verifier
 from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
-from backend.watermark.installation import mark_of
+from backend.watermark.installation import installation_key, mark_of
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.voice_model import PrecisionChoice
 
@@ -114,7 +114,7 @@ class Studio:
         """Says of recordings what they say of themselves."""
         # The signer first: it makes the certificate by which the checker knows this installation.
         assert self.signer is not None
-        return Checker(self.home.folder, self.settings.signing_cert)
+        return Checker(self.home.folder, self.settings.signing_cert, installation_key(self.home))
 
     @property
     def loaded(self) -> Synthesizer | None:

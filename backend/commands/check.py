@@ -21,6 +21,7 @@ from backend.settings import Settings
 from backend.store.home import Home
 from backend.takes.take import Take
 from backend.takes.takes import Takes
+from backend.watermark.installation import installation_key
 
 _MAX_HOURS, _MAX_BYTES = 24, 8 * 10**9
 
@@ -36,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Check each; a file that cannot be checked does not keep the others from being checked."""
     home = Home(settings.home_folder)
-    checker, takes = Checker(home.folder, settings.signing_cert), Takes(home)
+    checker, takes = Checker(home.folder, settings.signing_cert, installation_key(home)), Takes(home)
     limits = recording_decoding(max_seconds=_MAX_HOURS * 3600.0, max_bytes=_MAX_BYTES)
     status = 0
     for path in arguments.files:
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             else:
                 print(f"encore: {error}", file=sys.stderr)
             continue
-        take = takes.of(verdict.statement_ids)
+        take = takes.of_verdict(verdict)
         status = max(status, 0 if verdict.is_made_by_encore else 1)
         if arguments.json:
             print(json.dumps(as_json(path, verdict, take)))

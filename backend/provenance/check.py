@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backend.audio.canonical import CanonicalRecording
+from backend.audio.canonical import CANONICAL_HZ, CanonicalRecording, read_blocks
 from backend.audio.decoder_protocol import DecodingJob
 from backend.audio.decoding import decoded_samples
 from backend.audio.limits import REFERENCE_DECODING, DecodingLimits, recording_decoding
@@ -19,7 +19,8 @@ from backend.provenance.credentials import known_signers
 from backend.provenance.errors import RecordingSynthetic
 from backend.provenance.reading import SignedStatement, read_statement
 from backend.provenance.statement import SpeechStatement
-from backend.provenance.verdict import Verdict
+from backend.provenance.verdict import FoundWatermark, Verdict
+from backend.watermark.detector import Detection, Detector, detect
 
 CHECKED_HZ = 24_000
 _BLOCK_SAMPLES = 10 * CHECKED_HZ
@@ -31,8 +32,14 @@ CheckProgress = Callable[[str, float, float | None], None]
 class Checker:
     """Checks files on behalf of one installation, whose own statements it knows from those of others."""
 
-    def __init__(self, home: Path | None = None, certificate: Path | None = None) -> None:
-        """Read which certificates are the installation's, or the operator's; without a home no signer is known."""
+    def __init__(
+        self, home: Path | None = None, certificate: Path | None = None, installation_key: bytes | None = None
+    ) -> None:
+        """Read which certificates are the installation's, or the operator's; without a home no signer is known.
+
+        With the installation's key the watermark tells its takes from those of others.
+        """
+        self._key = installation_key
         self._signers = known_signers(home, certificate)
 
     def judge(
@@ -42,8 +49,20 @@ class Checker:
         signed = None
         with suppress(RecordingError):
             signed = read_statement(path, signers=self._signers, limits=limits)
-        comment = SpeechStatement.from_comment(recording.comment)
-        return Verdict(name=recording.source_name, seconds=recording.seconds, signed=signed, comment=comment)
+        if isinstance(recording, Recording):
+            found = detect(recording.samples, recording.sample_rate, self._key)
+        else:
+            detector = Detector(CANONICAL_HZ, self._key)
+            for block in read_blocks(recording.path):
+                detector.add(block)
+            found = detector.finish()
+        return Verdict(
+            name=recording.source_name,
+            seconds=recording.seconds,
+            signed=signed,
+            comment=SpeechStatement.from_comment(recording.comment),
+            watermark=FoundWatermark.of(found),
+        )
 
     def refuse_synthetic(self, path: Path, recording: Recording) -> None:
         """Let a recording pass only if nothing says that Encore made it. Raises RecordingSynthetic."""
@@ -84,20 +103,21 @@ class Checker:
         try:
             with decoded_samples(path, job, name=name) as (samples_path, decoded):
                 seconds = decoded.num_samples / CHECKED_HZ
-                _listen(samples_path, seconds, tell)
+                watermark = FoundWatermark.of(_listen(samples_path, seconds, self._key, tell))
                 comment = SpeechStatement.from_comment(decoded.comment)
         except RecordingError as error:
             if signed is None:
                 raise
             return Verdict(name=name, seconds=0.0, signed=signed, problem=str(error))
-        return Verdict(name=name, seconds=seconds, signed=signed, comment=comment, problem=problem)
+        return Verdict(name=name, seconds=seconds, signed=signed, comment=comment, watermark=watermark, problem=problem)
 
 
-def _listen(samples_path: Path, seconds: float, tell: CheckProgress) -> None:
-    """Go through the samples in blocks."""
-    done = 0
+def _listen(samples_path: Path, seconds: float, key: bytes | None, tell: CheckProgress) -> Detection:
+    """Look for the watermark, block by block."""
+    detector, done = Detector(CHECKED_HZ, key), 0
     with samples_path.open("rb") as samples:
         while len(block := np.fromfile(samples, dtype="<i2", count=_BLOCK_SAMPLES)):
-            from_pcm16(block)
+            detector.add(from_pcm16(block))
             done += len(block)
             tell("Listening for the watermark", done / CHECKED_HZ, seconds)
+    return detector.finish()

@@ -6,12 +6,52 @@ from pydantic import BaseModel, ConfigDict
 
 from backend.provenance.reading import SignedStatement
 from backend.provenance.statement import GENERATOR, SpeechStatement
+from backend.watermark.detector import Detection
 
 NO_MARK = (
     "No mark of Encore was found. That does not mean that the sound is not synthetic: a mark can be lost or removed, "
     "and other programs set none."
 )
+_MAX_PARTS = 20
+_MAX_CERTAINTY = 99
 _WAYS = {"zero-shot": "with a voice cloned from a recording", "fine-tuned": "with a fine-tuned voice"}
+
+
+class MarkedPart(BaseModel):
+    """A part of a recording with the watermark."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start_seconds: float
+    end_seconds: float
+    log10_p: float
+
+
+class FoundWatermark(BaseModel):
+    """The watermark in a recording.
+
+    Attributes:
+        log10_p: logarithm of the chance that an unmarked recording of this length seems marked as clearly.
+        parts: where it is, in order.
+        payload: number of the take, where this installation made it; one in thousands has the same.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    log10_p: float
+    parts: tuple[MarkedPart, ...]
+    payload: int | None
+
+    @classmethod
+    def of(cls, detection: Detection) -> FoundWatermark | None:
+        """What a detector found, if it is a watermark."""
+        if not detection.is_marked:
+            return None
+        parts = tuple(
+            MarkedPart(start_seconds=one.start_seconds, end_seconds=one.end_seconds, log10_p=one.log10_p)
+            for one in detection.spans
+        )
+        return cls(log10_p=detection.log10_p, parts=parts, payload=detection.payload)
 
 
 class Verdict(BaseModel):
@@ -22,6 +62,7 @@ class Verdict(BaseModel):
         seconds: of its sound; 0 where that could not be decoded.
         signed: its signed statement.
         comment: what its comment tag says, which proves nothing: anyone can write one.
+        watermark: in the sound; None where none was found.
         problem: what could not be read.
     """
 
@@ -31,6 +72,7 @@ class Verdict(BaseModel):
     seconds: float
     signed: SignedStatement | None = None
     comment: SpeechStatement | None = None
+    watermark: FoundWatermark | None = None
     problem: str = ""
 
     @property
@@ -39,7 +81,7 @@ class Verdict(BaseModel):
         is_signed = self.signed is not None and (
             self.signed.statement is not None or self.signed.generator == GENERATOR
         )
-        return is_signed or self.comment is not None
+        return is_signed or self.comment is not None or self.watermark is not None
 
     @property
     def statement_ids(self) -> tuple[str, ...]:
@@ -51,6 +93,8 @@ class Verdict(BaseModel):
     def lines(self) -> tuple[str, ...]:
         """The verdict in sentences."""
         found = []
+        if self.watermark is not None:
+            found.append(_watermark_line(self.watermark))
         if self.signed is not None:
             found.append(_signed_line(self.signed))
         if self.comment is not None and (self.signed is None or self.signed.statement != self.comment):
@@ -58,6 +102,21 @@ class Verdict(BaseModel):
         if self.problem:
             found.append(f"Not everything could be read: {self.problem}")
         return tuple(found) if self.is_made_by_encore else (*found, NO_MARK)
+
+
+def _watermark_line(watermark: FoundWatermark) -> str:
+    listed = [f"{_moment(part.start_seconds)} to {_moment(part.end_seconds)}" for part in watermark.parts]
+    shown = ", ".join(listed[:_MAX_PARTS]) + (
+        f" and {len(listed) - _MAX_PARTS} more" if len(listed) > _MAX_PARTS else ""
+    )
+    where = f": {shown}" if shown else ""
+    certainty = f"certain to 1 in 10^{min(_MAX_CERTAINTY, int(-watermark.log10_p))}"
+    ours = "; this installation made it" if watermark.payload is not None else ""
+    return f"The sound carries Encore's watermark ({certainty}{ours}){where}."
+
+
+def _moment(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def _signed_line(signed: SignedStatement) -> str:

@@ -15,6 +15,7 @@ from sqlite3 import Connection, Row
 
 from backend.audio.formats import FORMAT_TABLE
 from backend.provenance.signing import FileSigner
+from backend.provenance.verdict import Verdict
 from backend.store.errors import StoreError
 from backend.store.home import Home
 from backend.takes.errors import TakeNotFound
@@ -132,6 +133,13 @@ class Takes:
             rows = (connection.execute(query, (one,)).fetchone() for one in statement_ids)
             row = next((row for row in rows if row is not None), None)
         return None if row is None else self._take(row)
+
+    def of_verdict(self, verdict: Verdict) -> Take | None:
+        """The take that a checked file is, by its statement or else by its watermark. Raises StoreError."""
+        take = self.of(verdict.statement_ids)
+        if take is None and verdict.watermark is not None and verdict.watermark.payload is not None:
+            take = next(iter(self.with_mark(verdict.watermark.payload)), None)
+        return take
 
     def delete(self, take_id: str, owner: str | None = None) -> Take:
         """Remove a take and its sound; with `owner` only from that list. Raises TakeNotFound."""

@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request
 
 from backend.audio.formats import FORMAT_TABLE
-from backend.provenance.verdict import NO_MARK
+from backend.provenance.verdict import NO_MARK, Verdict
 from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.errors import ApiError
 from backend.serving.api.openapi import error_responses, inlined_schema
@@ -52,12 +52,12 @@ async def check(request: Request, context: ContextDep) -> CheckView:
         if recording is None:
             raise ApiError(400, "Send the recording as file.", param="file", code="missing_audio")
         verdict = await asyncio.to_thread(context.checker.check, recording)
-    return CheckView.of(verdict, await asyncio.to_thread(_find_take, context, verdict.statement_ids))
+    return CheckView.of(verdict, await asyncio.to_thread(_find_take, context, verdict))
 
 
-def _find_take(context: ApiContext, statement_ids: tuple[str, ...]) -> CheckedTake | None:
+def _find_take(context: ApiContext, verdict: Verdict) -> CheckedTake | None:
     """The take, if it is one of the API's: what people spoke on the page is not told here."""
-    take = context.takes.of(statement_ids) if context.takes is not None else None
+    take = context.takes.of_verdict(verdict) if context.takes is not None else None
     if take is None or take.owner != API_LIST:
         return None
     return CheckedTake(id=take.id, created_at=int(take.made_at.timestamp()))

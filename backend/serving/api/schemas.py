@@ -10,7 +10,7 @@ from backend.audio.formats import AudioFormat
 from backend.audio.tempo import FASTEST, SLOWEST
 from backend.provenance.reading import SignedStatement
 from backend.provenance.statement import SpeechStatement
-from backend.provenance.verdict import Verdict
+from backend.provenance.verdict import FoundWatermark, Verdict
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
@@ -261,6 +261,7 @@ class CheckView(_Answer):
     seconds: float
     signed: SignedStatement | None
     comment: SpeechStatement | None
+    watermark: FoundWatermark | None
     problem: str
     take: CheckedTake | None
 
@@ -273,6 +274,7 @@ class CheckView(_Answer):
             seconds=verdict.seconds,
             signed=verdict.signed,
             comment=verdict.comment,
+            watermark=verdict.watermark,
             problem=verdict.problem,
             take=take,
         )

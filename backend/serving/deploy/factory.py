@@ -20,6 +20,7 @@ from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
+from backend.watermark.installation import installation_key
 from backend.web.hosts import AllowedHosts
 from training.model.checkpoint.reading import read_config
 from training.model.hub.hub import resolve_model
@@ -63,7 +64,7 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         voices=Voices(home),
         takes=_open_takes(home, settings, signer),
         signer=signer,
-        checker=Checker(home.folder, settings.signing_cert),
+        checker=Checker(home.folder, settings.signing_cert, installation_key(home)),
         model_name=settings.engine.model,
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         timeout_seconds=settings.timeout_seconds,

@@ -51,7 +51,7 @@ class CheckTab:
             verdict = yield from self.context.follow(
                 _key(request), "Checking", work, lambda state: {self.found: task_line(state, time_in_words)}
             )
-            take = studio.takes.of(verdict.statement_ids)
+            take = studio.takes.of_verdict(verdict)
         except TaskCancelled:
             yield {self.found: says("", "Stopped.")}
             return
