@@ -1,14 +1,10 @@
-"""Encore: clone a voice, fine-tune it, choose by ear.
-
-Without a command this starts the studio, a page in the browser.
-"""
+"""Encore: clone a voice, fine-tune it, choose by ear. Without a command this starts the studio in the browser."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import logging
-import os
 import sys
 
 from pydantic import SecretStr
@@ -67,10 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen = next((word for word in given if word in COMMANDS), None)
     try:
         settings = Settings.from_environment()
-        # Or torch leaves what it compiles in the folder for temporary files. A refused command makes no home for it.
-        if chosen is None or settings.home_folder.is_dir():
-            compiled = settings.home_folder / "cache" / "torchinductor"
-            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+        settings.keep_compiled_code(makes_home=chosen is None)
         arguments = build_parser(settings, chosen).parse_args(given)
         logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
         return int(arguments.run(arguments))

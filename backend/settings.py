@@ -98,6 +98,14 @@ class Settings(BaseModel):
         """Where datasets, runs and voices live, so that they outlast the program: `home`, or `~/.encore`."""
         return (self.home or DEFAULT_HOME).expanduser().absolute()
 
+    def keep_compiled_code(self, *, makes_home: bool) -> None:
+        """Have torch keep what it compiles in the home instead of leaving it in the folder for temporary files.
+
+        A command that may yet be refused makes no home for it.
+        """
+        if makes_home or self.home_folder.is_dir():
+            os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self.home_folder / "cache" / "torchinductor"))
+
     @property
     def is_exposed(self) -> bool:
         """Whether `host` lets other machines in."""
