@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 
 import av
 import numpy as np
-from backend.evaluation.speaker_verifier import VERIFIER_SAMPLE_RATE, load_verifier
 from numpy.typing import NDArray
 
 from backend.audio.resample import resample
@@ -33,6 +32,7 @@ from backend.serving.deploy.factory import build_synthesizer
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.settings import EngineSettings
 from backend.voices.samples import list_samples
+from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, load_verifier
 from backend.watermark.detector import Detection, Detector, detect
 from backend.watermark.mark import Mark
 from backend.watermark.marker import STRENGTH_DB, Marker
