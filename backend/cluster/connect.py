@@ -12,11 +12,14 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from backend.cluster.errors import ClusterError
+from backend.cluster.own import own_ray
+from backend.settings import Settings
 from training.machine import Machine
 from training.model.project import PROJECT_FOLDER
 
@@ -87,12 +90,13 @@ _LOCAL_SETTINGS = {
 
 
 @contextlib.contextmanager
-def connect(purpose: Purpose, machine: Machine | None = None) -> Iterator[None]:
+def connect(purpose: Purpose, machine: Machine | None = None, *, home: Path | None = None) -> Iterator[None]:
     """Be connected to Ray for a block; a connection that this process has already is used and kept.
 
     Args:
         purpose: what for; one of those above.
         machine: where; this machine, or the cluster that RAY_ADDRESS names, when None.
+        home: whose token a Ray of this machine gets; the one that ENCORE_HOME names when None.
 
     Raises:
         ClusterError: Ray cannot be started or joined, and why, in one sentence.
@@ -102,11 +106,20 @@ def connect(purpose: Purpose, machine: Machine | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    _start(purpose, machine or Machine.here())
-    try:
+    machine = machine or Machine.here()
+    with contextlib.ExitStack() as until_end:
+        if machine.address is None:
+            until_end.enter_context(own_ray(home or Settings.from_environment().home_folder))
+        _start(purpose, machine)
+        until_end.callback(ray.shutdown)
         yield
-    finally:
-        ray.shutdown()
+
+
+def is_ray_given() -> bool:
+    """Whether `connect` would use a Ray that was there before, and starts none."""
+    import ray  # noqa: PLC0415 - see `connect`
+
+    return ray.is_initialized() or Machine.here().address is not None
 
 
 def _start(purpose: Purpose, machine: Machine) -> None:

@@ -109,7 +109,7 @@ def _serve_on_ray(serving: ServeSettings) -> None:
         interrupted.set()
 
     set_environment(serving)
-    with connect(SERVE, machine):
+    with connect(SERVE, machine, home=serving.home):
         # Before the application starts, which takes a while: an interruption then must not leave it behind.
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.audio.span import Span
-from backend.cluster.connect import BUILD_DATASET, connect, quiet_ray_data
+from backend.cluster.connect import BUILD_DATASET, connect, is_ray_given, quiet_ray_data
 from backend.dataset.build.assemble_clips import assemble
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.heartbeat import BuildHeartbeat
@@ -25,6 +25,7 @@ from backend.dataset.build.passes import (
     run_passes,
 )
 from backend.dataset.build.progress import StageCounts, shared_counts
+from backend.dataset.build.ray_process import explain_lost_ray, run_on_own_ray
 from backend.dataset.build.workers import DISK_FULL
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.stage_results import EncoderFacts
@@ -158,7 +159,9 @@ class Build:
         if self._job.num_actors == 0:
             self._heartbeat.follow(context.counts)
             return run_in_one_process(sources, context)
-        with connect(BUILD_DATASET):
+        if not is_ray_given():
+            return run_on_own_ray(sources, context, self._heartbeat)
+        with connect(BUILD_DATASET), explain_lost_ray():
             quiet_ray_data()
             context = replace(context, counts=shared_counts())
             self._heartbeat.follow(context.counts)

@@ -125,7 +125,7 @@ class Supervisor:
         monitor = self._watch()
         self._folder.problem.unlink(missing_ok=True)
         before = set(psutil.Process().children())
-        connection.enter_context(connect(FINE_TUNE, self._launch.machine))
+        connection.enter_context(connect(FINE_TUNE, self._launch.machine, home=self._home.folder))
         if self._launch.machine.address is None:
             self._ray = [child for child in psutil.Process().children() if child not in before]
         self._stop_if_wanted()
