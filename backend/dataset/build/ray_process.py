@@ -25,7 +25,7 @@ from backend.dataset.build.context import BuildContext
 from backend.dataset.build.heartbeat import BuildHeartbeat
 from backend.dataset.build.passes import run_passes
 from backend.dataset.build.progress import StageCounts, shared_counts
-from backend.dataset.clips.stages import StageCount
+from backend.dataset.clips.stage_counts import StageCount
 from backend.dataset.sources.find import SourceRecording
 from backend.errors import EncoreError
 
