@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from backend.dataset.clips.job import BuildJob
+from backend.dataset.clips.build_job import BuildJob
 
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
