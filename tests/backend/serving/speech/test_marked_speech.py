@@ -87,3 +87,10 @@ def test_nothing_but_the_marked_stream_asks_an_engine_to_speak():
                 if isinstance(called, ast.Name) and called.id == "SegmentQueue":
                     asking.add(path.name)
     assert asking == {"segments.py", "audio_stream.py"}
+
+
+def test_the_mark_is_all_that_differs(engine, marking_engine, long_request):
+    unmarked, _ = speak(engine, long_request)
+    audio, stream = speak(marking_engine, long_request)
+    marker = marking_engine.mark.marker(stream.sample_rate, stream.payload)
+    np.testing.assert_allclose(np.concatenate([marker.add(unmarked), marker.finish()]), audio, atol=1e-4)
