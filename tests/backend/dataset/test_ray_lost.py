@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from backend.dataset.clips.build_job import BuildJob
 
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
 from backend.store.home import Home
