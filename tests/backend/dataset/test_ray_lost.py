@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +32,10 @@ def build(tmp_path: Path, recordings: Path, job: Callable[..., BuildJob]) -> Ite
     """A build in a process of its own, which starts a Ray; neither outlives the test."""
     datasets = Datasets(Home(tmp_path / "home"))
     datasets.start_build(job(recordings, num_actors=1))
-    process = psutil.Process(datasets.progress("ann").process_id)
+    # Until it reports for the first time, the build belongs to the process that has asked for it.
+    begun = wait_for(datasets, "ann", lambda progress: progress.process_id != os.getpid())
+    assert begun.process_id is not None
+    process = psutil.Process(begun.process_id)
     yield datasets, process
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
@@ -48,7 +52,7 @@ def kill_one(build: psutil.Process, name: str, *, beside: str) -> int:
                 with contextlib.suppress(psutil.Error):
                     # Of an agent, the name in full; of a raylet, its program, for its arguments name the others.
                     words = process.cmdline()
-                    found[Path(words[0]).name] = process
+                    found[Path(words[0]).name if words else ""] = process
         if any(beside in title for title in found):
             for title, process in found.items():
                 if name in title:
