@@ -13,6 +13,7 @@ from safetensors import safe_open
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job
 from training.export import KINDS, PROVENANCE_FILE, FineTunedWeights, Kind, export_weights
+from training.model.checkpoint.hashes import HASHES_FILE
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights
 from training.model.hub.hub import EMBEDDED_FOLDER
@@ -86,7 +87,7 @@ def test_only_what_a_named_speaker_needs_changes_in_the_configuration(base: Path
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_other_file_is_a_copy(base: Path, exports: dict[Kind, Path], kind: Kind) -> None:
     written = {str(path.relative_to(exports[kind])) for path in exports[kind].rglob("*") if path.is_file()}
-    copies = written - {WEIGHTS_FILE, "config.json", PROVENANCE_FILE}
+    copies = written - {WEIGHTS_FILE, "config.json", PROVENANCE_FILE, HASHES_FILE}
     assert {"vocab.json", "merges.txt", "tokenizer_config.json", "generation_config.json"} < copies
     assert {f"{SPEECH_TOKENIZER_FOLDER}/{name}" for name in ("config.json", "preprocessor_config.json")} < copies
     for name in copies:
