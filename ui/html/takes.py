@@ -48,10 +48,12 @@ def take_card(take: Take, place: Path) -> Markup:
 def carried(take: Take) -> str:
     """What the download says of itself."""
     if take.is_signed:
-        return "The file says, signed, that it is synthetic speech made by Encore."
-    if take.statement is not None and FORMAT_TABLE[take.audio_format].has_comment:
-        return "The file says in its comment tag that it is synthetic speech made by Encore."
-    return "The file itself does not say that it is synthetic speech."
+        said = "The file says, signed, that it is synthetic speech made by Encore."
+    elif take.statement is not None and FORMAT_TABLE[take.audio_format].has_comment:
+        said = "The file says in its comment tag that it is synthetic speech made by Encore."
+    else:
+        said = "The file itself does not say that it is synthetic speech."
+    return said if take.mark is None else f"{said} Its sound carries Encore's watermark."
 
 
 def rate_in_words(real_time_factor: float) -> str:

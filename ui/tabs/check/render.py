@@ -10,8 +10,8 @@ from ui.html.messages import says
 from ui.html.templates import html
 
 EXPLAINED = (
-    "Everything that Encore speaks says so: whole WAV, FLAC and MP3 files carry a signed statement, other files a "
-    "comment. Drop a recording here to see what it carries. It stays on this machine."
+    "Everything that Encore speaks says so: its sound carries a watermark, whole WAV, FLAC and MP3 files a signed "
+    "statement, other files a comment. Drop a recording here to see what it carries. It stays on this machine."
 )
 
 
