@@ -24,6 +24,7 @@ from tests.ui.recordings import write_voice
 
 PROJECT = Path(__file__).parents[3]
 DEADLINE_SECONDS = 480.0
+NUM_SLOTS = 2
 LONG = "One two three four five six seven eight nine ten eleven twelve. " * 60
 """Minutes of speech."""
 
@@ -34,7 +35,18 @@ def served(tmp_path):
     home = tmp_path / "home"
     recording = write_voice(tmp_path / "anna.wav", seconds=1.2)
     Voices(Home(home)).create_zero_shot("Anna", recording, consent=Consent.give("Anna"), model="tiny")
-    command = [sys.executable, "app.py", "serve", "--local", "--port", "0", "--voice", "anna", "--num-slots", "2"]
+    command = [
+        sys.executable,
+        "app.py",
+        "serve",
+        "--local",
+        "--port",
+        "0",
+        "--voice",
+        "anna",
+        "--num-slots",
+        str(NUM_SLOTS),
+    ]
     options = ["--model", str(GOLDEN_CHECKPOINT), "--precision", "fp32", "--device", "cpu"]
     environment = {**os.environ, "ENCORE_HOME": str(home), "ENCORE_API_KEYS": "first,second"}
     environment |= {"ENCORE_TRUSTED_PROXIES": "127.0.0.1"}
@@ -102,8 +114,12 @@ def test_it_holds_against_one_who_guesses_dawdles_and_crowds(served):
         # All places are theirs once one of them is refused.
         refused = next(reply for reply in map(Future.result, as_completed(asked)) if reply.status_code == 429)
         assert int(refused.headers["retry-after"]) >= 1
+        num_waiting = sum(not one.done() for one in asked)
+        assert num_waiting > 10
         late = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
         assert late.status_code == 200, late.text
+        heard = [one for one in asked if one.done() and one.result().status_code == 200]
+        assert len(heard) <= NUM_SLOTS + 1, "it waited behind the crowd"
         assert any(not one.done() for one in asked), "the crowd was over before it could be in the way"
         half.settimeout(DEADLINE_SECONDS)
         assert read_reply(half).status == 408

@@ -59,6 +59,10 @@ def test_a_reference_is_gone_through_in_pieces_and_remembered(batch, in_context)
     assert num_pieces == 3
     batch.admit(1, laid_out, in_context.voice)
     assert not batch.is_preparing(1)
+    # What was remembered is taken over exactly.
+    first, second = (batch._decoders.view(slot, 1) for slot in (0, 1))
+    assert first.positions_B == second.positions_B > 0
+    assert all(torch.equal(carry, second.carry(layer)) for layer, carry in first._carries.items())
     codes = torch.randint(0, 64, (1, 4, 16)).expand(2, -1, -1)
     both = batch.decode([0, 1], codes)
     # Samples, on which rounding works more than on logits; with AVX2 alone 3e-5 were seen.
