@@ -70,6 +70,7 @@ class LoginDoor:
         await asyncio.sleep(hold)
 
         async def answer(message: Message) -> None:
+            """Pass Gradio's answer on, and note whether the password was right."""
             if message["type"] == "http.response.start":
                 if message["status"] == 200:
                     self._attempts.succeed(address, name)

@@ -35,19 +35,9 @@ def served(tmp_path):
     home = tmp_path / "home"
     recording = write_voice(tmp_path / "anna.wav", seconds=1.2)
     Voices(Home(home)).create_zero_shot("Anna", recording, consent=Consent.give("Anna"), model="tiny")
-    command = [
-        sys.executable,
-        "app.py",
-        "serve",
-        "--local",
-        "--port",
-        "0",
-        "--voice",
-        "anna",
-        "--num-slots",
-        str(NUM_SLOTS),
-    ]
+    command = [sys.executable, "app.py", "serve", "--local", "--port", "0", "--voice", "anna"]
     options = ["--model", str(GOLDEN_CHECKPOINT), "--precision", "fp32", "--device", "cpu"]
+    options += ["--num-slots", str(NUM_SLOTS)]
     environment = {**os.environ, "ENCORE_HOME": str(home), "ENCORE_API_KEYS": "first,second"}
     environment |= {"ENCORE_TRUSTED_PROXIES": "127.0.0.1"}
     process = subprocess.Popen([*command, *options], cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True)

@@ -40,6 +40,8 @@ class CheckTab:
         path, studio = Path(file), self.context.studio
 
         def work(task: BackgroundTask[Verdict]) -> Verdict:
+            """Check the file in the background, until it is cancelled."""
+
             def tell(what: str, done: float, total: float | None) -> None:
                 if task.is_cancelled():
                     raise TaskCancelled("Stopped.")
