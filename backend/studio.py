@@ -29,6 +29,7 @@ from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.takes.takes import TakeBounds, Takes
+from backend.transcription.listening import Heard, hear_recording
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentInvalid, VoiceError
@@ -197,6 +198,19 @@ class Studio:
         if Checker().judge(reference, recording).is_made_by_encore:
             report = replace(report, concerns=(*report.concerns, Concern.MADE_BY_ENCORE))
         return report
+
+    def hear_recording(self, reference: Path, report: Callable[[int, int], object]) -> Heard | None:
+        """Write down what a recording says; None where nobody on this machine can.
+
+        Args:
+            reference: the recording.
+            report: called with the parts that are done and their number; may raise to end it.
+
+        Raises:
+            EncoreError: the recording cannot be used, or the listener failed.
+        """
+        recording = read_reference(reference)
+        return hear_recording(recording.samples, recording.sample_rate, report)
 
     def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
         """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""

@@ -10,6 +10,7 @@ from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
 from backend.voices.errors import VoiceNotFound
+from backend.voices.samples import get_sample
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
 from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page, speak
@@ -60,6 +61,41 @@ def test_many_recordings_are_answered_one_by_one(client, tmp_path):
     assert verdict.count("Good to clone from.") == 2
     assert verdict.count("This recording cannot be used.") == 1
     assert verdict.index("good.wav") < verdict.index("broken.wav") < verdict.index("b.wav")
+
+
+def test_the_transcript_of_another_recording_never_stays(client, tmp_path):
+    client.call("use_sample", name="rufus")
+    first, second = write_voice(tmp_path / "first.wav"), write_voice(tmp_path / "second.wav", 5.0)
+    files = [handle_file(first)]
+    assert client.call("examine", files=files)["transcript"] == ""
+    # Another recording beside it, which the voice does not come from: what was typed stays.
+    files = [*files, handle_file(write_voice(tmp_path / "short.wav", 1.5))]
+    assert client.call("examine", files=files)["transcript"] != ""
+    shown = client.call("use_picked", picked="all")
+    assert shown["transcript"] == ""
+    assert client.call("use_sample", name="iris")["transcript"].startswith("Every morning")
+    assert client.call("examine_microphone", recorded=handle_file(second))["transcript"] == ""
+
+
+def test_a_recording_is_transcribed_by_itself_and_what_was_typed_wins(client):
+    client.call("examine", files=[handle_file(get_sample("rufus").path)])
+    said = [update["transcript-state"] for update in client.submit("transcribe")]
+    assert "You can speak meanwhile" in said[1]
+    filled = client.call("fill_in_transcript")
+    assert "Transcribed: correct it if needed." in filled["transcript-state"]
+    assert "clocks" in filled["transcript"]
+    assert client.call("fill_in_transcript", typed="My own words")["transcript"] != filled["transcript"]
+    # Heard, but the voice is another one by now.
+    client.call("use_sample", name="iris")
+    assert not isinstance(client.call("fill_in_transcript")["transcript"], str)
+
+
+def test_what_could_not_be_heard_is_left_to_the_person(client, tmp_path):
+    examine(client, write_voice(tmp_path / "song.wav"))
+    list(client.submit("transcribe"))
+    filled = client.call("fill_in_transcript")
+    assert "Type what it says" in filled["transcript-state"]
+    assert not isinstance(filled["transcript"], str)
 
 
 def test_a_saved_voice_speaks_and_keeps_its_consent(page, client, tmp_path):

@@ -23,6 +23,7 @@ from ui.source import Reference, Source, VoiceFields, best_reference, delete_ref
 from ui.tabs.voice.examine import Examining
 from ui.tabs.voice.render import VOICE_NOTE, listening, sample_card, saved_card
 from ui.tabs.voice.spoken_consent import SpokenConsent
+from ui.tabs.voice.transcript import TranscriptPart
 from ui.web.temporary import unguessable_path
 
 ALL_TOGETHER = "all"
@@ -59,13 +60,8 @@ class SourcePart:
         self.verdict = gr.HTML(NOTHING, elem_id="verdict")
         self.stop = gr.Button("Skip the others", visible=False, elem_id="stop-examining")
         self.pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
-        self.transcript = gr.Textbox(
-            label="Transcript (optional)",
-            info="What the recording says, word for word: makes a closer copy.",
-            lines=2,
-            max_length=5_000,
-            elem_id="transcript",
-        )
+        self.text = TranscriptPart(context)
+        self.transcript = self.text.field
         self.statement, self.who = build_consent()
         self.spoken = SpokenConsent(context)
         self.accept = gr.Checkbox(label=ACCEPT_SYNTHETIC, value=False, visible=False, elem_id="accept-synthetic")
@@ -78,6 +74,7 @@ class SourcePart:
         self.source = gr.State(None)
         self.saved_note = gr.HTML(NOTHING, elem_id="saved-note")
         self.spoken.connect(self.source)
+        self.text.connect(self.source)
         self._connect(tab)
         self._remember_who()
 
@@ -102,6 +99,7 @@ class SourcePart:
             "source": self.source,
         }
         examined = [self.verdict, self.references, self.source, self.pick, self.sample, self.saved, self.statement]
+        examined += [self.transcript, self.text.state]
         for component, api in ((self.upload, "examine"), (self.microphone, "examine_microphone")):
             bind(
                 component.change,
@@ -114,7 +112,7 @@ class SourcePart:
                 trigger_mode="always_last",
             )
         bind(self.stop.click, self._stop, api="stop_examining", quick=True)
-        used = [self.source, self.verdict, self.transcript]
+        used = [self.source, self.verdict, self.transcript, self.text.state]
         sampled = [*used, self.statement, self.saved, self.pick]
         bind(self.sample.input, self._use_sample, {"name": self.sample}, sampled, api="use_sample")
         bind(
@@ -124,7 +122,9 @@ class SourcePart:
             [*used, self.sample, self.pick],
             api="use_voice",
         )
-        bind(self.pick.input, self._use_picked, {"picked": self.pick, "references": self.references}, self.source)
+        picking = {"picked": self.pick, "references": self.references, "source": self.source}
+        picked = [self.source, self.transcript, self.text.state]
+        bind(self.pick.input, self._use_picked, picking, picked, api="use_picked")
         bind([tab.select, self.context.page.load], self._list_saved, None, self.saved, api="list_saved", quick=True)
         saving = {
             "name": self.name,
@@ -174,7 +174,8 @@ class SourcePart:
         was_sample = source is not None and source.kind != "recording"
         if given or not was_sample:
             update[self.verdict] = cards(examining.cards)
-            update[self.source] = Source.of_reference(best) if best else None
+            chosen = Source.of_reference(best) if best else None
+            update |= {self.source: chosen, **self.text.cleared(source, chosen, request)}
         if given:
             update |= {self.sample: gr.update(value=None), self.saved: gr.update(value=None)}
         if given and was_sample:
@@ -190,7 +191,8 @@ class SourcePart:
         if name is None:
             return
         sample, studio = get_sample(name), self.context.studio
-        yield {self.verdict: listening(sample.name.title(), 1, 1), self.transcript: sample.reference_text}
+        cleared = self.text.cleared(None, None, request)
+        yield {self.verdict: listening(sample.name.title(), 1, 1), **cleared, self.source: None}
 
         def examine(_: BackgroundTask[Any]) -> tuple[Path, ReferenceReport]:
             """Write the sample to a file, and check it as a recording is checked."""
@@ -214,7 +216,7 @@ class SourcePart:
             self.pick: HIDE,
         }
 
-    def _use_saved(self, voice_id: str | None) -> Update:
+    def _use_saved(self, voice_id: str | None, request: gr.Request) -> Update:
         """Speak in a voice of the library."""
         if not voice_id:
             return {}
@@ -223,12 +225,15 @@ class SourcePart:
         return {
             self.source: Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview),
             self.verdict: saved_card(voice, preview),
+            **self.text.cleared(None, None, request),
             self.transcript: voice.transcript or "",
             self.sample: gr.update(value=None),
             self.pick: HIDE,
         }
 
-    def _use_picked(self, picked: str | None, references: list[Reference], request: gr.Request) -> Iterator[Update]:
+    def _use_picked(
+        self, picked: str | None, references: list[Reference], source: Source | None, request: gr.Request
+    ) -> Iterator[Update]:
         """Clone from one of the recordings that were given, or from all of them."""
         if picked == ALL_TOGETHER:
             together = unguessable_path(self.context.folder, "together.wav")
@@ -238,20 +243,21 @@ class SourcePart:
                 "Joining the recordings",
                 lambda _: self.context.studio.join_recordings(previews, together),
                 # Until they are one, there is nothing to clone from.
-                lambda _: {self.source: None},
+                lambda _: {self.source: None, **self.text.cleared(None, None, request)},
             )
             is_ours = any(reference.is_made_by_encore for reference in references)
-            source = Source(
+            joined = Source(
                 kind="recording",
                 name="all recordings",
                 reference=together,
                 preview=together,
                 made_by_encore=is_ours,
             )
-            yield {self.source: source}
+            yield {self.source: joined, **self.text.cleared(source, joined, request)}
             return
-        chosen = next((reference for reference in references if str(reference.path) == picked), None)
-        yield {self.source: Source.of_reference(chosen) if chosen else None}
+        reference = next((reference for reference in references if str(reference.path) == picked), None)
+        chosen = Source.of_reference(reference) if reference else None
+        yield {self.source: chosen, **self.text.cleared(source, chosen, request)}
 
     def _ask_about(self, source: Source | None) -> Update:
         """Ask once more where Encore made the recording; never for another one with the same tick."""
