@@ -52,6 +52,8 @@ EncoreError
 ├── SigningError
 ├── StoreError
 │   ├── ArtifactError
+│   ├── StoreBusy
+│   ├── StoreDamaged
 │   └── StoreTooNew
 ├── TakeNotFound
 ├── TaskBusy

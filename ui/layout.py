@@ -12,6 +12,7 @@ from gradio.blocks import Block
 
 from backend.errors import EncoreError
 from backend.settings import Settings
+from backend.store.copies import check_and_keep_copied
 from backend.studio import Studio
 from ui.context import PageContext
 from ui.events import Trigger, Update, bind
@@ -50,6 +51,7 @@ def serve(settings: Settings) -> int:
         EncoreError: it cannot be served as the settings say.
     """
     server.launch_options(settings)
+    check_and_keep_copied(settings.home_folder)
     with temporary_folder(settings.home) as folder:
         server.set_environment(folder, settings)
         studio = Studio(settings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backend.commands.progress import Progress
 from backend.settings import Settings
+from backend.store.copies import DatabaseCopies, made_at
 
 if TYPE_CHECKING:
     from backend.doctor.finding import Finding
@@ -17,7 +18,31 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     """Register the command and its options."""
     parser = commands.add_parser("doctor", help="check this machine, with a remedy for what is missing")
     parser.add_argument("--verify", action="store_true", help="read everything that is kept and compare its hashes")
-    parser.set_defaults(run=lambda arguments: verify_home(settings) if arguments.verify else report(settings))
+    parser.add_argument(
+        "--restore-database",
+        action="store_true",
+        help="put the newest good copy of the database in its place; the present one is set aside",
+    )
+    parser.set_defaults(run=lambda arguments: run(arguments, settings))
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    """What the options ask for; EncoreError carries anything a person can put right."""
+    if arguments.restore_database:
+        return restore_database(settings)
+    return verify_home(settings) if arguments.verify else report(settings)
+
+
+def restore_database(settings: Settings) -> int:
+    """Go back to the newest good copy of the database, and say what became of the present one."""
+    copies = DatabaseCopies(settings.home_folder)
+    copy, aside = copies.restore()
+    when = made_at(copy)
+    assert when is not None, "only copies are restored"
+    print(f"The database is now as it was on {when.astimezone():%Y-%m-%d at %H:%M}.")
+    if aside is not None:
+        print(f"The one before is set aside as {aside}.")
+    return 0
 
 
 def verify_home(settings: Settings) -> int:

@@ -15,6 +15,7 @@ from backend.errors import SettingsError
 from backend.serving.deploy.local_server import serve_locally
 from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettings
 from backend.settings import Settings
+from backend.store.copies import check_and_keep_copied
 from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.watermark.installation import mark_of
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted; EncoreError carries anything a person can put right."""
     settings = settings.model_copy(update={"host": arguments.host})
     keys = settings.accepted_keys()
+    check_and_keep_copied(settings.home_folder)
     home = Home(settings.home_folder)
     voices = Voices(home)
     preload = tuple(voices.get(name) for name in arguments.voice)

@@ -16,6 +16,7 @@ from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 from backend.doctor.finding import Finding, Level
 from backend.provenance.signing import FileSigner
 from backend.settings import Settings
+from backend.store.copies import DatabaseCopies, made_at
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS, cache_folder
 from backend.transcription.pocketsphinx_transcriber import is_installed
 from backend.watermark.installation import SETTINGS_FILE, read_settings
@@ -40,6 +41,7 @@ def examine(settings: Settings) -> list[Finding]:
         check_transcriber,
         check_memory,
         check_disk,
+        check_database,
         check_ray,
         check_deepspeed,
         check_address,
@@ -97,6 +99,19 @@ def _find_on_disk(model: str) -> Path | None:
         return Path(snapshot_download(model, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError):
         return None
+
+
+def check_database(settings: Settings) -> Finding:
+    """Whether the database is sound, and what there is to go back to."""
+    copies = DatabaseCopies(settings.home_folder)
+    try:
+        copies.check()
+        newest = next(iter(copies.list()), None)
+    except (EncoreError, OSError) as error:
+        return Finding(name="Database", level=Level.BROKEN, found=str(error))
+    when = None if newest is None else made_at(newest)
+    said = "no copy of it yet" if when is None else f"newest copy of {when.astimezone():%Y-%m-%d %H:%M}"
+    return Finding(name="Database", level=Level.GOOD, found=f"Sound; {said}.")
 
 
 def check_device(settings: Settings) -> Finding:

@@ -7,13 +7,13 @@ on; artefacts, which workers on other machines read, may lie elsewhere.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.store.errors import StoreError, StoreTooNew
+from backend.store.copies import DATABASE_FILE, RESTORE_COMMAND, DatabaseCopies
+from backend.store.errors import StoreBusy, StoreDamaged, StoreError, StoreTooNew
 
-DATABASE_FILE = "encore.sqlite"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # How long a writer waits for another one; transactions are short, so longer means that something hangs.
 _BUSY_SECONDS = 30.0
@@ -75,7 +75,7 @@ class Database:
         try:
             connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path} cannot be opened: {error}. Set ENCORE_HOME to another folder.") from error
+            raise _explained(self.path, error) from error
         try:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
@@ -84,13 +84,14 @@ class Database:
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
-            raise StoreError(f"{self.path} cannot be used: {error}. Check the disk's free space.") from error
+            raise _explained(self.path, error) from error
         finally:
             connection.close()
 
     def _migrate(self) -> None:
         """Apply the migrations this file has not seen, in the order of their names."""
         known = {path.name: path for path in sorted(_MIGRATIONS.glob("*.sql"))}
+        self._copy_before_migrating(known.keys())
         with self.transaction(checks_references=False) as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL)"
@@ -107,6 +108,35 @@ class Database:
                 for statement in _statements(path.read_text(encoding="utf-8")):
                     connection.execute(statement)
                 connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (name,))
+
+    def _copy_before_migrating(self, known: Collection[str]) -> None:
+        """What an earlier version wrote stays to be had as it was."""
+        with self._connection() as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone():
+                return
+            applied = {row["name"] for row in connection.execute("SELECT name FROM migrations")}
+        # What a later version wrote is refused and stays as it is.
+        if applied and applied < set(known):
+            DatabaseCopies(self.path.parent).make()
+
+
+def _explained(path: Path, error: sqlite3.Error) -> StoreError:
+    """What SQLite says, and what to do about it."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreDamaged(
+            f"The database {path} is damaged: {error}. “{RESTORE_COMMAND}” puts its newest good copy in place."
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreBusy(
+            f"{path} has been held by another process for {_BUSY_SECONDS:.0f} s. "
+            "If nothing of Encore is at work, end the program that has it open, and try again."
+        )
+    if name.startswith("SQLITE_FULL"):
+        return StoreError(f"{path} cannot be written: the disk is full. Make room and try again.")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return StoreError(f"{path} cannot be written: {error}. Make it writable, or set ENCORE_HOME to another folder.")
+    return StoreError(f"{path} cannot be used: {error}. Check the disk, and its free space.")
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -13,5 +13,13 @@ class StoreTooNew(StoreError):
     """The database was written by a later version of Encore."""
 
 
+class StoreDamaged(StoreError):
+    """The database is damaged or gone; the message says which copy there is of it."""
+
+
+class StoreBusy(StoreError):
+    """Another process holds the database for longer than any of Encore's own does."""
+
+
 class ArtifactError(StoreError):
     """A stored file cannot be written or read."""

@@ -16,7 +16,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 def test_what_is_not_good_has_a_remedy_and_nothing_raises(tmp_path: Path):
     settings = Settings(model="nobody/nothing", home=tmp_path)
     findings = checks.examine(settings)
-    assert len({finding.name for finding in findings}) == len(findings) == 10
+    assert len({finding.name for finding in findings}) == len(findings) == 11
     for finding in findings:
         assert finding.found
         assert finding.remedy or finding.level == Level.GOOD or finding.name == "Device"

@@ -68,7 +68,7 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "encore.sqlite").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(StoreError, match="is damaged"):
         Database(tmp_path)
 
 
