@@ -24,6 +24,7 @@ EncoreError
 │   │   └── DownloadCancelled
 │   └── PromptError
 ├── OutputInvalid
+├── PartNotRepeatable
 ├── PretrainError
 │   └── CorpusError
 ├── RecordingError
@@ -56,6 +57,7 @@ EncoreError
 │   ├── StoreDamaged
 │   └── StoreTooNew
 ├── TakeNotFound
+├── TakeTooShort
 ├── TaskBusy
 ├── TaskCancelled
 ├── TrainingDataError

@@ -9,25 +9,31 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from backend.audio.quality import Concern, ReferenceReport, report_on
-from backend.audio.writing import write_wav
+from backend.audio.writing import WavWriter, write_wav
 from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
 from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
-from backend.errors import ModelError
+from backend.errors import EncoreError, ModelError
+from backend.evaluation.take_scores import read_own_pcm16
 from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
+from backend.serving.speak_again import check_same_checkpoint, put_in_place, request_again
+from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
+from backend.takes.take import Take
 from backend.takes.takes import TakeBounds, Takes
 from backend.transcription.listening import Heard, hear_recording
 from backend.voices.cloning import read_reference
@@ -211,6 +217,38 @@ class Studio:
         """
         recording = read_reference(reference)
         return hear_recording(recording.samples, recording.sample_rate, report)
+
+    def speak_part_again(
+        self, loaded: Synthesizer, take: Take, number: int, *, client: str = "", cancelled: Callable[[], bool]
+    ) -> AudioStream:
+        """Begin to speak one part of a take once more, as the take was spoken; hand what comes to `keep_part`.
+
+        Raises:
+            EncoreError: there is no such part, what it was spoken from is gone, or another model is loaded.
+        """
+        request = request_again(take, number, self.voices).model_copy(update={"client": client})
+        stream = loaded.speak(request, cancelled=cancelled)
+        try:
+            check_same_checkpoint(take, stream.facts())
+        except EncoreError:
+            stream.close()
+            raise
+        return stream
+
+    def keep_part(self, take: Take, number: int, stream: AudioStream, spoken: NDArray[np.float32]) -> Take:
+        """Put a part that was spoken again, with all its samples (samples,), into its take.
+
+        Raises:
+            EncoreError: it is too short for its text, the take was deleted meanwhile, or the disk is full.
+        """
+        stream.check_length()
+        take = self.takes.get(take.id)
+        samples, sample_rate = read_own_pcm16(take.path)
+        whole, changes = put_in_place(samples, sample_rate, take, number, spoken, stream.facts())
+        with self.takes.incoming() as file:
+            with WavWriter(file, sample_rate, "" if take.statement is None else take.statement.as_comment()) as writer:
+                writer.write_pcm16(whole)
+            return self.takes.replace(take, file, **changes)
 
     def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
         """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""

@@ -63,7 +63,7 @@ class OwnTakes(TakeList):
         return {self._remembered: known, self.browser: known, self.listed: self.html(known)}
 
     def _delete_pressed(self, name: str, event: gr.EventData) -> Update:
-        return {self.listed: self.delete(str(event.take), name)}
+        return {} if event.part else {self.listed: self.delete(str(event.take), name)}
 
 
 class ApiTakes(TakeList):
@@ -77,4 +77,4 @@ class ApiTakes(TakeList):
         bind(self.listed.click, self._delete_pressed, None, self.listed, quick=True)
 
     def _delete_pressed(self, event: gr.EventData) -> Update:
-        return {self.listed: self.delete(str(event.take), API_LIST)}
+        return {} if event.part else {self.listed: self.delete(str(event.take), API_LIST)}

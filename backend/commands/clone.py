@@ -9,7 +9,14 @@ from pathlib import Path
 
 from backend.audio.quality import Concern
 from backend.audio.writing import WavWriter
-from backend.commands.options import add_consent_options, add_model_options, add_seed_option, check_output, consent_of
+from backend.commands.options import (
+    add_consent_options,
+    add_model_options,
+    add_seed_option,
+    check_output,
+    consent_of,
+    doubts_of,
+)
 from backend.commands.progress import Progress
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import check_text
@@ -84,10 +91,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             progress = stream.progress()
             bar.show(f"{progress.seconds_spoken:.1f} s spoken", progress.segments_done, progress.num_segments)
             writer.write(chunk)
+        stream.check_length()
     facts = stream.facts()
     facts = facts.model_copy(update={"is_signed": studio.signer.sign_file(output, "wav", facts.statement)})
-    write_whole(output.with_name(f"{output.name}.json"), facts.model_dump_json(indent=2).encode())
+    write_whole(
+        output.with_name(f"{output.name}.json"), facts.model_dump_json(indent=2, exclude={"spoken_from"}).encode()
+    )
     print(describe(loaded, facts, len(stream.segments), output))
+    for line in doubts_of(facts):
+        print(line, file=sys.stderr)
     return 0
 
 

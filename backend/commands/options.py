@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backend.errors import OutputInvalid
 from backend.settings import Settings
+from backend.takes.take import TakeFacts
 from backend.voices.consent import STATEMENTS, Consent
 from training.model.seed import parse_seed
 
@@ -67,3 +68,13 @@ def check_output(output: Path, example: str = "take.wav", *, suffix: str | None 
         raise OutputInvalid(f"{output} is not named *{suffix}, and {kind} is what is written. Rename the output.")
     if not output.absolute().parent.is_dir():
         raise OutputInvalid(f"The folder {output.absolute().parent} does not exist. Create it first.")
+
+
+def doubts_of(facts: TakeFacts) -> list[str]:
+    """A line for each part of a take that should be listened to."""
+    return [
+        f"Part {number} of {len(facts.parts)} "
+        + ("was cut off and may have rambled" if part.doubt == "rambling" else "may have lost words")
+        + f" ({part.seconds:.1f} s, where this voice needs about {part.expected_seconds:.1f} s): {part.text[:80]!r}"
+        for number, part in facts.doubtful_parts
+    ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import uuid
 from pathlib import Path
 
 from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
-from backend.commands.options import add_model_options, add_seed_option, check_output
+from backend.commands.options import add_model_options, add_seed_option, check_output, doubts_of
 from backend.errors import OutputInvalid
 from backend.provenance.signing import FileSigner
 from backend.serving.deploy.factory import build_synthesizer
@@ -81,6 +82,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         stream = synthesizer.speak(request)
         content = b"".join(encoded(stream, request))
+        stream.check_length()
         facts = stream.facts()
         signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
         content = signer.sign(content, audio_format, facts.statement)
@@ -91,6 +93,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         f"{output}: {facts.seconds:.2f} s by {voice.name}, real-time factor {facts.real_time_factor:.2f}, "
         f"finished: {facts.finish_reason}, seed {', '.join(dict.fromkeys(map(str, facts.seeds)))}"
     )
+    for line in doubts_of(facts):
+        print(line, file=sys.stderr)
     return 0
 
 

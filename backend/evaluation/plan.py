@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from backend.evaluation.errors import EvaluationError
 from training.data.code_rows import AUDIO_FOLDER, CodeRow, DatasetCard
 from training.model.project import PROJECT_FOLDER
-from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, frame_cap
+from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, expected_seconds, frame_cap
 
 STANDARD_SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 """English; other languages are evaluated on what the person said."""
@@ -22,10 +22,6 @@ STANDARD_SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 _MAX_REFERENCE_CLIPS = 8
 # A share of foreign letters above this means that English sentences would test another language.
 _MAX_FOREIGN_LETTERS = 0.1
-
-
-ORDINARY_PACE = 1 / 3
-"""Of ordinary speech, in frames for each frame that a text may take at most; see `frame_cap`."""
 
 
 class EvaluatedSentence(BaseModel):
@@ -116,12 +112,6 @@ def plan_evaluation(
         reference_clip=dataset / AUDIO_FOLDER / f"{reference.clip_id}.wav",
         reference_text=reference.text,
     )
-
-
-def expected_seconds(text: str, language: str, pace: float = ORDINARY_PACE) -> float:
-    """How long a text lasts at a pace, in frames for each frame that it may take at most."""
-    frames = frame_cap(text, language, longest=1_000_000) - FIXED_FRAMES
-    return max(frames * pace / FRAMES_PER_SECOND, 0.1)
 
 
 def _middle(rows: Sequence[CodeRow]) -> tuple[float, ...]:

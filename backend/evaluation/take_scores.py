@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from backend.audio.quality import clipped_share
 from backend.audio.resample import resample
-from backend.evaluation.plan import expected_seconds
 from backend.evaluation.scores import Hearing, Measures, TakeScores, cosine
 from backend.transcription.errors import LanguageUnsupported
 from backend.transcription.select_transcriber import language_code, load_stored_transcribers
 from backend.transcription.text_difference import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
+from training.model.prompt.length import expected_seconds
 from training.model.voice_model import VoiceModel
 
 MIN_SECONDS = 0.2
@@ -179,6 +179,11 @@ class TakeMeasuring:
 
 def read_own_wav(path: Path) -> tuple[NDArray[np.float32], int]:
     """Samples and rate of a mono PCM16 WAV that this program wrote itself."""
+    integers, sample_rate = read_own_pcm16(path)
+    return (integers / _FULL_SCALE).astype(np.float32), sample_rate
+
+
+def read_own_pcm16(path: Path) -> tuple[NDArray[np.int16], int]:
+    """The same as they are in the file."""
     with wave.open(str(path), "rb") as file:
-        integers = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
-        return (integers / _FULL_SCALE).astype(np.float32), file.getframerate()
+        return np.frombuffer(file.readframes(file.getnframes()), dtype="<i2"), file.getframerate()

@@ -65,6 +65,8 @@ class SynthesisRequest(BaseModel):
     sampling_changes: dict[str, int | float] = {}
     """Fields in which the take differs from that."""
     made_by: Literal["studio", "api", "command"] = "api"
+    mark: int | None = None
+    """The number that its sound has to carry: that of the take it becomes a part of. None for one of its own."""
     client: str = ""
     """Who asks: an API key's digest, or an address. Slots and places are shared fairly between clients."""
 

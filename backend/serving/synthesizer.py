@@ -27,6 +27,7 @@ from backend.serving.requests import (
     SynthesisEvent,
     SynthesisRequest,
 )
+from backend.serving.speak_again import spoken_from
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
@@ -103,6 +104,7 @@ class Synthesizer:
                 statement=_statement(request, folder),
                 audio_format=request.audio_format,
                 speed=request.speed,
+                spoken_from=spoken_from(request),
             )
             return AudioStream(
                 engine,
@@ -113,6 +115,7 @@ class Synthesizer:
                 origin=origin,
                 release=lease.close,
                 client=request.client,
+                payload=request.mark,
             )
         except BaseException:
             lease.close()
@@ -131,6 +134,7 @@ class Synthesizer:
             for content in encoded(stream, request):
                 yield AudioChunk(content=content)
             if stream.finish_reason is not FinishReason.CANCELLED:
+                stream.check_length()
                 num_frames = round(stream.seconds * self.model.speech_tokenizer.config.frame_rate_hz)
                 yield SpeechSummary(facts=stream.facts(), sample_rate=stream.sample_rate, num_frames=num_frames)
         except EncoreError as error:

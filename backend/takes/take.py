@@ -10,9 +10,29 @@ from pydantic import BaseModel, ConfigDict
 
 from backend.audio.formats import AudioFormat
 from backend.provenance.statement import SpeechStatement
+from backend.takes.parts import TakePart, doubtful
 from backend.voices.consent import Consent
+from backend.voices.voice import CloningMode
 from training.model.generation.frame_loop import FinishReason
 from training.model.sampling import Sampling
+
+
+class SpokenFrom(BaseModel):
+    """What a part is spoken from again: a voice of the library, or a recording as long as it is there.
+
+    Attributes:
+        voice_id: of a voice of the library; empty for a recording.
+        recording: with its hash, so that another file of that name does not speak.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    voice_id: str = ""
+    mode: CloningMode | None = None
+    recording: Path | None = None
+    recording_sha256: str = ""
+    transcript: str | None = None
+    instruction: str = ""
 
 
 class TakeOrigin(BaseModel):
@@ -25,6 +45,7 @@ class TakeOrigin(BaseModel):
         is_fine_tuned: whether a fine-tuned checkpoint spoke.
         consent: of the person whose voice it is.
         statement: what its file says of itself; None for takes of earlier versions.
+        spoken_from: what speaks a part of it again; None where that is not kept, and for takes of earlier versions.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,12 +58,14 @@ class TakeOrigin(BaseModel):
     statement: SpeechStatement | None = None
     audio_format: AudioFormat = "wav"
     speed: float = 1.0
+    spoken_from: SpokenFrom | None = None
 
 
 class TakeFacts(TakeOrigin):
     """How a take was made.
 
     Attributes:
+        text: all that was to be said; see `spoken_text`.
         is_in_context: whether the reference's words were known.
         sampling: None where the checkpoint's own was used.
         seeds: one per segment of the text; all the same where one was asked for.
@@ -61,6 +84,20 @@ class TakeFacts(TakeOrigin):
     finish_reason: FinishReason
     is_signed: bool = False
     mark: int | None = None
+    parts: tuple[TakePart, ...] = ()
+    """None of takes of earlier versions."""
+
+    @property
+    def spoken_text(self) -> str:
+        """The text as far as it was spoken."""
+        if self.finish_reason is not FinishReason.CANCELLED or not self.parts:
+            return self.text
+        return " ".join(part.text for part in self.parts)
+
+    @property
+    def doubtful_parts(self) -> list[tuple[int, TakePart]]:
+        """Parts to listen to, with their numbers from 1."""
+        return doubtful(self.parts)
 
 
 class Take(TakeFacts):

@@ -72,9 +72,8 @@ class Takes:
         Raises:
             StoreError: the disk is full or cannot be written.
         """
-        if self._signer is not None and not facts.is_signed:
-            is_signed = self._signer.sign_file(file, facts.audio_format, facts.statement)
-            facts = facts.model_copy(update={"is_signed": is_signed})
+        if not facts.is_signed:
+            facts = self._signed(facts, file)
         take_id = uuid.uuid4().hex
         path = self._path(take_id, facts)
         made_at = time.time()
@@ -102,6 +101,40 @@ class Takes:
             path=path,
         )
 
+    def update(self, take: Take, **changes: object) -> Take:
+        """Keep more, or something else, about a take. Raises TakeNotFound where it was deleted meanwhile."""
+        facts = _facts_of(take).model_copy(update=changes)
+        with self._database.transaction() as connection:
+            self._write(connection, take, facts, take.num_bytes)
+        return self.get(take.id)
+
+    def replace(self, take: Take, file: Path, **changes: object) -> Take:
+        """Keep another sound, whose file is taken over, in place of a take's; its number and its list stay.
+
+        Raises:
+            TakeNotFound: it was deleted meanwhile.
+            StoreError: the disk is full or cannot be written.
+        """
+        facts = self._signed(_facts_of(take).model_copy(update=changes), file)
+        try:
+            with self._database.transaction() as connection:
+                self._write(connection, take, facts, file.stat().st_size)
+                os.replace(file, take.path)
+        except OSError as error:
+            raise _not_kept(error) from error
+        return self.get(take.id)
+
+    def _signed(self, facts: TakeFacts, file: Path) -> TakeFacts:
+        is_signed = self._signer is not None and self._signer.sign_file(file, facts.audio_format, facts.statement)
+        return facts.model_copy(update={"is_signed": is_signed})
+
+    def _write(self, connection: Connection, take: Take, facts: TakeFacts, num_bytes: int) -> None:
+        changed = connection.execute(
+            "UPDATE takes SET record = ?, num_bytes = ? WHERE id = ?", (facts.model_dump_json(), num_bytes, take.id)
+        )
+        if not changed.rowcount:
+            raise TakeNotFound(f"Take {take.number} was deleted meanwhile.")
+
     def list(self, owner: str | None = None, most: int | None = None) -> tuple[Take, ...]:
         """Takes whose sound is there, the newest first: those of one list, or all. Raises StoreError."""
         where, values = ("", ()) if owner is None else ("WHERE owner = ?", (owner,))
@@ -117,13 +150,15 @@ class Takes:
         """Takes whose sound carries this number, the newest first; seldom more than one. Raises StoreError."""
         return tuple(take for take in self.list() if take.mark == mark)
 
-    def get(self, take_id: str) -> Take:
-        """One take. Raises TakeNotFound."""
+    def get(self, take_id: str, owner: str | None = None) -> Take:
+        """One take; with `owner` only from that list. Raises TakeNotFound."""
         with self._database.reading() as connection:
             row = connection.execute(f"SELECT {_COLUMNS} FROM takes WHERE id = ?", (take_id,)).fetchone()
         take = self._take(row) if row is not None else None
         if take is None or not take.path.is_file():
             raise TakeNotFound(f"There is no take {take_id[:40]!r} any more. List those there are.")
+        if owner is not None and take.owner != owner:
+            raise TakeNotFound(f"There is no take {take_id[:40]!r} in this list. List those there are.")
         return take
 
     def of(self, statement_ids: Sequence[str]) -> Take | None:
@@ -143,9 +178,7 @@ class Takes:
 
     def delete(self, take_id: str, owner: str | None = None) -> Take:
         """Remove a take and its sound; with `owner` only from that list. Raises TakeNotFound."""
-        take = self.get(take_id)
-        if owner is not None and take.owner != owner:
-            raise TakeNotFound(f"There is no take {take_id[:40]!r} in this list. List those there are.")
+        take = self.get(take_id, owner)
         self._drop([take_id])
         return take
 
@@ -195,6 +228,10 @@ class Takes:
 
     def _path(self, take_id: str, facts: TakeFacts) -> Path:
         return self.folder / f"{take_id}{FORMAT_TABLE[facts.audio_format].suffix}"
+
+
+def _facts_of(take: Take) -> TakeFacts:
+    return TakeFacts(**{name: getattr(take, name) for name in TakeFacts.model_fields})
 
 
 def _next_number(connection: Connection, owner: str) -> int:

@@ -238,3 +238,23 @@ def test_uploads_beyond_the_limit_are_refused(tmp_path, monkeypatch):
         for num_bytes, status in ((10_000, 200), (10_001, 413)):
             files = {"files": ("voice.wav", b"x" * num_bytes)}
             assert httpx.post(f"{page.address}gradio_api/upload", files=files).status_code == status
+
+
+def test_a_part_is_spoken_again_in_its_place(page, client):
+    client.call("use_sample", name="iris")
+    # Random weights end where they like: each paragraph is a part, and none too long for any.
+    assert "is ready" in speak(client, "Hm.\n\nWell.\n\nSo.", statement=None)["status"]
+    take = page.studio.takes.list()[0]
+    assert len(take.parts) > 1
+    assert take.seeds == tuple(part.seed for part in take.parts)
+    assert "Part 2 of take" in client.call("speak_part", pressed={"take": take.id, "number": 2})["status"]
+    after = page.studio.takes.get(take.id)
+    assert after.number == take.number
+    assert after.parts[0] == take.parts[0]
+    assert after.parts[1].text == take.parts[1].text
+    assert page.studio.checker.check(after.path).signed.trust == "ours"
+    missing = client.call("speak_part", pressed={"take": take.id, "number": 99})
+    assert "has no part 99" in missing["status"]
+    other = page.session()
+    assert "in this list" in other.call("speak_part", pressed={"take": take.id, "number": 1})["status"]
+    other.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from backend.audio.formats import FORMAT_TABLE
+from backend.takes.parts import TakePart
 from backend.takes.take import Take
 from training.model.generation.frame_loop import FinishReason
 from ui.html.messages import note
@@ -42,7 +43,29 @@ def take_card(take: Take, place: Path) -> Markup:
         how="Spoken by a fine-tuned voice," if take.is_fine_tuned else how,
         seeds=list(dict.fromkeys(take.seeds)),
         carries=carried(take),
+        doubts=[(number, part, doubt_in_words(part)) for number, part in take.doubtful_parts],
+        has_parts=len(take.parts) > 1,
     )
+
+
+def doubt_in_words(part: TakePart) -> str:
+    """Why a part should be listened to."""
+    lasts = f"{part.seconds:.1f} s"
+    match part.doubt:
+        case "lost" if part.heard is not None:
+            heard = f" Heard: “{part.heard.text}”" if part.heard.text else ""
+            return f"{part.heard.lost_share:.0%} of its letters were not heard.{heard}"
+        case "short":
+            return f"It may have lost words: {lasts}, where this voice needs about {part.expected_seconds:.1f} s."
+        case _:
+            return f"Cut off after {lasts}: it may have rambled."
+
+
+def numbered_parts(numbers: Sequence[int]) -> str:
+    """`Part 3`, or `Parts 1, 3 and 4`."""
+    if len(numbers) == 1:
+        return f"Part {numbers[0]}"
+    return f"Parts {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
 
 
 def carried(take: Take) -> str:

@@ -12,6 +12,7 @@ from backend.provenance.reading import SignedStatement
 from backend.provenance.statement import SpeechStatement
 from backend.provenance.verdict import FoundWatermark, Verdict
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
+from backend.takes.parts import Doubt, TakePart
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
 from backend.voices.voice import Voice, VoiceKind
@@ -135,6 +136,35 @@ class VoiceList(_Answer):
     """Their names alone, as vLLM-Omni lists them."""
 
 
+class TakePartView(_Answer):
+    """One part of a take: a long text is spoken in several."""
+
+    input: str
+    start_seconds: float
+    seconds: float
+    expected_seconds: float
+    """What the voice needs for as much text."""
+    seed: int
+    finish_reason: str
+    heard: str | None
+    doubt: Doubt | None
+    """Short: it has probably lost words. Lost: words were not heard. Rambling: cut off at the length limit."""
+
+    @classmethod
+    def of(cls, part: TakePart) -> TakePartView:
+        """What the API shows of a part."""
+        return cls(
+            input=part.text,
+            start_seconds=part.start_seconds,
+            seconds=part.seconds,
+            expected_seconds=part.expected_seconds,
+            seed=part.seed,
+            finish_reason=part.finish_reason.value,
+            heard=part.heard.text if part.heard is not None else None,
+            doubt=part.doubt,
+        )
+
+
 class TakeView(_Answer):
     """A stored take."""
 
@@ -152,6 +182,10 @@ class TakeView(_Answer):
     seconds: float
     finish_reason: str
     bytes: int
+    spoken: str
+    """The input as far as it was spoken."""
+    parts: list[TakePartView]
+    """None of takes of earlier versions."""
 
     @classmethod
     def of(cls, take: Take) -> TakeView:
@@ -170,6 +204,8 @@ class TakeView(_Answer):
             seconds=take.seconds,
             finish_reason=take.finish_reason.value,
             bytes=take.num_bytes,
+            spoken=take.spoken_text,
+            parts=[TakePartView.of(part) for part in take.parts],
         )
 
 

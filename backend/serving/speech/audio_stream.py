@@ -19,6 +19,8 @@ from backend.serving.speech.finishing import Finisher
 from backend.serving.speech.sayable import MAX_UNSAID, count_sayable, is_sayable
 from backend.serving.speech.segments import SegmentQueue
 from backend.serving.speech.sentences import split_text
+from backend.takes.errors import TakeTooShort
+from backend.takes.parts import TOO_SHORT_SHARE, Pace, TakePart, doubtful, said_so_far
 from backend.takes.take import TakeFacts, TakeOrigin
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest
@@ -26,23 +28,30 @@ from training.model.generation.take_request import TakeRequest
 MAX_TEXT_LENGTH = 100_000
 """Characters; about two hours of speech."""
 
+_EAGERNESS = 3.0
+"""How soon a new guess at the time left counts: after as many times less than all that was done before."""
+
+_MOST_OF_A_SEGMENT = 0.95
+"""A segment that takes longer than its text needs is not over before it ends."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechProgress:
-    """How much of a text has been spoken; segments are whole sentences."""
+    """How much of a text has been spoken; segments are whole sentences.
+
+    Attributes:
+        share_done: by characters, those of the segment that is being spoken as far as it has come.
+        seconds_left: estimate of the wall time still needed; infinite before the first sound.
+        doubtful_parts: numbers of finished parts that have probably lost words.
+    """
 
     segments_done: int
     num_segments: int
     seconds_spoken: float
     wall_seconds: float
     share_done: float
-
-    @property
-    def seconds_left(self) -> float:
-        """Estimate of the wall time still needed, from the rate so far."""
-        if self.share_done <= 0:
-            return float("inf")
-        return self.wall_seconds * (1 - self.share_done) / self.share_done
+    seconds_left: float
+    doubtful_parts: tuple[int, ...] = ()
 
 
 class AudioStream(Iterator[NDArray[np.float32]]):
@@ -73,6 +82,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         origin: TakeOrigin | None = None,
         release: Callable[[], object] | None = None,
         client: str = "",
+        payload: int | None = None,
     ) -> None:
         """Request the first segment.
 
@@ -85,6 +95,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             origin: what `facts` needs to know beyond the request.
             release: called once at the end, however it ends.
             client: who asks for it.
+            payload: the number for the mark in the sound, where it becomes a part of another take.
 
         Raises:
             PromptError: there is no text or too much of it, or it cannot be spoken.
@@ -111,9 +122,14 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             client=client,
         )
         self.seeds, self.finish_reasons = self._queue.seeds, self._queue.finish_reasons
-        self.payload = engine.mark.payload_of(
-            (request.text, request.language, str(self._queue.first_seed), origin.voice if origin is not None else "")
-        )
+        self._pace = Pace(request.language, _reference_of(request, engine))
+        self._parts: list[TakePart] = []
+        self._time_left = TimeLeft()
+        self.payload = payload
+        if payload is None:
+            voice = origin.voice if origin is not None else ""
+            said = (request.text, request.language, str(self._queue.first_seed), voice)
+            self.payload = engine.mark.payload_of(said)
         marker = engine.mark.marker(self.sample_rate, self.payload)
         self.is_marked = marker is not None
         self._finisher = Finisher(self.sample_rate, speed=speed, marker=marker)
@@ -188,16 +204,57 @@ class AudioStream(Iterator[NDArray[np.float32]]):
                 return reason
         return FinishReason.EOS if len(self.finish_reasons) == len(self.segments) else FinishReason.CANCELLED
 
+    @property
+    def parts(self) -> tuple[TakePart, ...]:
+        """The segments that are over, with what each needed; a part is judged as soon as it is."""
+        queue, rate = self._queue, self.sample_rate
+        for index in range(len(self._parts), len(queue.finish_reasons)):
+            text, seconds, reason = self.segments[index], queue.lengths[index] / rate, queue.finish_reasons[index]
+            expected = self._pace.expected_seconds(text)
+            if reason is FinishReason.CANCELLED:
+                text = said_so_far(text, seconds / expected)
+            part = TakePart(
+                text=text,
+                seed=queue.seeds[index],
+                finish_reason=reason,
+                start_seconds=queue.starts[index] / rate,
+                seconds=seconds,
+                expected_seconds=expected,
+            )
+            self._parts.append(part)
+            if reason is FinishReason.EOS and part.doubt is None:
+                self._pace.learn(text, seconds)
+        return tuple(self._parts)
+
+    def check_length(self) -> None:
+        """Refuse what cannot be its text, at the end of a take that was not stopped. Raises TakeTooShort."""
+        needed = sum(part.expected_seconds for part in self.parts)
+        if self.finish_reason is FinishReason.CANCELLED or self.seconds >= TOO_SHORT_SHARE * needed:
+            return
+        num_words = len(self._request.text.split())
+        words = "1 word" if num_words == 1 else f"{num_words} words"
+        cause = "Does the transcript match the recording?" if self._request.voice.is_in_context else "Speak it again."
+        raise TakeTooShort(f"Too short ({self.seconds:.1f} s for {words}). {cause}")
+
     def progress(self) -> SpeechProgress:
-        """How far it is, measured in characters of finished segments."""
-        done = len(self.finish_reasons)
+        """How far it is, measured in characters: of finished segments, and of the one that is being spoken."""
+        parts, queue = self.parts, self._queue
         characters = [len(segment) for segment in self.segments]
+        num_spoken = float(sum(characters[: len(parts)]))
+        if len(parts) < len(self.segments) and len(queue.starts) > len(parts):
+            seconds = (queue.num_samples - queue.starts[-1]) / self.sample_rate
+            share = min(seconds / self._pace.expected_seconds(self.segments[len(parts)]), _MOST_OF_A_SEGMENT)
+            num_spoken += share * characters[len(parts)]
+        share_done = num_spoken / sum(characters)
+        since_first = max(self._wall_seconds - self.seconds_to_first_audio, 0.0)
         return SpeechProgress(
-            segments_done=done,
+            segments_done=len(parts),
             num_segments=len(self.segments),
             seconds_spoken=self.seconds,
             wall_seconds=self._wall_seconds,
-            share_done=sum(characters[:done]) / sum(characters),
+            share_done=share_done,
+            seconds_left=self._time_left.estimate(share_done, since_first),
+            doubtful_parts=tuple(number for number, _ in doubtful(parts)),
         )
 
     def facts(self) -> TakeFacts:
@@ -216,7 +273,28 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             seconds_to_first_audio=self.seconds_to_first_audio,
             finish_reason=self.finish_reason,
             mark=self.payload,
+            parts=self.parts,
         )
+
+
+class TimeLeft:
+    """The time that speaking still takes, without the jumps that every new guess at the pace would make."""
+
+    def __init__(self) -> None:
+        self._total: float | None = None
+        self._share = 0.0
+
+    def estimate(self, share_done: float, seconds_so_far: float) -> float:
+        """Seconds left after a share of the work took some time; infinite until something is done."""
+        if share_done <= 0 or seconds_so_far <= 0:
+            return 0.0 if share_done >= 1 else float("inf")
+        total = seconds_so_far / share_done
+        if self._total is not None:
+            # The more was done since, the more the new guess counts.
+            weight = min(_EAGERNESS * max(share_done - self._share, 0.0) / share_done, 1.0)
+            total = self._total + weight * (total - self._total)
+        self._total, self._share = total, max(share_done, self._share)
+        return max(total - seconds_so_far, 0.0) if share_done < 1 else 0.0
 
 
 def check_text(text: str) -> None:
@@ -233,6 +311,14 @@ def check_text(text: str) -> None:
             f"{num_unsaid} of the text's {len(text)} characters cannot be said: dots and other signs, invisible or "
             "combining characters. Leave most of them out."
         )
+
+
+def _reference_of(request: TakeRequest, engine: Engine) -> tuple[str, float] | None:
+    """What the recording says, and how long it takes; None where only its sound is known."""
+    voice = request.voice
+    if voice.reference_codes is None or not voice.reference_text:
+        return None
+    return voice.reference_text, len(voice.reference_codes) / engine.model.speech_tokenizer.config.frame_rate_hz
 
 
 def _end(queue: SegmentQueue, release: Callable[[], object] | None) -> None:

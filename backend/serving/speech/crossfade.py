@@ -21,6 +21,11 @@ class Crossfader:
         self._ending: NDArray[np.float32] | None = None
         self._has_begun = False
 
+    @property
+    def num_held(self) -> int:
+        """Samples of the end of a segment that wait for the next one."""
+        return len(self._ending) if self._ending is not None else 0
+
     def add(self, chunk: NDArray[np.float32]) -> NDArray[np.float32]:
         """Add the next chunk of the current segment; returns what can be played now."""
         samples = np.concatenate((self._kept, chunk))
@@ -28,7 +33,7 @@ class Crossfader:
             self._kept = samples
             return np.zeros(0, dtype=np.float32)
         if self._ending is not None:
-            samples = _crossfade(self._ending, samples)
+            samples = crossfade(self._ending, samples)
             self._ending = None
         elif not self._has_begun:
             samples[: self._edge] *= np.linspace(0.0, 1.0, self._edge, dtype=np.float32)
@@ -58,7 +63,23 @@ class Crossfader:
         return samples
 
 
-def _crossfade(ending: NDArray[np.float32], beginning: NDArray[np.float32]) -> NDArray[np.float32]:
+def splice(
+    whole: NDArray[np.float32], start: int, end: int, part: NDArray[np.float32], sample_rate: int
+) -> NDArray[np.float32]:
+    """A whole (samples,) in which a part stands in place of what was between two samples.
+
+    The seams are those of the stream, where there is something on the other side; all else stays as it is, bit by bit.
+    """
+    overlap = min(round(CROSSFADE_SECONDS * sample_rate), len(part) // 2)
+    before, after = whole[:start], whole[end:]
+    if start and overlap:
+        part = crossfade(whole[start : start + overlap], part)
+    if len(after) and overlap:
+        part = np.concatenate((part[:-overlap], crossfade(part[-overlap:], whole[end - overlap : end])))
+    return np.concatenate((before, part, after))
+
+
+def crossfade(ending: NDArray[np.float32], beginning: NDArray[np.float32]) -> NDArray[np.float32]:
     """Fade from the end of one segment into the beginning of another; linear, because both are close to silence."""
     length = len(ending)
     ramp = np.linspace(0.0, 1.0, length, dtype=np.float32)

@@ -41,6 +41,9 @@ class SegmentQueue:
     Attributes:
         seeds: of each segment that was played.
         finish_reasons: the same.
+        starts: where each segment that is played begins, in samples; one more than of those above while it is played.
+        lengths: of each segment that was played, in samples; the end of one overlaps the beginning of the next.
+        num_samples: handed out so far.
         seconds_to_first_audio: from the request to the first decoded frame; 0 before it.
     """
 
@@ -56,6 +59,9 @@ class SegmentQueue:
         """Request the first segment. Raises what `Engine.submit` raises."""
         self.seeds: list[int] = []
         self.finish_reasons: list[FinishReason] = []
+        self.starts: list[int] = []
+        self.lengths: list[int] = []
+        self.num_samples = 0
         self.seconds_to_first_audio = 0.0
         self._engine, self._streaming, self._cancelled = engine, streaming, cancelled
         self._client = client
@@ -75,6 +81,7 @@ class SegmentQueue:
         try:
             for segment in self._in_order():
                 reason = None
+                self.starts.append(self.num_samples)
                 for chunk in self._audio_of(segment):
                     if self._cancelled():
                         # What was made ahead is dropped: stopped is stopped, however far the engine has come.
@@ -82,17 +89,23 @@ class SegmentQueue:
                         break
                     # A segment that is handed out whole could still have been played from its first frame on.
                     self.seconds_to_first_audio = self.seconds_to_first_audio or segment.stream.seconds_to_first_audio
-                    yield crossfader.add(chunk)
+                    yield self._counted(crossfader.add(chunk))
                 reason = reason or segment.stream.finish_reason
                 assert reason is not None
+                last = self._counted(crossfader.end_segment())
                 self.seeds.append(segment.stream.seed)
+                self.lengths.append(self.num_samples + crossfader.num_held - self.starts[-1])
                 self.finish_reasons.append(reason)
-                yield crossfader.end_segment()
+                yield last
                 if reason is FinishReason.CANCELLED:
                     break
-            yield crossfader.finish()
+            yield self._counted(crossfader.finish())
         finally:
             self.close()
+
+    def _counted(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.num_samples += len(samples)
+        return samples
 
     def close(self) -> None:
         """Cancel what was requested."""

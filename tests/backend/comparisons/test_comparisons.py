@@ -14,7 +14,6 @@ from backend.comparisons.contenders import find_side
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.make_comparison import ComparisonOrder, ComparisonProgress, FinishedComparison, match_loudness
 from backend.errors import EncoreError
-from backend.evaluation.plan import expected_seconds
 from backend.evaluation.take_scores import read_own_wav
 from backend.serving.requests import SynthesisRequest
 from backend.settings import Settings
@@ -23,6 +22,7 @@ from backend.voices.consent import Consent
 from backend.voices.errors import VoiceNameTaken
 from tests.backend.voices.checkpoints import SPEAKER, fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
+from training.model.prompt.length import expected_seconds
 
 RATE = 24_000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import replace
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from backend.audio.quality import Concern, ReferenceReport
 from backend.background_tasks import TaskState
 from backend.serving.speech.audio_stream import SpeechProgress
+from backend.takes.parts import HeardInPart, TakePart
 from backend.takes.take import Take
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
@@ -247,6 +249,36 @@ def test_a_slow_take_is_called_slow():
     assert "slower than listening" in rate_in_words(1.3)
 
 
+def part(**changes):
+    known = {"text": "One two.", "seed": 1, "finish_reason": FinishReason.EOS, "start_seconds": 0.0, "seconds": 4.0}
+    return TakePart(**known | {"expected_seconds": 4.2} | changes)
+
+
+def test_a_take_says_which_of_its_parts_lost_words_and_offers_to_speak_them_again():
+    heard = HeardInPart(text="one", listener="x", lost_share=0.5)
+    parts = (part(), part(seconds=1.0), part(heard=heard), part(finish_reason=FinishReason.LENGTH))
+    page = Page(take_card(take(parts=parts), PLACE))
+    assert "where this voice needs about 4.2 s" in page.text
+    assert "50% of its letters were not heard. Heard: “one”" in page.text
+    assert [a.get("data-part") for tag, a in page.tags if tag == "button"] == ["2", "3", "4", None]
+    assert "Parts 2, 3 and 4 may have lost words" in Page(render_voice.spoken_line(take(parts=parts))).text
+
+
+def test_a_stopped_take_shows_its_text_as_far_as_it_was_spoken():
+    parts = (part(text="One two."), part(text="Three …", finish_reason=FinishReason.CANCELLED))
+    stopped = take(text="One two. Three four. Five.", parts=parts, finish_reason=FinishReason.CANCELLED)
+    text = Page(take_card(stopped, PLACE)).text
+    assert "One two. Three …" in text
+    assert "four" not in text
+    assert "Speak" not in text
+    # Takes of earlier versions know no parts.
+    assert "Five." in Page(take_card(replace_parts(stopped), PLACE)).text
+
+
+def replace_parts(taken):
+    return taken.model_copy(update={"parts": ()})
+
+
 def test_takes_are_listed_each_with_player_download_and_delete():
     takes = [(take(id=str(number), number=number), Path(f"/t/{number}.wav")) for number in (2, 1)]
     page = Page(take_list(takes))
@@ -264,9 +296,11 @@ def test_takes_are_listed_each_with_player_download_and_delete():
 
 
 def test_progress_counts_parts_only_where_there_are_several():
-    one = SpeechProgress(segments_done=0, num_segments=1, seconds_spoken=1.24, wall_seconds=1.0, share_done=0.0)
+    one = SpeechProgress(
+        segments_done=0, num_segments=1, seconds_spoken=1.24, wall_seconds=1.0, share_done=0.0, seconds_left=math.inf
+    )
     assert Page(render_voice.speaking_line(one)).text == "Speaking: 1.2 s so far."
-    many = replace(one, segments_done=1, num_segments=4, share_done=0.25)
+    many = replace(one, segments_done=1, num_segments=4, share_done=0.25, seconds_left=3.0)
     assert Page(render_voice.speaking_line(many)).text == "Speaking: 1.2 s so far, part 2 of 4, about 3 s left."
     # The last piece is done, and there is no fifth.
     assert "part 4 of 4" in render_voice.speaking_line(replace(many, segments_done=4, share_done=1.0))

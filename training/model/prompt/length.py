@@ -30,6 +30,9 @@ FRAMES_PER_SYLLABLE = 7.0
 FRAMES_PER_MARK = 6.0
 """Punctuation may be a pause, symbols ("%", "€") are words."""
 
+ORDINARY_PACE = 1 / 3
+"""Of ordinary speech, in frames for each frame that a text may take at most; see `frame_cap`."""
+
 SLOW_LANGUAGES = {"german": 1.2, "russian": 1.2, "italian": 1.1, "portuguese": 1.1}
 """Languages that take longer to say per letter."""
 
@@ -47,6 +50,12 @@ def frame_cap(text: str, language: str = "auto", *, longest: int = 2048) -> int:
     """
     frames = sum(_frames_of(character) for character in text) * SLOW_LANGUAGES.get(language.lower(), 1.0)
     return min(FIXED_FRAMES + math.ceil(frames), longest)
+
+
+def expected_seconds(text: str, language: str = "auto", pace: float = ORDINARY_PACE) -> float:
+    """How long a text lasts at a pace, in frames for each frame that it may take at most; at least 0.1."""
+    frames = frame_cap(text, language, longest=1_000_000) - FIXED_FRAMES
+    return max(frames * pace / FRAMES_PER_SECOND, 0.1)
 
 
 def _frames_of(character: str) -> float:

@@ -13,7 +13,7 @@ from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
 from training.model.generation.frame_loop import FinishReason
 from ui.html.messages import says
-from ui.html.takes import ENDINGS
+from ui.html.takes import ENDINGS, numbered_parts
 from ui.html.templates import html, render
 from ui.html.waveform import waveform_svg
 from ui.html.words import consent_in_words, file_url, time_left
@@ -110,14 +110,24 @@ def speaking_line(progress: SpeechProgress) -> Markup:
     if progress.num_segments > 1:
         part = f", part {min(progress.segments_done + 1, progress.num_segments)} of {progress.num_segments}"
     left = time_left(progress.seconds_left) if progress.share_done else ""
-    return says("", f"Speaking: {progress.seconds_spoken:.1f} s so far{part}{left}.")
+    lost = f" {numbered_parts(progress.doubtful_parts)} may have lost words." if progress.doubtful_parts else ""
+    return says("", f"Speaking: {progress.seconds_spoken:.1f} s so far{part}{left}.{lost}")
 
 
 def spoken_line(take: Take) -> Markup:
     """That a take is ready, and how it ended."""
-    tone = "good" if take.finish_reason is FinishReason.EOS else "mixed"
+    numbers = [number for number, _ in take.doubtful_parts]
+    tone = "good" if take.finish_reason is FinishReason.EOS and not numbers else "mixed"
     ready = html("<strong>Take {} is ready:</strong>", take.number)
-    return says(tone, html("{} {:.1f} s, {}.", ready, take.seconds, ENDINGS[take.finish_reason]))
+    doubt = f" {numbered_parts(numbers)} may have lost words: listen, and speak again." if numbers else ""
+    return says(tone, html("{} {:.1f} s, {}.{}", ready, take.seconds, ENDINGS[take.finish_reason], doubt))
+
+
+def part_line(take: Take, number: int) -> Markup:
+    """That a part was spoken again, and whether it is better."""
+    doubt = take.parts[number - 1].doubt
+    tone, better = ("mixed", " It may still lack words.") if doubt is not None else ("good", "")
+    return says(tone, html("<strong>Part {} of take {} was spoken again.</strong>{}", number, take.number, better))
 
 
 def _background(ratio_db: float) -> str:

@@ -10,21 +10,24 @@ from pathlib import Path
 from typing import Any, cast
 
 import gradio as gr
+import numpy as np
 
 from backend.audio.writing import WavWriter
+from backend.errors import EncoreError
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream
 from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
+from backend.takes.errors import TakeTooShort
 from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
 from ui.context import PageContext
 from ui.events import Inputs, Update, bind, client_of, session_of
 from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
-from ui.html.messages import NOTHING, heading, says, task_line
+from ui.html.messages import NOTHING, failure, heading, says, task_line
 from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields, read_consent
-from ui.tabs.voice.render import FIRST_TEXT, WAYS, speaking_line, spoken_line
+from ui.tabs.voice.render import FIRST_TEXT, WAYS, part_line, speaking_line, spoken_line
 from ui.takes import OwnTakes
 
 STOP_BUTTON_ID = "stop"
@@ -126,6 +129,7 @@ class SpeechPart:
             self.stop = gr.Button("Stop", interactive=False, elem_id=STOP_BUTTON_ID)
         self.status = gr.HTML(NOTHING, elem_id="status")
         self.player = build_live_player(STOP_BUTTON_ID)
+        self._part = gr.JSON(None, visible=False, elem_id="pressed-part")
         gr.HTML(heading("Takes"), elem_classes=["step"])
         self.takes = OwnTakes(context)
         self._connect(voice)
@@ -176,6 +180,15 @@ class SpeechPart:
         outputs = [self.status, self.player, self.takes.listed]
         run = bind(begun.then, self._speak, form, outputs, api="speak", concurrency_id="model", concurrency_limit=1)
         bind(run.failure, lambda: {self.status: NOTHING}, None, self.status, quick=True)
+        pressed = bind(self.takes.listed.click, self._press_part, None, [self.status, self._part], quick=True)
+        bind(
+            pressed.then,
+            self._speak_part,
+            {"browser": self.takes.browser, "pressed": self._part},
+            outputs,
+            api="speak_part",
+            concurrency_id="model",
+        )
         bind(self.stop.click, self._stop, api="stop", quick=True)
 
     def _begin(self, request: gr.Request) -> Update:
@@ -206,10 +219,54 @@ class SpeechPart:
                 if not stream.num_samples:
                     yield {self.status: says("", "Stopped before the first sound.")}
                     return
+                try:
+                    stream.check_length()
+                except TakeTooShort as error:
+                    yield {self.status: failure(error)}
+                    return
                 # A program that drives the page has no browser; its list ends with the visit.
                 owner = browser or f"visit {session}"
                 take = studio.takes.add(stream.facts(), file, owner)
             yield {self.status: spoken_line(take), self.takes.listed: self.takes.html(owner)}
+
+    def _press_part(self, event: gr.EventData, request: gr.Request) -> Update:
+        if not event.part:
+            return {self._part: None}
+        return {**self._begin(request), self._part: {"take": str(event.take), "number": int(event.part)}}
+
+    def _speak_part(self, browser: str, pressed: dict[str, Any] | None, request: gr.Request) -> Iterator[Update]:
+        """Speak one part of a take again, and put it in its place."""
+        if not pressed:
+            return
+        session, studio = session_of(request), self.context.studio
+        with self.context.flags.watch(session) as is_stopped:
+            try:
+                owner = browser or f"visit {session}"
+                take, number = studio.takes.get(pressed["take"], owner), pressed["number"]
+                loaded = require_model(studio)
+                stream = yield from self.context.follow(
+                    f"cast {session}",
+                    "Listening to the recording",
+                    lambda _: studio.speak_part_again(
+                        loaded, take, number, client=client_of(request), cancelled=is_stopped
+                    ),
+                    lambda state: {self.status: task_line(state)},
+                )
+                with closing(stream):
+                    live, chunks = LiveAudio(uuid.uuid4().hex, stream.sample_rate), []
+                    for chunk in stream:
+                        chunks.append(chunk)
+                        yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
+                    yield {self.player: live.complete()}
+                    if is_stopped():
+                        yield {self.status: says("", "Stopped: the part is as it was.")}
+                        return
+                    take = studio.keep_part(take, number, stream, np.concatenate(chunks))
+            except EncoreError as error:
+                # Beside the button: the take it belongs to is unchanged.
+                yield {self.status: failure(error)}
+                return
+            yield {self.status: part_line(take, number), self.takes.listed: self.takes.html(owner)}
 
     def _play(self, stream: AudioStream, path: Path) -> Iterator[Update]:
         live = LiveAudio(uuid.uuid4().hex, stream.sample_rate)
