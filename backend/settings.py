@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from backend.errors import SettingsError
 from backend.web.hosts import AllowedHosts
-from training.model.voice_model import PrecisionChoice
+from training.model.precision import PrecisionChoice
 from training.renamed import with_current_names
 
 PREFIX = "ENCORE_"

@@ -47,7 +47,7 @@ from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
 from backend.watermark.installation import installation_key, mark_of
 from training.model.hub.hub import DownloadProgress, resolve_model
-from training.model.voice_model import PrecisionChoice
+from training.model.precision import PrecisionChoice
 
 if TYPE_CHECKING:
     from backend.dataset.datasets import Datasets

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import struct
+import subprocess
+import sys
 import wave
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import soundfile
 import app
 from backend.takes.take import TakeFacts
 from tests.golden import GOLDEN_CHECKPOINT
+from training.model.project import PROJECT_FOLDER
 
 RATE = 24_000
 CONSENT = ("--consent", "synthetic", "--consent-by", "Ann Author")
@@ -287,3 +290,17 @@ def test_the_page_is_not_shown_to_others_without_a_password(capsys, more, words)
     error = capsys.readouterr().err
     assert words in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["dataset", "--help"], ["nonsense"]])
+def test_what_only_prints_loads_nothing_heavy(arguments):
+    program = (
+        "import sys, app\n"
+        "try: app.main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print({'torch', 'transformers', 'ray', 'gradio'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=PROJECT_FOLDER, capture_output=True, text=True
+    )
+    assert done.stderr.splitlines()[-1] == "set()"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.voices.voice import Voice
 from backend.watermark.mark import Mark
-from training.model.voice_model import PrecisionChoice
+from training.model.precision import PrecisionChoice
 
 MAX_CHARACTERS = 4096
 """OpenAI's own limit; about five minutes of speech."""

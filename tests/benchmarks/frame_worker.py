@@ -20,8 +20,8 @@ from training.model.codec.stream_state import DecoderState
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.frame_loop import FrameLoop, FrameRequest
-from training.model.network.packed_linear import Precision
 from training.model.network.talker import Talker
+from training.model.precision import Precision
 from training.model.prompt.prompt import PromptHead, x_vector_prompt
 from training.model.voice_model import supports_bf16
 

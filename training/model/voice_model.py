@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,13 +24,11 @@ from training.model.device import choose_device
 from training.model.errors import CheckpointError, ConfigError, ModelError, PromptError
 from training.model.json_fields import as_declared
 from training.model.network.mel import log_mel
-from training.model.network.packed_linear import Precision
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
+from training.model.precision import Precision, PrecisionChoice
 from training.model.prompt.text_tokenizer import TextTokenizer
 from training.model.sampling import Sampling
-
-PrecisionChoice = Literal["auto", "fp32", "bf16", "int8"]
 
 SMALL_TALKER_PARAMETERS = 50_000_000
 """Below this the weights stay in the CPU's cache, and halving their size gains nothing."""

@@ -23,7 +23,8 @@ from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.watermark.mark import Mark
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest
-from training.model.voice_model import PrecisionChoice, VoiceModel
+from training.model.precision import PrecisionChoice
+from training.model.voice_model import VoiceModel
 
 NUM_SLOTS = 8
 CACHE_LENGTH = 2048

@@ -20,8 +20,9 @@ from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, 
 from training.model.generation.sampling import draw, first_code_mask, penalize_repetition
 from training.model.generation.slot_state import SlotState
 from training.model.generation.step_transformer import StepTransformer
-from training.model.network.packed_linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
+from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_batch_invariant, pack
 from training.model.network.talker import Talker
+from training.model.precision import Precision
 from training.model.prompt.prompt import Prompt
 from training.model.sampling import Sampling
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from training.model.config import TransformerConfig
 from training.model.network.layers import DecoderLayer, Transformer, rotary_angles
-from training.model.network.packed_linear import COMPUTE_DTYPE, Precision, RowLinear, is_batch_invariant, pack
+from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_batch_invariant, pack
+from training.model.precision import Precision
 
 _SERIAL_ELEMENTS = 32_768
 """PyTorch divides element-wise work beyond this among its threads, wherever that is in a row."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Precision = Literal["fp32", "bf16", "int8"]
+from training.model.precision import Precision
+
 RowLinear = Callable[[Tensor], Tensor]
 """Maps (..., I) to (..., O)."""
 
