@@ -21,6 +21,7 @@ from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
 from backend.errors import EncoreError, ModelError
+from backend.evaluation.review_take import Likeness, hear_parts, likeness_of
 from backend.evaluation.take_scores import read_own_pcm16
 from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
@@ -63,6 +64,10 @@ CACHE_LENGTH = 4096
 """Tokens per slot: room for the longest reference and the longest sentence of the public checkpoints."""
 
 
+MAX_LIKENESSES = 200
+"""Of a voice and a checkpoint each."""
+
+
 class Studio:
     """Holds one loaded model and the stores; its methods may be called from any thread."""
 
@@ -73,6 +78,8 @@ class Studio:
         self._loading = threading.Lock()
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
         self._num_threads = torch.get_num_threads()
+        self._likeness: dict[tuple[Path, int, str], Likeness] = {}
+        self._hearing = threading.Lock()
 
     @cached_property
     def home(self) -> Home:
@@ -249,6 +256,34 @@ class Studio:
             with WavWriter(file, sample_rate, "" if take.statement is None else take.statement.as_comment()) as writer:
                 writer.write_pcm16(whole)
             return self.takes.replace(take, file, **changes)
+
+    def likeness_of(self, take: Take, reference: Path) -> Likeness | None:
+        """How like its reference a take is, measured once for each recording and checkpoint; None if nobody can tell.
+
+        Raises:
+            RecordingError: the reference cannot be read.
+        """
+        checkpoint = (take.statement.checkpoint if take.statement is not None else None) or take.model_name
+        key = (reference, reference.stat().st_mtime_ns if reference.is_file() else 0, checkpoint)
+        if key not in self._likeness and (found := likeness_of(take, reference)) is not None:
+            self._likeness[key] = found
+            while len(self._likeness) > MAX_LIKENESSES:
+                self._likeness.pop(next(iter(self._likeness)), None)
+        return self._likeness.get(key)
+
+    def hear_take(self, take: Take, report: Callable[[int, int], object]) -> Take:
+        """Listen to the parts of a kept take, one take at a time, and keep with it what was heard.
+
+        Raises:
+            EncoreError: the listener failed, or the take was deleted meanwhile.
+        """
+        with self._hearing:
+            parts = hear_parts(take, report)
+            now = self.takes.get(take.id)
+            # A part that was spoken again meanwhile has not been heard.
+            if now.parts != take.parts or now.parts == parts:
+                return now
+            return self.takes.update(now, parts=parts)
 
     def join_recordings(self, recordings: Sequence[Path], destination: Path) -> None:
         """Write several recordings as one WAV. Raises EncoreError when one cannot be used, or the disk is full."""

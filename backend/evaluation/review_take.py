@@ -18,8 +18,9 @@ from backend.voices.cloning import read_reference
 from backend.voices.speaker_verifier import load_verifier
 
 NO_LIKENESS = 0.62
-"""Below it a take resembles its reference no more than a stranger does: where the verifier confuses as many pairs of
-short recordings of one person as of two (docs/listening.md, "Measured")."""
+"""Below it a take resembles its reference no more than a stranger does. It is the similarity at which the verifier
+confuses as many pairs of one person's short recordings as of two people's (docs/listening.md, "Measured"). Takes of the
+embedded model in the sample voices have 0.70 to 0.96, a person whom it does not know 0.56."""
 
 _MAX_SECONDS = 180.0
 """Of a take, its most doubtful parts first: listening takes as long as the sound."""

@@ -101,7 +101,7 @@ def hear_clips(
     Raises:
         TranscriptionError: the listener failed.
     """
-    job = json.dumps({"language": language, "num_samples": [len(clip) for clip in clips]})
+    job = json.dumps({"language": language, "num_samples": [len(clip) for clip in clips], "parent": os.getpid()})
     # Files, not pipes: nothing waits for anything, and lines can be looked for while there are none.
     with tempfile.TemporaryFile() as sound, tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
         for clip in clips:

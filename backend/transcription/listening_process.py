@@ -31,6 +31,9 @@ def main() -> None:
     # The preferred one that knows the language.
     transcribers = load_stored_transcribers()
     for clip in _clips(sys.stdin.buffer, job["num_samples"]):
+        if os.getppid() != job["parent"]:
+            # The program has ended, and nobody reads what is heard.
+            return
         sys.stdout.write(f"{json.dumps(_hear(transcribers, clip, job['language']))}\n")
         sys.stdout.flush()
 

@@ -258,3 +258,22 @@ def test_a_part_is_spoken_again_in_its_place(page, client):
     other = page.session()
     assert "in this list" in other.call("speak_part", pressed={"take": take.id, "number": 1})["status"]
     other.close()
+
+
+def test_a_take_is_reviewed_beside_the_page_and_a_stranger_is_called_one(page, monkeypatch):
+    client = page.session()
+    client.call("use_sample", name="iris")
+    text = "Hm.\n\nWell.\n\nSo.\n\nNo.\n\nYes.\n\nMaybe."
+    assert "is ready" in speak(client, text, statement=None)["status"]
+    take = page.studio.takes.list()[0]
+    assert take.seconds > 2
+    said = [update["likeness"] for update in client.submit("review_take")]
+    # Noise is nobody's voice. The checkpoint is not the built-in one.
+    assert any("no more like its recording than a stranger" in str(one) for one in said)
+    assert page.studio.takes.get(take.id).parts == take.parts, "nothing can be heard in noise"
+    # Measured once for a voice and a checkpoint.
+    monkeypatch.setattr("backend.studio.likeness_of", lambda *_: pytest.fail("measured again"))
+    reference = page.studio.sample_reference("iris")
+    page.studio._likeness = {(reference, *key[1:]): one for key, one in page.studio._likeness.items()}
+    assert not page.studio.likeness_of(take, reference).is_there
+    client.close()

@@ -17,7 +17,7 @@ from backend.audio.errors import AudioFormatError
 from backend.errors import EncoreError, PromptError, RecordingError, RecordingTooLarge
 from backend.provenance.errors import RecordingSynthetic
 from backend.serving.errors import EngineBusy, EngineClosed, ServingError
-from backend.takes.errors import TakeNotFound
+from backend.takes.errors import TakeNotFound, TakeTooShort
 from backend.voices.errors import (
     ConsentInvalid,
     ConsentMissing,
@@ -75,6 +75,7 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (ConsentInvalid, _Kind(403, "consent_refused", "consent")),
     (VoiceNotFound, _Kind(404, "voice_not_found", "voice")),
     (TakeNotFound, _Kind(404, "take_not_found")),
+    (TakeTooShort, _Kind(500, "take_too_short")),
     (VoiceNameTaken, _Kind(409, "voice_exists", "name")),
     (VoiceNameInvalid, _Kind(400, "invalid_name", "name")),
     (VoiceFileInvalid, _Kind(400, "invalid_file")),

@@ -275,6 +275,14 @@ def test_a_stopped_take_shows_its_text_as_far_as_it_was_spoken():
     assert "Five." in Page(take_card(replace_parts(stopped), PLACE)).text
 
 
+def test_a_likeness_that_is_not_there_is_said_with_what_would_help():
+    built_in = Page(render_voice.likeness_line(take(model_name="mini"))).text
+    assert "The built-in model does not know voices like this one." in built_in
+    assert "2.5 GB, about 7 min at 50 Mbit/s" in built_in
+    assert "built-in" not in Page(render_voice.likeness_line(take(model_name="Qwen/X"))).text
+    assert "longer fine-tune" in Page(render_voice.likeness_line(take(is_fine_tuned=True))).text
+
+
 def replace_parts(taken):
     return taken.model_copy(update={"parts": ()})
 

@@ -12,11 +12,13 @@ from backend.takes.take import Take
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
 from training.model.generation.frame_loop import FinishReason
+from training.model.hub.hub import EMBEDDED_MODEL
 from ui.html.messages import says
+from ui.html.models import CLONING_MODELS
 from ui.html.takes import ENDINGS, numbered_parts
 from ui.html.templates import html, render
 from ui.html.waveform import waveform_svg
-from ui.html.words import consent_in_words, file_url, time_left
+from ui.html.words import consent_in_words, file_url, short_name, size_in_words, time_in_words, time_left
 
 VOICE_NOTE = "Ten to thirty seconds of one person speaking clearly are ideal."
 PHRASE_NOTE = (
@@ -41,6 +43,10 @@ ADVICE = {
 }
 
 VERY_QUIET_RATIO_DB = 40.0
+
+SMALLER_MODEL = CLONING_MODELS[0]
+ORDINARY_BITS_PER_SECOND = 50e6
+"""A download at home."""
 
 
 def verdict(report: ReferenceReport, preview: Path, *, name: str = "") -> Markup:
@@ -128,6 +134,23 @@ def part_line(take: Take, number: int) -> Markup:
     doubt = take.parts[number - 1].doubt
     tone, better = ("mixed", " It may still lack words.") if doubt is not None else ("good", "")
     return says(tone, html("<strong>Part {} of take {} was spoken again.</strong>{}", number, take.number, better))
+
+
+def likeness_line(take: Take) -> Markup:
+    """That a take resembles its recording no more than a stranger does, and what would help."""
+    said = "This take is no more like its recording than a stranger's voice is."
+    if take.is_fine_tuned:
+        help_ = "More clips, or a longer fine-tune, would bring it closer."
+    elif take.model_name == EMBEDDED_MODEL:
+        said = "The built-in model does not know voices like this one."
+        size, seconds = SMALLER_MODEL.num_bytes, SMALLER_MODEL.num_bytes * 8 / ORDINARY_BITS_PER_SECOND
+        help_ = (
+            f"{short_name(SMALLER_MODEL.name)} knows many more: load it at the top ({size_in_words(size)}, about "
+            f"{time_in_words(seconds)} at 50 Mbit/s). A fine-tune on a few minutes of this voice helps, too."
+        )
+    else:
+        help_ = "A fine-tune on a few minutes of this voice would bring it closer."
+    return says("mixed", html("<strong>{}</strong> {}", said, help_))
 
 
 def _background(ratio_db: float) -> str:

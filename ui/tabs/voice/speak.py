@@ -19,15 +19,17 @@ from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream
 from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
 from backend.takes.errors import TakeTooShort
+from backend.takes.take import Take
 from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
 from ui.context import PageContext
 from ui.events import Inputs, Update, bind, client_of, session_of
 from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
 from ui.html.messages import NOTHING, failure, heading, says, task_line
+from ui.live.follow import POLL_SECONDS
 from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields, read_consent
-from ui.tabs.voice.render import FIRST_TEXT, WAYS, part_line, speaking_line, spoken_line
+from ui.tabs.voice.render import FIRST_TEXT, WAYS, likeness_line, part_line, speaking_line, spoken_line
 from ui.takes import OwnTakes
 
 STOP_BUTTON_ID = "stop"
@@ -94,6 +96,15 @@ class SpeakForm:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """A take that was just made, whose list it is in, and the recording it should sound like."""
+
+    take: Take
+    owner: str
+    reference: Path | None
+
+
 class SpeechPart:
     """Speaks what is filled in, live, and keeps the takes."""
 
@@ -128,7 +139,9 @@ class SpeechPart:
             self.speak = gr.Button("Waiting for a model", variant="primary", interactive=False, elem_id="speak")
             self.stop = gr.Button("Stop", interactive=False, elem_id=STOP_BUTTON_ID)
         self.status = gr.HTML(NOTHING, elem_id="status")
+        self.likeness = gr.HTML(NOTHING, elem_id="likeness")
         self.player = build_live_player(STOP_BUTTON_ID)
+        self._spoken = gr.State(None)
         self._part = gr.JSON(None, visible=False, elem_id="pressed-part")
         gr.HTML(heading("Takes"), elem_classes=["step"])
         self.takes = OwnTakes(context)
@@ -177,7 +190,7 @@ class SpeechPart:
             "repetition_penalty": self.repetition_penalty,
         }
         begun = bind(self.speak.click, self._begin, None, self.status, quick=True)
-        outputs = [self.status, self.player, self.takes.listed]
+        outputs = [self.status, self.player, self.takes.listed, self._spoken]
         run = bind(begun.then, self._speak, form, outputs, api="speak", concurrency_id="model", concurrency_limit=1)
         bind(run.failure, lambda: {self.status: NOTHING}, None, self.status, quick=True)
         pressed = bind(self.takes.listed.click, self._press_part, None, [self.status, self._part], quick=True)
@@ -190,6 +203,16 @@ class SpeechPart:
             concurrency_id="model",
         )
         bind(self.stop.click, self._stop, api="stop", quick=True)
+        bind(voice.source.change, lambda: {self.likeness: NOTHING}, None, self.likeness, quick=True)
+        bind(
+            self._spoken.change,
+            self._review,
+            {"spoken": self._spoken},
+            [self.likeness, self.takes.listed],
+            api="review_take",
+            concurrency_limit=None,
+            trigger_mode="multiple",
+        )
 
     def _begin(self, request: gr.Request) -> Update:
         self.context.flags.begin(session_of(request))
@@ -227,7 +250,35 @@ class SpeechPart:
                 # A program that drives the page has no browser; its list ends with the visit.
                 owner = browser or f"visit {session}"
                 take = studio.takes.add(stream.facts(), file, owner)
-            yield {self.status: spoken_line(take), self.takes.listed: self.takes.html(owner)}
+            spoken_take = Spoken(take=take, owner=owner, reference=_reference_of(form, studio))
+            yield {
+                self.status: spoken_line(take),
+                self.takes.listed: self.takes.html(owner),
+                self._spoken: spoken_take,
+            }
+
+    def _review(self, spoken: Spoken | None) -> Iterator[Update]:
+        """Listen to what was just spoken, beside whatever is spoken next; what is found is kept with the take."""
+        if spoken is None:
+            return
+        studio, tasks, take = self.context.studio, self.context.background_tasks, spoken.take
+        reference = spoken.reference
+        if reference is not None:
+            likening = tasks.start(
+                f"likeness {take.id}", "Comparing", lambda _: studio.likeness_of(take, reference), replaces=True
+            )
+            while not likening.has_ended(POLL_SECONDS):
+                yield {}
+            found = likening.state.result
+            yield {self.likeness: likeness_line(take) if found is not None and not found.is_there else NOTHING}
+        # Not `follow`: what is heard is kept also where the page is left.
+        hearing = tasks.start(
+            f"hear {take.id}", "Listening to the take", lambda task: studio.hear_take(take, task.report), replaces=True
+        )
+        while not hearing.has_ended(POLL_SECONDS):
+            yield {}
+        if hearing.error is None:
+            yield {self.takes.listed: self.takes.html(spoken.owner)}
 
     def _press_part(self, event: gr.EventData, request: gr.Request) -> Update:
         if not event.part:
@@ -266,7 +317,11 @@ class SpeechPart:
                 # Beside the button: the take it belongs to is unchanged.
                 yield {self.status: failure(error)}
                 return
-            yield {self.status: part_line(take, number), self.takes.listed: self.takes.html(owner)}
+            yield {
+                self.status: part_line(take, number),
+                self.takes.listed: self.takes.html(owner),
+                self._spoken: Spoken(take=take, owner=owner, reference=None),
+            }
 
     def _play(self, stream: AudioStream, path: Path) -> Iterator[Update]:
         live = LiveAudio(uuid.uuid4().hex, stream.sample_rate)
@@ -275,3 +330,10 @@ class SpeechPart:
                 writer.write(chunk)
                 yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
         yield {self.player: live.complete()}
+
+
+def _reference_of(form: SpeakForm, studio: Studio) -> Path | None:
+    source = form.source
+    if source is None or source.kind != "voice":
+        return source.reference if source is not None else None
+    return studio.voices.get(source.voice_id).reference
