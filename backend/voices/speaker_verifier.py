@@ -1,4 +1,4 @@
-# Shape letters: B batch, T mel frame, M mel band, S sample, D embedding width.
+# Shape letters: B batch, T mel frame, K frequency bin, M mel band, S sample, D embedding width.
 """An independent judge of who is heard: it knows people, and had no part in making any take.
 
 The network is GE2E (https://arxiv.org/abs/1710.10467) as Resemblyzer publishes it; its weights are part of the program.
@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from training.model.network.mel import mel_filterbank
 from training.model.project import PROJECT_FOLDER
 
 _logger = logging.getLogger(__name__)
@@ -58,22 +59,10 @@ class GE2EVerifier:
 
     def __init__(self, weights: Path = VERIFIER_WEIGHTS) -> None:
         """Load the weights (6 MB in memory)."""
-        # Here: it is slow to import, and only those who compare voices need it.
-        from transformers.audio_utils import mel_filter_bank  # noqa: PLC0415 - see above
-
         self._encoder = _Encoder()
         self._encoder.load_state_dict({name: tensor.float() for name, tensor in load_file(weights).items()})
         self._encoder.eval()
-        filters = mel_filter_bank(
-            num_frequency_bins=_FFT_SAMPLES // 2 + 1,
-            num_mel_filters=_MEL_BANDS,
-            min_frequency=0.0,
-            max_frequency=VERIFIER_SAMPLE_RATE / 2,
-            sampling_rate=VERIFIER_SAMPLE_RATE,
-            norm="slaney",
-            mel_scale="slaney",
-        )
-        self._filters = torch.from_numpy(filters).float()
+        self._filters_KM = mel_filterbank(VERIFIER_SAMPLE_RATE, _FFT_SAMPLES, _MEL_BANDS).T.contiguous()
 
     @torch.inference_mode()
     def embed(self, samples: NDArray[np.float32], *, sample_rate: int = VERIFIER_SAMPLE_RATE) -> NDArray[np.float32]:
@@ -97,7 +86,7 @@ class GE2EVerifier:
             pad_mode="constant",
             return_complex=True,
         )
-        return spectrum.abs().square().T @ self._filters
+        return spectrum.abs().square().T @ self._filters_KM
 
 
 class _Encoder(nn.Module):

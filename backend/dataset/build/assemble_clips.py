@@ -7,12 +7,10 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from backend.audio.span import Span
 from backend.dataset.build.context import BuildContext
 from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.encoded_clip import ClipVoice
 from backend.dataset.clips.stage_results import CutClip, DecodedRecording
 from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, RecordingDetails, RecordingView
 from backend.dataset.sources.find import FoundRecording, SourceRecording
@@ -26,7 +24,7 @@ from backend.dataset.verdicts.decide_verdicts import Candidate, decide_verdicts
 from backend.store.errors import ArtifactError
 from backend.transcription.transcript import Transcript
 
-_EMBEDDINGS_REMEMBERED = 8192
+_VOICES_REMEMBERED = 8192
 """A few kilobytes each; without them an edit that moves the speaker's centre reads a file of every clip."""
 
 _CLIP_KEY_VERSION = 5
@@ -83,7 +81,7 @@ def review_change(
     """The same after one clip was changed or edited: its key and details; `rows` are the clips as stored."""
     edits = table.edits(job.name)
     key, details = changed
-    reviewed = ClipSelection(rows, job.gates, lambda tensors_id: _embedding(workspace.home, tensors_id))
+    reviewed = ClipSelection(rows, job.gates, lambda tensors_id: _voice(workspace.home, tensors_id))
     try:
         reviewed.change(_candidate(key, details, edits.get(key, ClipEdit()), workspace, encoder_identity))
     except ArtifactError:
@@ -96,7 +94,7 @@ def review_change(
 def _candidate(
     key: str, details: ClipDetails, edit: ClipEdit, workspace: DatasetWorkspace, encoder_identity: str
 ) -> Candidate:
-    tensors_id, embedding = _tokenized(details, workspace, encoder_identity)
+    tensors_id, voice = _tokenized(details, workspace, encoder_identity)
     text = details.current.text or "" if edit.text is None else edit.text
     source = details.current.text_source if edit.text is None else "person"
     now = details.model_copy(
@@ -108,7 +106,7 @@ def _candidate(
             "failure": "" if tensors_id else details.failure,
         }
     )
-    return Candidate(key=key, audio=workspace.wav(details.current.clip_id), details=now, embedding=embedding)
+    return Candidate(key=key, audio=workspace.wav(details.current.clip_id), details=now, voice=voice)
 
 
 def with_cut(workspace: DatasetWorkspace, details: ClipDetails, heard: Transcript | None, span: Span) -> ClipDetails:
@@ -179,21 +177,21 @@ def _with_moved_cuts(
 
 def _tokenized(
     details: ClipDetails, workspace: DatasetWorkspace, encoder_identity: str
-) -> tuple[str | None, NDArray[np.float32] | None]:
-    """Codes and speaker embedding of a clip, if there are any."""
+) -> tuple[str | None, ClipVoice | None]:
+    """Where the codes of a clip are and what tells its speaker, if it was tokenized."""
     if details.tensors_id is not None:
         with suppress(ArtifactError):
-            return details.tensors_id, _embedding(workspace.home, details.tensors_id)
+            return details.tensors_id, _voice(workspace.home, details.tensors_id)
     tokenized = lookup_tokenized(workspace, details.current.clip_id, encoder_identity)
     if tokenized is None:
         return None, None
-    return tokenized.tensors_id, _embedding(workspace.home, tokenized.tensors_id)
+    return tokenized.tensors_id, _voice(workspace.home, tokenized.tensors_id)
 
 
-@lru_cache(maxsize=_EMBEDDINGS_REMEMBERED)
-def _embedding(home: Path, tensors_id: str) -> NDArray[np.float32]:
+@lru_cache(maxsize=_VOICES_REMEMBERED)
+def _voice(home: Path, tensors_id: str) -> ClipVoice:
     """Artefacts are named by their content, so what was read once stays valid."""
-    return DatasetWorkspace(home).read_encoded(tensors_id).speaker_embedding
+    return DatasetWorkspace(home).read_encoded(tensors_id).voice
 
 
 def _unusable(

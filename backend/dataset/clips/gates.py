@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from backend.dataset.clips.measures import SoundMeasures
-from backend.dataset.clips.thresholds import GateSettings
+from backend.dataset.clips.thresholds import GateSettings, SpeakerLimits
 
 GateName = Literal[
     "length",
@@ -218,19 +218,19 @@ def duplicate_text_gate(num_before: int) -> GateResult:
     )
 
 
-def speaker_gate(distance: float, deviations: float, settings: GateSettings) -> GateResult:
+def speaker_gate(distance: float, deviations: float, limits: SpeakerLimits) -> GateResult:
     """Whether the voice is that of the other clips; `deviations` is how unusual the distance is in this set."""
     verdict = Verdict.ACCEPTED
-    if distance > settings.odd_distance and deviations > settings.odd_deviations:
+    if distance > limits.odd_distance and deviations > limits.odd_deviations:
         verdict = Verdict.WARNED
-    if distance > settings.stranger_distance and deviations > settings.stranger_deviations:
+    if distance > limits.stranger_distance and deviations > limits.stranger_deviations:
         verdict = Verdict.REJECTED
     sentence = {
         Verdict.ACCEPTED: "",
         Verdict.WARNED: f"The voice sounds unlike the other clips (distance {distance:.2f}).",
         Verdict.REJECTED: f"This seems to be another speaker (distance {distance:.2f} to the other clips).",
     }[verdict]
-    limit = settings.stranger_distance if verdict is Verdict.REJECTED else settings.odd_distance
+    limit = limits.stranger_distance if verdict is Verdict.REJECTED else limits.odd_distance
     return GateResult(gate="speaker", verdict=verdict, value=distance, limit=limit, sentence=sentence)
 
 

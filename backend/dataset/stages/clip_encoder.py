@@ -1,4 +1,4 @@
-"""Codes and speaker embedding of clips: the encoders of a model without its talker."""
+"""Codes and speaker embeddings of clips: the encoders of a model without its talker, and a speaker verifier."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.resample import resample
 from backend.dataset.clips.encoded_clip import EncodedClip
+from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
@@ -35,7 +36,8 @@ class ClipEncoder:
 
     Attributes:
         fingerprint: of the codebooks; goes into the dataset's card.
-        identity: of all weights that decide about codes and embeddings; what stored results depend on.
+        identity: of all weights that decide about codes and the model's own embeddings; what stored results depend on.
+        verifier: tells whether all clips are by one speaker; None where its weights are missing.
     """
 
     speech_tokenizer: SpeechTokenizer
@@ -45,6 +47,7 @@ class ClipEncoder:
     device: torch.device
     fingerprint: str
     identity: str
+    verifier: SpeakerVerifier | None
 
     @classmethod
     def load(cls, folder: Path, device: str = "auto") -> ClipEncoder:
@@ -74,6 +77,7 @@ class ClipEncoder:
             device=chosen,
             fingerprint=tokenizer_fingerprint(speech_tokenizer),
             identity=_identity(speech_tokenizer, speaker_encoder, config.speaker_encoder.sample_rate),
+            verifier=load_verifier(),
         )
 
     @property
@@ -90,7 +94,9 @@ class ClipEncoder:
             waveforms = [self._waveform(clips[index], self._tokenizer_hz) for index in batch]
             for index, codes in zip(batch, self.speech_tokenizer.encode(waveforms), strict=True):
                 encoded[index] = EncodedClip(
-                    codes=codes.to("cpu", torch.int16).numpy(), speaker_embedding=self._embed(clips[index])
+                    codes=codes.to("cpu", torch.int16).numpy(),
+                    speaker_embedding=self._embed(clips[index]),
+                    voiceprint=self._identify(clips[index]),
                 )
         return [encoded[index] for index in range(len(clips))]
 
@@ -102,6 +108,9 @@ class ClipEncoder:
         mel = log_mel(self._waveform(clip, self.speaker_hz).unsqueeze(0), self.speaker_hz, self.num_mels)
         embedding: NDArray[np.float32] = self.speaker_encoder(mel)[0].float().cpu().numpy()
         return embedding
+
+    def _identify(self, clip: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        return None if self.verifier is None else self.verifier.embed(clip, sample_rate=CANONICAL_HZ)
 
     def _waveform(self, clip: NDArray[np.float32], rate: int) -> torch.Tensor:
         resampled = resample(clip, CANONICAL_HZ, rate)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from backend.dataset.clips.encoded_clip import ClipVoice
 from backend.dataset.clips.fingerprints import SoundIndex
 from backend.dataset.clips.gates import DUPLICATE_AUDIO, GateName, GateResult, duplicate_text_gate
 from backend.dataset.clips.stage_results import CutClip
@@ -32,16 +30,16 @@ _COMPARING: tuple[GateName, ...] = ("disagreement", "duplicate audio", "duplicat
 _AFTER_KEEPING: tuple[GateName, ...] = ("duplicate text", "speaker")
 """These gates never affect later clips."""
 
-EmbeddingOf = Callable[[str], NDArray[np.float32]]
-"""The speaker embedding in an artefact. Raises ArtifactError if it is gone."""
+VoiceOf = Callable[[str], ClipVoice]
+"""What tells the speaker of a clip, from its artefact. Raises ArtifactError if it is gone."""
 
 
 class ClipSelection:
     """The clips of a set with every gate's answer."""
 
-    def __init__(self, rows: Sequence[ClipRow], settings: GateSettings, embedding_of: EmbeddingOf) -> None:
-        """Start from `rows` as reviewed with `settings`; `embedding_of` is called only if the speakers change."""
-        self._rows, self._settings, self._embedding_of = rows, settings, embedding_of
+    def __init__(self, rows: Sequence[ClipRow], settings: GateSettings, voice_of: VoiceOf) -> None:
+        """Start from `rows` as reviewed with `settings`; `voice_of` is called only if the speakers change."""
+        self._rows, self._settings, self._voice_of = rows, settings, voice_of
         self._details = [row.details for row in rows]
         self._audio = [row.audio for row in rows]
         self._gates: list[tuple[GateResult, ...]] = [row.details.gates for row in rows]
@@ -51,7 +49,7 @@ class ClipSelection:
     def change(self, candidate: Candidate) -> None:
         """Review one clip as it is now, and those that it affects.
 
-        Raises ArtifactError if the embedding of a clip is gone.
+        Raises ArtifactError if what a clip's speaker is told by is gone.
         """
         details = candidate.details
         position = next(index for index, row in enumerate(self._rows) if row.key == candidate.key)
@@ -79,7 +77,7 @@ class ClipSelection:
             and self._distances[index] == row.details.distance
         ):
             return row
-        candidate = Candidate(key=row.key, audio=self._audio[index], details=self._details[index], embedding=None)
+        candidate = Candidate(key=row.key, audio=self._audio[index], details=self._details[index], voice=None)
         return reviewed_row(candidate, self._gates[index], self._distances[index], edits.get(row.key))
 
     def _judge_texts(self) -> list[int]:
@@ -141,12 +139,12 @@ class ClipSelection:
 
     def _compare_speakers(self) -> None:
         """Find the centre again: every distance is to it."""
-        embeddings = {
-            index: self._embedding_of(details.tensors_id)
+        voices = {
+            index: self._voice_of(details.tensors_id)
             for index, details in enumerate(self._details)
             if details.tensors_id is not None and self._kept[index]
         }
-        found = review_speakers(embeddings, self._settings)
+        found = review_speakers(voices, self._settings)
         for index in range(len(self._details)):
             self._distances[index], gate = found.get(index, (None, None))
             self._put(index, "speaker", gate)

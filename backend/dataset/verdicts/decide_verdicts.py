@@ -8,9 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from backend.dataset.clips.encoded_clip import ClipVoice
 from backend.dataset.clips.fingerprints import SoundIndex
 from backend.dataset.clips.gates import (
     CONFIDENCE,
@@ -40,13 +38,13 @@ _NO_TEXT = "Nothing says what is spoken here. Listen, and type it."
 class Candidate:
     """A clip to review; the gates, verdicts and distance in its details are ignored.
 
-    `embedding` is None until the clip is tokenized.
+    `voice` is None until the clip is tokenized.
     """
 
     key: str
     audio: Path
     details: ClipDetails
-    embedding: NDArray[np.float32] | None
+    voice: ClipVoice | None
 
 
 def decide_verdicts(
@@ -120,28 +118,29 @@ def _compare_speakers(
 ) -> list[float | None]:
     """Find the centre of the clips that were not rejected so far, and other speakers among them."""
     distances: list[float | None] = [None] * len(candidates)
-    embeddings = {
-        index: candidate.embedding
+    voices = {
+        index: candidate.voice
         for index, candidate in enumerate(candidates)
-        if candidate.embedding is not None and not overall(results[index]).is_left_out
+        if candidate.voice is not None and not overall(results[index]).is_left_out
     }
-    for index, (distance, gate) in review_speakers(embeddings, settings).items():
+    for index, (distance, gate) in review_speakers(voices, settings).items():
         distances[index] = distance
         results[index] += [gate] if gate is not None else []
     return distances
 
 
 def review_speakers(
-    embeddings: Mapping[int, NDArray[np.float32]], settings: GateSettings
+    voices: Mapping[int, ClipVoice], settings: GateSettings
 ) -> dict[int, tuple[float, GateResult | None]]:
     """Distance of each to the centre of all, and the gate's answer if there are enough clips to tell."""
-    if not embeddings:
+    if not voices:
         return {}
-    found = speaker_distances(list(embeddings.values()))
-    is_enough = len(embeddings) >= settings.min_clips_for_speaker
+    found = speaker_distances(list(voices.values()))
+    is_enough = len(voices) >= settings.min_clips_for_speaker
+    limits = settings.verified_speaker if found.is_verified else settings.own_speaker
     return {
-        index: (distance, speaker_gate(distance, deviation, settings) if is_enough else None)
-        for index, distance, deviation in zip(embeddings, found.distances, found.deviations, strict=True)
+        index: (distance, speaker_gate(distance, deviation, limits) if is_enough else None)
+        for index, distance, deviation in zip(voices, found.distances, found.deviations, strict=True)
     }
 
 

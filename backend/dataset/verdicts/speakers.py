@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.dataset.clips.encoded_clip import ClipVoice
+
 # Of a normal distribution, the median of the deviations is this much of the standard deviation.
 _MEDIAN_TO_STANDARD = 1.4826
 # Clips of one speaker differ by as much anyway; keeps a very uniform set from calling anything odd.
@@ -22,19 +24,23 @@ class SpeakerDistances:
     Attributes:
         distances: cosine distances, 0 to 2.
         deviations: the same in robust standard deviations beyond the median.
+        is_verified: whether they are the verifier's, which knows people, and not the model's own.
     """
 
     distances: tuple[float, ...]
     deviations: tuple[float, ...]
+    is_verified: bool
 
 
-def speaker_distances(embeddings: Sequence[Sequence[float] | NDArray[np.float32]]) -> SpeakerDistances:
-    """Distances of each of at least one embedding to the centre of the larger half.
+def speaker_distances(voices: Sequence[ClipVoice]) -> SpeakerDistances:
+    """Distances of each of at least one clip to the centre of the larger half; the verifier's where it knows all.
 
     The centre is that of the half of the clips around the clip that is closest to most others, so that strangers, as
     long as they are fewer, do not move it.
     """
-    directions = _directions(embeddings)
+    voiceprints = [voice.voiceprint for voice in voices if voice.voiceprint is not None]
+    is_verified = len(voiceprints) == len(voices)
+    directions = _directions(voiceprints if is_verified else [voice.embedding for voice in voices])
     middle = int(np.argmax(_median_similarities(directions)))
     nearest = np.argsort(-(directions @ directions[middle]), kind="stable")[: len(directions) // 2 + 1]
     centre = directions[nearest].mean(axis=0)
@@ -45,6 +51,7 @@ def speaker_distances(embeddings: Sequence[Sequence[float] | NDArray[np.float32]
     return SpeakerDistances(
         distances=tuple(float(distance) for distance in distances),
         deviations=tuple(float(deviation) for deviation in (distances - median) / spread),
+        is_verified=is_verified,
     )
 
 
@@ -57,7 +64,7 @@ def _median_similarities(directions: NDArray[np.float64]) -> NDArray[np.float64]
     return np.concatenate(medians)
 
 
-def _directions(embeddings: Sequence[Sequence[float] | NDArray[np.float32]]) -> NDArray[np.float64]:
+def _directions(embeddings: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
     vectors = np.asarray(embeddings, dtype=np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions: NDArray[np.float64] = vectors / np.maximum(lengths, 1e-12)

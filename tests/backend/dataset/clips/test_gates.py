@@ -55,10 +55,11 @@ def test_a_text_has_to_fit_the_length_of_its_sound(text: str, seconds: float, ve
 
 
 def test_a_stranger_is_far_away_and_unusual():
-    assert verdicts.speaker_gate(0.5, 20.0, SETTINGS).verdict is REJECTED
-    assert verdicts.speaker_gate(0.2, 5.0, SETTINGS).verdict is WARNED
-    assert verdicts.speaker_gate(0.5, 1.0, SETTINGS).verdict is ACCEPTED  # a set of shouting and whispering
-    assert verdicts.speaker_gate(0.05, 9.0, SETTINGS).verdict is ACCEPTED  # a set of clips that are nearly the same
+    limits = SETTINGS.own_speaker
+    assert verdicts.speaker_gate(0.5, 20.0, limits).verdict is REJECTED
+    assert verdicts.speaker_gate(0.2, 5.0, limits).verdict is WARNED
+    assert verdicts.speaker_gate(0.5, 1.0, limits).verdict is ACCEPTED  # a set of shouting and whispering
+    assert verdicts.speaker_gate(0.05, 9.0, limits).verdict is ACCEPTED  # a set of clips that are nearly the same
 
 
 def test_the_same_sound_is_rejected_and_the_same_text_only_mentioned():

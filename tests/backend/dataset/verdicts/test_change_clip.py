@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from backend.audio.span import Span
+from backend.dataset.clips.encoded_clip import ClipVoice
 from backend.dataset.clips.fingerprints import SoundIndex
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.measures import measure_sound
@@ -93,9 +94,9 @@ class Shelf:
             tensors_id=choices.choice([clip_id, clip_id, clip_id, None]),
         )
 
-    def open(self, tensors_id: str) -> NDArray[np.float32]:
+    def open(self, tensors_id: str) -> ClipVoice:
         self.num_opened += 1
-        return self.embeddings[tensors_id]
+        return ClipVoice(embedding=self.embeddings[tensors_id])
 
     def review(
         self, edits: dict[str, ClipEdit], chosen_key: str | None = None, settings: GateSettings = SETTINGS
@@ -110,7 +111,8 @@ class Shelf:
     @staticmethod
     def candidate(key: str, details: ClipDetails, embedding: NDArray[np.float32] | None = None) -> Candidate:
         audio = Path(f"{details.current.clip_id}.wav")
-        return Candidate(key=key, audio=audio, details=details, embedding=embedding)
+        voice = None if embedding is None else ClipVoice(embedding=embedding)
+        return Candidate(key=key, audio=audio, details=details, voice=voice)
 
 
 def with_text(details: ClipDetails, text: str) -> ClipDetails:

@@ -6,10 +6,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.dataset.clips.gates import Verdict, speaker_gate
+from backend.dataset.clips.encoded_clip import ClipVoice
+from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.verdicts.decide_verdicts import ReferenceCandidate, choose_held_out, choose_reference
+from backend.dataset.verdicts.decide_verdicts import (
+    ReferenceCandidate,
+    choose_held_out,
+    choose_reference,
+    review_speakers,
+)
 from backend.dataset.verdicts.speakers import speaker_distances
+from backend.voices.speaker_verifier import load_verifier
+from tests.real_voices import REAL_VOICE_HZ, drawn_prompts, needs_real_voice, read_g722, short_recordings
 
 SETTINGS = GateSettings()
 
@@ -24,9 +32,17 @@ def voices(*counts: int, width: int = 64, spread: float = 0.03) -> list[list[flo
     return embeddings
 
 
+def clips_of(embeddings: list[list[float]]) -> list[ClipVoice]:
+    return [ClipVoice(embedding=np.array(embedding, np.float32)) for embedding in embeddings]
+
+
 def verdicts(embeddings: list[list[float]]) -> list[Verdict]:
-    found = speaker_distances(embeddings)
-    return [speaker_gate(*pair, SETTINGS).verdict for pair in zip(found.distances, found.deviations, strict=True)]
+    return verdicts_on(clips_of(embeddings))
+
+
+def verdicts_on(clips: list[ClipVoice]) -> list[Verdict]:
+    reviewed = review_speakers(dict(enumerate(clips)), SETTINGS)
+    return [gate.verdict for _, gate in reviewed.values() if gate is not None]
 
 
 def test_strangers_are_found_and_the_others_are_not():
@@ -42,7 +58,35 @@ def test_the_same_clip_many_times_has_no_strangers():
 
 
 def test_a_silent_embedding_is_no_division_by_zero():
-    assert np.isfinite(speaker_distances([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1]]).distances).all()
+    assert np.isfinite(speaker_distances(clips_of([[0.0, 0.0], [1.0, 0.0], [1.0, 0.1]])).distances).all()
+
+
+def test_the_verifier_decides_where_it_knows_all_clips():
+    """Alike for the model, which knows no people; two speakers for the verifier."""
+    prints = [np.array(one, np.float32) for one in voices(12, 2, spread=0.01)]
+    alike = np.ones(8, np.float32)
+    known = [ClipVoice(embedding=alike, voiceprint=one) for one in prints]
+    assert verdicts_on(known) == [Verdict.ACCEPTED] * 12 + [Verdict.REJECTED] * 2
+    assert set(verdicts_on([*known[:-1], ClipVoice(embedding=alike)])) == {Verdict.ACCEPTED}, "one is of an older build"
+
+
+@needs_real_voice
+def test_of_real_people_the_other_one_is_found():
+    verifier = load_verifier()
+    assert verifier is not None
+    own = [prompt.samples() for prompt in drawn_prompts(20)]
+    others = short_recordings(3, shortest=2.5, longest=6.0)
+    others.pop("en_US_f_Allison", None)
+    for name, paths in others.items() or [("", [])]:
+        sounds = [*own, *map(read_g722, paths)]
+        clips = [
+            ClipVoice(embedding=np.ones(8, np.float32), voiceprint=verifier.embed(sound, sample_rate=REAL_VOICE_HZ))
+            for sound in sounds
+        ]
+        found = verdicts_on(clips)
+        assert sum(verdict is not Verdict.ACCEPTED for verdict in found[: len(own)]) <= 1
+        assert Verdict.REJECTED not in found[: len(own)]
+        assert Verdict.ACCEPTED not in found[len(own) :], name
 
 
 @given(st.sets(st.text("0123456789abcdef", min_size=8, max_size=8), min_size=1, max_size=600))
