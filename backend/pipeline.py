@@ -32,17 +32,19 @@ def build_and_start(
         runs: of the same home.
         build: the dataset to build.
         request: the run, without a dataset.
-        consent: of the person who speaks.
+        consent: for the recordings of the build that its request has none for.
         on_progress: hears how the build is doing; where it raises, the build is cancelled.
         on_plan: hears the plan before the run starts.
 
     Raises:
         EncoreError: any of these cannot be done. What would be refused whatever the dataset holds is refused first.
     """
-    require_consent(consent)
+    if not build.consents:
+        require_consent(consent)
+    build = build.agreed_by(consent)
     runs.plan(request).require_possible()
     datasets.build_and_wait(build, on_progress)
     plan = runs.plan(request.model_copy(update={"dataset": build.name}))
     if on_plan is not None:
         on_plan(plan)
-    return runs.start(plan, consent)
+    return runs.start(plan, None)

@@ -354,8 +354,10 @@ class Studio:
                 raise DatasetInUse(f"{run.voice} learns from {name}. Cancel that run first, or wait for its end.")
         self.datasets.delete(name)
 
-    def prove_consent(self, loaded: Synthesizer, phrase: str, spoken: Path, reference: Path) -> SpokenProof:
-        """Check that a phrase was spoken by the voice of a reference.
+    def prove_consent(
+        self, loaded: Synthesizer, phrase: str, spoken: Path, reference: Path, recording: str | None = None
+    ) -> SpokenProof:
+        """Check that a phrase was spoken by the voice of a reference; `recording` is what the proof is then good for.
 
         Raises:
             ConsentInvalid: other words or another voice, or there is no speech recognition on this machine.
@@ -368,4 +370,12 @@ class Studio:
                 "download a Whisper model on the System tab."
             )
         verifier = load_verifier()
-        return check_phrase(phrase, spoken, reference, listener=listeners[0], model=loaded.model, verifier=verifier)
+        return check_phrase(
+            phrase,
+            spoken,
+            reference,
+            listener=listeners[0],
+            model=loaded.model,
+            verifier=verifier,
+            recording=recording,
+        )

@@ -25,6 +25,7 @@ from backend.settings import Settings
 from backend.store.artifacts import write_whole
 from backend.studio import Studio
 from backend.takes.take import TakeFacts
+from backend.voices.consent import bound_to_recording
 from training.model.hub.hub import DownloadProgress
 
 
@@ -74,7 +75,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             name=arguments.reference.name,
             recording=arguments.reference,
             transcript=arguments.transcript,
-            consent=consent,
+            consent=bound_to_recording(consent, arguments.reference),
         ),
         text=arguments.text,
         language=arguments.language,

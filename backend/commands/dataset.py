@@ -6,13 +6,15 @@ import argparse
 import itertools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backend.commands.options import add_consent_options, optional_consent_of
 from backend.commands.progress import Progress
 from backend.settings import Settings
+from backend.voices.consent import Consent
 
 if TYPE_CHECKING:
     from backend.dataset.clips.views import BuildProgress, ClipRow, DatasetView
@@ -76,6 +78,7 @@ def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser],
         default=500.0,
         help="per recording (default: %(default)s)",
     )
+    add_consent_options(build)
     build.set_defaults(run=lambda arguments: run_build(settings, arguments))
 
 
@@ -97,7 +100,7 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
         keeps_originals=arguments.keep_originals,
         max_hours=arguments.max_hours,
         max_megabytes=arguments.max_megabytes,
-    )
+    ).agreed_by(optional_consent_of(arguments))
     with _shown_progress(datasets, job.name):
         view = datasets.build(job)
     print(describe(view, with_clips=False))
@@ -111,6 +114,7 @@ def run_show(settings: Settings, arguments: argparse.Namespace) -> int:
         print("\n".join(datasets.list()) or "There are no datasets. Build one with `app.py dataset build`.")
         return 0
     print(describe(datasets.show(arguments.name), with_clips=True))
+    print("\n".join(describe_consents(datasets.consents(arguments.name).values())))
     return 0
 
 
@@ -157,6 +161,21 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     if view.digest is not None:
         state += f", {view.folder}" + ("" if view.rows_are_current else " (edited since: rebuild its rows)")
     return "\n".join([*lines, state])
+
+
+def describe_consents(consents: Iterable[Consent | None]) -> list[str]:
+    """Who agreed to the cloning of how many recordings, a line each; and for how many nobody has yet."""
+    listed = list(consents)
+    given = {(one.who, one.statement, one.given_at) for one in listed if one is not None}
+    lines = [
+        f"consent: {statement} by {who}, {at:%Y-%m-%d}, for "
+        f"{sum(one is not None and (one.who, one.statement, one.given_at) == (who, statement, at) for one in listed)}"
+        f" of {len(listed)} recordings"
+        for who, statement, at in sorted(given)
+    ]
+    if num_missing := listed.count(None):
+        lines.append(f"consent: none yet for {num_missing} of {len(listed)} recordings; a fine-tune asks for it")
+    return lines
 
 
 def _clip_lines(clip: ClipRow) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Any
 
-from backend.commands.options import add_consent_options, add_model_option, add_synthetic_option, consent_of
+from backend.commands.options import add_consent_options, add_model_option, add_synthetic_option, optional_consent_of
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
 from backend.runs.planning.plan import RunRequest
@@ -17,7 +17,6 @@ from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
-from backend.voices.consent import require_consent
 from training.job import BATCHINGS, STRATEGIES
 from training.presets import PRESETS
 
@@ -74,7 +73,7 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     runs = open_runs(settings)
-    consent = require_consent(consent_of(arguments))
+    consent = optional_consent_of(arguments)
     plan = runs.plan(training_request(arguments, arguments.dataset)).require_possible()
     print("\n".join(plan.notes), file=sys.stderr)
     run_id = runs.start(plan, consent)

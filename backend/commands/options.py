@@ -45,6 +45,11 @@ def consent_of(arguments: argparse.Namespace) -> Consent:
     return Consent.from_form(arguments.consent, arguments.consent_by, how=how)
 
 
+def optional_consent_of(arguments: argparse.Namespace) -> Consent | None:
+    """The same, None where neither option is given. Raises ConsentMissing where only one is."""
+    return consent_of(arguments) if arguments.consent or arguments.consent_by else None
+
+
 def add_synthetic_option(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Whether recordings that Encore made may be used."""
     parser.add_argument("--accept-synthetic", action="store_true", help=f"{purpose} recordings that Encore made")

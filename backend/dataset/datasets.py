@@ -16,10 +16,12 @@ from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView
 from backend.dataset.editing import DatasetEditing
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.build_table import BuildTable
+from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.lock import acquire_lock, dataset_lock
 from backend.dataset.storage.training_files import dataset_folder, export_dataset
 from backend.dataset.storage.workspace import remove_uploads
 from backend.store.home import Home
+from backend.voices.consent import Consent
 from training.data.code_rows import TrainingDataError, read_card
 from training.model.project import PROJECT_FOLDER
 
@@ -32,7 +34,7 @@ class Datasets(DatasetEditing):
 
     def __init__(self, home: Home) -> None:
         super().__init__(home)
-        self._builds = BuildTable(home)
+        self._builds, self._consents = BuildTable(home), ConsentTable(home.database)
 
     def start_build(self, job: BuildJob) -> None:
         """Build in a process of its own, which continues when this one ends; watch it with `progress`.
@@ -115,6 +117,16 @@ class Datasets(DatasetEditing):
     def list(self) -> list[str]:
         """Names of all datasets, the newest first."""
         return self._table.names()
+
+    def consents(self, name: str) -> dict[str, Consent | None]:
+        """By the hash of each recording of a dataset, the consent to clone it. Raises DatasetNotFound."""
+        self._table.job(name)
+        return self._consents.of(name)
+
+    def give_consent(self, name: str, consent: Consent) -> None:
+        """Store a consent for those recordings of a dataset that have none. Raises DatasetNotFound."""
+        missing = [recording_id for recording_id, given in self.consents(name).items() if given is None]
+        self._consents.give(name, dict.fromkeys(missing, consent))
 
     def folder(self, name: str) -> Path:
         """The training files. Raises DatasetNotFound, or TrainingDataError if no build has finished."""

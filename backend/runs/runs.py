@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from backend.dataset.storage.consent_table import ConsentTable
+from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunStateInvalid
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
@@ -59,16 +61,16 @@ class Runs:
 
         Args:
             plan: of a request that names a voice and a dataset.
-            consent: of the person who speaks.
+            consent: for recordings of the dataset that were given without one; stored with the dataset.
 
         Raises:
-            EncoreError: consent is missing, the plan has problems, the dataset was changed, the disk is full, or the
+            EncoreError: consent is missing or contradicts what was stated for the recordings, the plan has problems, the dataset was changed, the disk is full, or the
                 run's process cannot be started.
         """
-        agreed = require_consent(consent)
         plan.require_possible()
         assert plan.data is not None, "a run without a dataset is not started"
         assert plan.request.voice is not None, "a run without a name is not started"
+        agreed = self._agreed(plan.job.dataset, consent)
         folder = RunFolder.of(self._home, plan.run_id)
         _store(plan, plan.data, folder)
         with self._owning(plan.run_id) as lock:
@@ -220,6 +222,13 @@ class Runs:
                     continue
                 resumed.append(run.id)
         return resumed
+
+    def _agreed(self, dataset: Path, given: Consent | None) -> Consent:
+        """The consent for the recordings of a dataset. Raises ConsentMissing, ConsentInvalid."""
+        if dataset.resolve().parent == (self._home / DATASETS_FOLDER).resolve():
+            return ConsentTable(self._opened.database).agreed(dataset.name, given)
+        # One that was made elsewhere says nothing of its recordings.
+        return require_consent(given)
 
     def _as_it_is(self, run: RunRecord) -> RunRecord:
         """The run with its state put right if its process is gone."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from backend.voices.errors import ConsentMissing
+from backend.errors import RecordingNotFound
+from backend.voices.errors import ConsentInvalid, ConsentMissing
 
 StatementKind = Literal["own-voice", "speaker-agreed", "synthetic"]
 
@@ -21,6 +24,9 @@ STATEMENTS: dict[StatementKind, str] = {
 
 # Clocks of two machines differ; a consent of next week is a mistake.
 _CLOCK_TOLERANCE = timedelta(days=1)
+
+HASH_DIGITS = 32
+"""Of the hash of a recording: 128 bits are beyond chance."""
 
 _Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -40,6 +46,8 @@ class SpokenProof(BaseModel):
     """Which speech recognition heard it; None in proofs of earlier versions."""
     verifier: str | None = None
     """Which speaker verifier compared the voices; None: the model's own speaker encoder did."""
+    recording: str | None = None
+    """Fingerprint of the recording whose voice it was compared with; None in proofs of earlier versions."""
 
 
 class Consent(BaseModel):
@@ -53,11 +61,45 @@ class Consent(BaseModel):
     wording: _Line = Field(max_length=2000)
     given_at: datetime
     spoken: SpokenProof | None = None
+    given_for: str | None = None
+    """Fingerprint of the recordings it was given for, see `fingerprint`; None in consents of earlier versions."""
+    also: tuple[Consent, ...] = ()
+    """The consents for the other recordings, where several were given for what a voice is made of."""
 
     @property
     def digest(self) -> str:
         """SHA-256 of the record: names it without telling who gave it."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        # A consent of an earlier version keeps its name.
+        later = {name for name in ("given_for", "also") if not getattr(self, name)}
+        proof = {"recording"} if self.spoken is not None and self.spoken.recording is None else set()
+        without = {**dict.fromkeys(later, True), **({"spoken": proof} if proof else {})}
+        return hashlib.sha256(self.model_dump_json(exclude=without).encode()).hexdigest()
+
+    @property
+    def all(self) -> tuple[Consent, ...]:
+        """This one by itself, and those for the other recordings."""
+        return (self.model_copy(update={"also": ()}), *self.also)
+
+    def says_the_same(self, other: Consent) -> bool:
+        """Whether the same person agreed to the same statement."""
+        return (self.who, self.statement) == (other.who, other.statement)
+
+    def bound_to(self, recordings: str) -> Self:
+        """The consent as one that was given for the recordings with this fingerprint.
+
+        Raises:
+            ConsentInvalid: it was given, or spoken, for other ones.
+        """
+        if self.given_for not in (None, recordings):
+            raise ConsentInvalid("This consent was given for other recordings. State it for these.")
+        if self.spoken is not None and self.spoken.recording not in (None, recordings):
+            raise ConsentInvalid("The sentence was spoken for another recording. Read one aloud for this one.")
+        return self.model_copy(update={"given_for": recordings})
+
+    def for_one_of_several(self, recording: str) -> Self:
+        """The same for one recording of those that it was given for; what was read aloud proves only its own."""
+        is_other = self.spoken is not None and self.spoken.recording not in (None, recording)
+        return self.model_copy(update={"given_for": recording, **({"spoken": None} if is_other else {})})
 
     @field_validator("given_at")
     @classmethod
@@ -99,7 +141,6 @@ class Consent(BaseModel):
         statement: str | None,
         who: str | None,
         proof: SpokenProof | None = None,
-        sample: Consent | None = None,
         *,
         how: str = "State who gives it, and one of",
     ) -> Consent:
@@ -109,19 +150,63 @@ class Consent(BaseModel):
             statement: one of `STATEMENTS`.
             who: name of the person who makes it.
             proof: what was heard when it was spoken.
-            sample: the consent that comes with a sample voice, if one is used.
             how: how to give what is missing; the statements follow.
 
         Raises:
             ConsentMissing: a part of it is missing, or there is no such statement.
         """
-        if sample is not None:
-            return sample
         if not statement and not (who or "").strip():
             raise ConsentMissing(
                 f"A voice is cloned only with the consent of the person who speaks. {how}: {', '.join(STATEMENTS)}."
             )
         return cls.give(who or "", statement or "", spoken=proof)
+
+
+def fingerprint(recordings: Iterable[str]) -> str:
+    """What stands for recordings, given by the hashes of their contents, in any order."""
+    hashes = sorted(set(recordings))
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:HASH_DIGITS]
+
+
+def fingerprint_of_files(paths: Iterable[Path]) -> str:
+    """The same for files. Raises OSError."""
+    return fingerprint(map(hash_of_file, paths))
+
+
+def hash_of_file(path: Path) -> str:
+    """The hash of a recording's content, by which datasets know it, too. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:HASH_DIGITS]
+
+
+def bound_to_recording(consent: Consent, recording: Path | bytes) -> Consent:
+    """The consent as one for the one recording that came with it. Raises ConsentInvalid and RecordingNotFound."""
+    if isinstance(recording, bytes):
+        return consent.bound_to(hashlib.sha256(recording).hexdigest()[:HASH_DIGITS])
+    try:
+        return consent.bound_to(hash_of_file(recording))
+    except OSError as error:
+        raise RecordingNotFound(recording.name, problem=f"cannot be opened ({error.strerror})") from error
+
+
+def combine_consents(consents: Iterable[tuple[str, Consent]]) -> Consent:
+    """One consent for everything that a voice is made of, from the hash and the consent of each recording.
+
+    A person's comes first: a voice that learnt from people is nowhere said to be synthetic.
+    """
+    recordings: list[tuple[Consent, list[str]]] = []
+    for digest, consent in consents:
+        same = next((hashes for one, hashes in recordings if one.says_the_same(consent)), None)
+        if same is None:
+            recordings.append((consent, [digest]))
+        else:
+            same.append(digest)
+    assert recordings, "there is a recording"
+    recordings.sort(key=lambda one: (one[0].statement == "synthetic", one[0].given_at))
+    first, *others = (
+        one.model_copy(update={"given_for": fingerprint(hashes), "also": ()}) for one, hashes in recordings
+    )
+    return first.model_copy(update={"also": tuple(others)})
 
 
 def require_consent(consent: Consent | None) -> Consent:

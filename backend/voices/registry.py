@@ -16,7 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from backend.provenance.check import Checker
 from backend.store.home import Home
-from backend.voices.consent import Consent, require_consent
+from backend.voices.consent import Consent, fingerprint_of_files, require_consent
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.reference import write_reference
@@ -31,7 +31,7 @@ VOICES_FOLDER = "voices"
 _logger = logging.getLogger(__name__)
 # A folder without a row is being filled, or was left by a process that died; filling takes minutes at most.
 _ABANDONED_AFTER_SECONDS = 24 * 3600
-_CONSENT_COLUMNS = ("who", "given_at", "statement", "wording")
+_CONSENT_COLUMNS = ("who", "given_at", "statement", "wording", "given_for")
 
 
 class Voices:
@@ -75,6 +75,7 @@ class Voices:
             sampling=sampling,
             provenance={"recordings": [path.name[:200] for path in paths], **(provenance or {})},
         )
+        record = _bound(record, paths)
         refuse = None if accept_synthetic else Checker().refuse_synthetic
         return self.add(record, lambda folder: write_reference(folder / REFERENCE_FILE, paths, refuse))
 
@@ -259,6 +260,14 @@ class Voices:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+def _bound(record: VoiceRecord, paths: Sequence[Path]) -> VoiceRecord:
+    """The record with its consent tied to these recordings. Raises ConsentInvalid if it was given for others."""
+    consent = record.consent
+    if consent.given_for is None and all(path.is_file() for path in paths):
+        consent = consent.bound_to(fingerprint_of_files(paths))
+    return record.model_copy(update={"consent": consent})
+
+
 def _name_taken(name: str) -> VoiceNameTaken:
     return VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
 
@@ -278,8 +287,8 @@ def _write_row(connection: sqlite3.Connection, record: VoiceRecord) -> None:
     )
     consent = record.consent
     connection.execute(
-        "INSERT OR REPLACE INTO consents (voice_id, who, given_at, statement, wording, spoken)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO consents (voice_id, who, given_at, statement, wording, spoken, given_for, also)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             record.id,
             consent.who,
@@ -287,6 +296,8 @@ def _write_row(connection: sqlite3.Connection, record: VoiceRecord) -> None:
             consent.statement,
             consent.wording,
             consent.spoken.model_dump_json() if consent.spoken else None,
+            consent.given_for,
+            json.dumps([one.model_dump(mode="json") for one in consent.also]),
         ),
     )
 
@@ -300,7 +311,7 @@ def _read_voice(connection: sqlite3.Connection, folder: Path, name_or_id: str) -
     ).fetchone()
     if row is None:
         return None
-    spoken = json.loads(row["spoken"]) if row["spoken"] else None
-    consent = Consent.model_validate({**{name: row[name] for name in _CONSENT_COLUMNS}, "spoken": spoken})
+    more = {"spoken": json.loads(row["spoken"]) if row["spoken"] else None, "also": json.loads(row["also"])}
+    consent = Consent.model_validate({name: row[name] for name in _CONSENT_COLUMNS} | more)
     fields = json.loads(row["record"])
     return Voice.model_validate({**fields, "consent": consent, "folder": folder / row["voice_id"]})

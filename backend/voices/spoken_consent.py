@@ -86,9 +86,12 @@ def check_phrase(
     model: VoiceModel,
     verifier: SpeakerVerifier | None,
     language: str | None = "en",
+    recording: str | None = None,
     limits: ProofLimits | None = None,
 ) -> SpokenProof:
     """Check that `spoken` says the phrase in the voice of `reference`.
+
+    `recording` is the fingerprint of what is to be cloned, where `reference` is only made of it.
 
     Raises:
         ConsentInvalid: the words or the speaker are different.
@@ -106,6 +109,7 @@ def check_phrase(
         error_rate=error_rate(phrase, heard),
         similarity=_similarity(model, said, known) if verifier is None else _verified(verifier, said, known),
         verifier=None if verifier is None else verifier.name,
+        recording=recording,
     )
     # pocketsphinx hears better which of some known sentences is said than what is said.
     if isinstance(listener, PocketsphinxTranscriber) and len(at_16_khz) <= _MAX_SENTENCE_SAMPLES:

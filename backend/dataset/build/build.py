@@ -34,6 +34,7 @@ from backend.dataset.errors import BuildCancelled, DatasetEmpty, DiskFull
 from backend.dataset.sources.find import SourceRecording, keep_originals, open_sources
 from backend.dataset.stages.clip_encoder import ClipEncoder
 from backend.dataset.storage.build_table import BuildTable
+from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
@@ -91,7 +92,7 @@ class Build:
     def __init__(self, job: BuildJob, home: Home) -> None:
         self._job = job
         self._home = home.folder
-        self._table = DatasetTable(home)
+        self._table, self._consents = DatasetTable(home), ConsentTable(home.database)
         self._heartbeat = BuildHeartbeat(job.name, BuildTable(home))
 
     def run(self) -> None:
@@ -102,6 +103,15 @@ class Build:
                 raise DatasetEmpty(
                     "No recording was found. Name audio files, folders that hold some, or zip archives of them."
                 )
+            self._consents.give(
+                job.name,
+                {
+                    found.content: one.consent
+                    for one in job.consents
+                    for found in recordings
+                    if found.content and found.given in one.paths
+                },
+            )
             if job.keeps_originals:
                 keep_originals([found.source for found in recordings if found.source], workspace)
             encoder, chosen = self._find_models()

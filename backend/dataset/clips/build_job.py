@@ -13,12 +13,22 @@ from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.errors import DatasetNameInvalid
 from backend.errors import SettingsError
+from backend.voices.consent import Consent
 from training.renamed import with_current_names
 
 # Also the name of a folder, on file systems that ignore case and in shells that expand characters.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {"longest_hours": "max_hours", "largest_megabytes": "max_megabytes"}
+
+
+class SourceConsent(BaseModel):
+    """The consent for what some paths of a job hold at the time of its build."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    paths: tuple[str, ...]
+    consent: Consent
 
 
 class BuildJob(BaseModel):
@@ -41,6 +51,10 @@ class BuildJob(BaseModel):
     )
     device: str = "auto"
     keeps_originals: bool = Field(default=False, description="whether the original files are kept as well")
+    consents: tuple[SourceConsent, ...] = Field(
+        default=(),
+        description="who agreed to the cloning of which recordings; stored by what is in them, not with the request",
+    )
     max_hours: PositiveFloat = 2.0
     max_megabytes: PositiveFloat = 500.0
 
@@ -48,6 +62,14 @@ class BuildJob(BaseModel):
     def decoding(self) -> DecodingLimits:
         """Limits for decoding each recording."""
         return recording_decoding(max_seconds=self.max_hours * 3600.0, max_bytes=round(self.max_megabytes * 1e6))
+
+    def agreed_by(self, consent: Consent | None) -> Self:
+        """The same request with a consent for all of its recordings that have none."""
+        have = {path for one in self.consents for path in one.paths}
+        paths = tuple(path for path in self.recordings if path not in have)
+        if consent is None or not paths:
+            return self
+        return self.model_copy(update={"consents": (*self.consents, SourceConsent(paths=paths, consent=consent))})
 
     @classmethod
     def parse(cls, name: str, recordings: Sequence[Path], **options: Any) -> Self:  # Any: checked by the model

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.intake import IntakeLimits, expand
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError
+from backend.voices.consent import hash_of_file
 from training.model.owner import Owner
 
 _UNPACKED_FOLDER = "cache/unpacked"
@@ -36,11 +36,18 @@ class SourceRecording:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRecording:
-    """Something that was given as a recording: one to build from, or the reason why it cannot be."""
+    """Something that was given as a recording: one to build from, or the reason why it cannot be.
+
+    Attributes:
+        given: the path in the job that it was found under.
+        content: hash of its content; empty where it cannot be read.
+    """
 
     name: str
     source: SourceRecording | None = None
     problem: str = ""
+    given: str = ""
+    content: str = ""
 
 
 @contextmanager
@@ -72,7 +79,8 @@ def open_sources(job: BuildJob, workspace: DatasetWorkspace) -> Iterator[list[Fo
         name_by_id: dict[str, str] = {}
         for recording in intake.recordings:
             text = recording.transcript.text if recording.transcript else None
-            found.append(_identify(recording.path, recording.name, text, name_by_id))
+            identified = _identify(recording.path, recording.name, text, name_by_id)
+            found.append(replace(identified, given=str(recording.given or recording.path)))
         yield found + [FoundRecording(name=problem.name, problem=problem.reason) for problem in intake.problems]
 
 
@@ -90,12 +98,12 @@ def keep_originals(sources: Sequence[SourceRecording], workspace: DatasetWorkspa
 
 def _identify(path: Path, name: str, given_text: str | None, name_by_id: dict[str, str]) -> FoundRecording:
     try:
-        with path.open("rb") as file:
-            recording_id = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        recording_id = hash_of_file(path)
     except OSError as error:
         return FoundRecording(name=name, problem=f"{name} cannot be read ({error.strerror}). Check the file.")
     if recording_id in name_by_id:
-        return FoundRecording(name=name, problem=f"{name} is the same file as {name_by_id[recording_id]}.")
+        problem = f"{name} is the same file as {name_by_id[recording_id]}."
+        return FoundRecording(name=name, problem=problem, content=recording_id)
     name_by_id[recording_id] = name
     source = SourceRecording(recording_id=recording_id, path=str(path), name=name, given_text=given_text)
-    return FoundRecording(name=name, source=source)
+    return FoundRecording(name=name, source=source, content=recording_id)

@@ -51,11 +51,13 @@ class RecordingFile:
         path: where it lies; for a member of an archive, where that was unpacked.
         name: what it is called for the user: `memos.zip/day 1/take.wav`.
         transcript: the text that came with it.
+        given: the file, folder or archive among those named by the user in which it was found.
     """
 
     path: Path
     name: str
     transcript: SidecarTranscript | None = None
+    given: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +106,14 @@ class _Search:
         self._work_folder = work_folder
         self._limits = limits
         self._names: dict[Path, str] = {}
+        self._given, self._given_by_path = Path(), dict[Path, Path]()
         self._entries: list[SidecarEntry] = []
         self._problems: list[Problem] = []
         self._num_archives = 0
 
     def add(self, path: Path) -> None:
         """Examine something the user named."""
+        self._given = path
         name = _shown(path.name or str(path))
         suffix = path.suffix.lower()
         # os.path answers no where pathlib raises: names that are too long or hold a null byte.
@@ -140,7 +144,10 @@ class _Search:
         transcripts, unmatched = match_sidecars(self._entries, list(self._names))
         self._report_unmatched(unmatched)
         recordings = (
-            RecordingFile(path=path, name=name, transcript=transcripts.get(path)) for path, name in self._names.items()
+            RecordingFile(
+                path=path, name=name, transcript=transcripts.get(path), given=self._given_by_path.get(path)
+            )
+            for path, name in self._names.items()
         )
         return Intake(recordings=tuple(recordings), problems=tuple(self._problems))
 
@@ -206,6 +213,7 @@ class _Search:
             self._refuse(name, str(error))
         else:
             self._names.setdefault(path.resolve(), name)
+            self._given_by_path.setdefault(path.resolve(), self._given)
 
     def _read_sidecar(self, path: Path, name: str, *, has_any_place: bool = False) -> None:
         try:

@@ -44,11 +44,14 @@ class DatasetTable:
         self._workspace = DatasetWorkspace(home.folder)
 
     def save_job(self, job: BuildJob) -> None:
-        """Remember what was asked for; an older request of the same name is replaced, edits are kept."""
+        """Remember what was asked for; an older request of the same name is replaced, edits are kept.
+
+        Consents are not kept with it: they belong to recordings as they were, and a folder may hold others later.
+        """
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO datasets (name, job) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET job = excluded.job",
-                (job.name, job.model_dump_json()),
+                (job.name, job.model_dump_json(exclude={"consents"})),
             )
 
     def job(self, name: str) -> BuildJob:

@@ -21,7 +21,7 @@ from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, Speec
 from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, provenance_headers, while_connected
 from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
-from backend.voices.consent import Consent
+from backend.voices.consent import Consent, bound_to_recording
 from backend.voices.reference import write_reference
 from backend.voices.voice import Voice
 
@@ -142,11 +142,12 @@ async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recordi
     if form.voice is not None:
         raise ApiError(400, "Send either voice or ref_audio, not both.", param="voice", code="invalid_value")
     consent = Consent.from_form(form.consent, form.consent_by, how=HOW_TO_CONSENT)
+    agreed = await run_in_threadpool(bound_to_recording, consent, recording)
     return Reference(
         name=RECORDING_SENT_ALONG,
         recording=await run_in_threadpool(_canonical, recording),
         transcript=(form.ref_text or "").strip() or None,
-        consent=consent,
+        consent=agreed,
     )
 
 
