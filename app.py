@@ -15,12 +15,13 @@ from backend.settings import Settings
 # Each is a module of backend/commands, imported when it is asked for: what a fine-tune needs takes seconds to load.
 COMMANDS = {
     "clone": "speak a text in the voice of a recording",
-    "dataset": "make a training set of recordings, look at it, export it",
+    "dataset": "make a training set of recordings, look at it, export it, delete it",
     "finetune": "fine-tune a voice on a dataset",
-    "runs": "list, show, cancel and resume fine-tunes",
+    "runs": "list, show, cancel, resume and delete fine-tunes",
     "pipeline": "recordings to a fine-tuned voice and a report, in one go",
     "say": "speak a text with a voice of the library",
     "voices": "list, add, export, import and delete voices",
+    "trash": "restore what was deleted, or remove it for good",
     "check": "say whether recordings were made by Encore",
     "serve": "serve the voices through an API like OpenAI's",
     "doctor": "check this machine, with a remedy for what is missing",

@@ -55,7 +55,10 @@ EncoreError
 │   ├── ArtifactError
 │   ├── StoreBusy
 │   ├── StoreDamaged
-│   └── StoreTooNew
+│   ├── StoreTooNew
+│   ├── TrashBusy
+│   ├── TrashNameTaken
+│   └── TrashNotFound
 ├── TakeNotFound
 ├── TakeTooShort
 ├── TaskBusy

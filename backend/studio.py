@@ -34,6 +34,7 @@ from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
+from backend.store.trash import Deleted, Trash
 from backend.takes.take import Take
 from backend.takes.takes import TakeBounds, Takes
 from backend.transcription.listening import Heard, hear_recording
@@ -115,8 +116,14 @@ class Studio:
         """What was spoken, also before the program was started. Raises StoreError."""
         takes = Takes(self.home, TakeBounds(max_takes=self.settings.max_takes), self.signer)
         takes.sweep()
+        self.trash.sweep()
         sweep_leftovers(self.home.folder)
         return takes
+
+    @cached_property
+    def trash(self) -> Trash:
+        """What was deleted and can still be restored."""
+        return Trash(self.home)
 
     @cached_property
     def signer(self) -> FileSigner:
@@ -331,19 +338,19 @@ class Studio:
         """The part of a sample that a voice is cloned from, as a file. Raises EncoreError."""
         return get_sample(name).reference_in(self.settings.home_folder)
 
-    def delete_voice(self, name: str) -> None:
-        """Remove a voice, its consent and its files, also from memory once it does not speak any more.
+    def delete_voice(self, name: str) -> Deleted:
+        """Put a voice with its consent and its files into the trash; it leaves memory once it does not speak any more.
 
         Raises:
             VoiceNotFound: there is no voice of that name.
         """
-        voice = self.voices.get(name)
-        self.voices.delete(voice.id)
+        deleted = self.voices.delete(self.voices.get(name).id)
         if self._loaded is not None:
             self._loaded.forget_deleted()
+        return deleted
 
-    def delete_dataset(self, name: str) -> None:
-        """Remove a dataset with what was uploaded for it.
+    def delete_dataset(self, name: str) -> Deleted:
+        """Put a dataset with what was uploaded for it into the trash.
 
         Raises:
             DatasetInUse: a run is learning from it.
@@ -352,7 +359,7 @@ class Studio:
         for run in self.runs.list():
             if run.dataset == name and run.state.is_active:
                 raise DatasetInUse(f"{run.voice} learns from {name}. Cancel that run first, or wait for its end.")
-        self.datasets.delete(name)
+        return self.datasets.delete(name)
 
     def prove_consent(
         self, loaded: Synthesizer, phrase: str, spoken: Path, reference: Path, recording: str | None = None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
-from backend.dataset.clips.build_job import BuildJob, check_name
+from backend.dataset.clips.build_job import BuildJob, SourceConsent, check_name
 from backend.dataset.sources.material import Material
 from backend.dataset.sources.sidecars import SIDECAR_SUFFIXES
 from backend.dataset.storage.workspace import uploads_folder
 from backend.errors import SettingsError
+from backend.voices.consent import Consent, hash_of_file
+from backend.voices.samples import get_sample
 from ui.context import PageContext
 from ui.fields import FormIncomplete
 from ui.source import Reference, Source
@@ -45,8 +48,12 @@ def plan_build(
     language: str = "auto",
     whisper: str = "",
     num_actors: int | None = None,
+    stated: Mapping[str, Consent] = MappingProxyType({}),
+    consent: Consent | None = None,
 ) -> BuildJob:
     """Describe the build; its recordings are put where they outlive the page.
+
+    Each recording has the consent that was `stated` for its content, a sample its own, and others `consent`.
 
     Raises:
         EncoreError: there is nothing to prepare, or the name cannot be used.
@@ -56,7 +63,7 @@ def plan_build(
     name = check_name(name.strip())
     recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name))
     loaded = context.studio.loaded
-    return BuildJob.parse(
+    job = BuildJob.parse(
         name,
         recordings,
         model=loaded.name if loaded is not None else context.settings.model,
@@ -66,6 +73,15 @@ def plan_build(
         num_actors=num_actors,
         device=context.settings.device,
     )
+    known = [stated.get(hash_of_file(path)) for path in recordings[: len(material.recordings)]]
+    if material.sample:
+        known += [get_sample(material.sample).consent()] * (len(recordings) - len(known))
+    consents = tuple(
+        SourceConsent(paths=(path,), consent=one)
+        for path, one in zip(job.recordings, known, strict=True)
+        if one is not None
+    )
+    return job.model_copy(update={"consents": consents}).agreed_by(consent)
 
 
 def parse_actors(written: str) -> int | None:

@@ -10,8 +10,6 @@ from typing import Literal
 import gradio as gr
 
 from backend.audio.quality import Concern, ReferenceReport
-from backend.voices.consent import Consent, SpokenProof
-from backend.voices.samples import get_sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +39,7 @@ class Source:
         voice_id: of a voice of the library.
         sample: name of a sample.
         made_by_encore: whether the recording says that Encore made it.
+        made_of: the recordings as they were given, where the reference is several of them.
     """
 
     kind: Literal["recording", "sample", "voice"]
@@ -50,6 +49,7 @@ class Source:
     voice_id: str = ""
     sample: str = ""
     made_by_encore: bool = False
+    made_of: tuple[Path, ...] = ()
 
     @classmethod
     def of_reference(cls, reference: Reference) -> Source:
@@ -71,6 +71,7 @@ class VoiceFields:
         references: a list of `Reference`.
         source: a `Source`, or None.
         proof: a `SpokenProof` of the consent, or None.
+        signed: what the statement was chosen for, see `ui.consent.sign`.
     """
 
     references: gr.State
@@ -79,6 +80,7 @@ class VoiceFields:
     statement: gr.Radio
     who: gr.Textbox
     proof: gr.State
+    signed: gr.State
     name: gr.Textbox
 
 
@@ -93,9 +95,3 @@ def delete_references(references: Sequence[Reference]) -> None:
     """Remove previews; the files as they were given are Gradio's, which removes them by age."""
     for reference in references:
         reference.preview.unlink(missing_ok=True)
-
-
-def read_consent(statement: str | None, who: str, proof: SpokenProof | None, source: Source | None) -> Consent:
-    """The consent that was given on the page; a sample brings its own. Raises ConsentMissing."""
-    sample = get_sample(source.sample).consent() if source is not None and source.kind == "sample" else None
-    return Consent.from_form(statement, who, proof, sample)

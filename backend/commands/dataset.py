@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from backend.commands.options import add_consent_options, optional_consent_of
 from backend.commands.progress import Progress
+from backend.commands.trash import add_for_good_option, conclude_deletion
 from backend.settings import Settings
 from backend.voices.consent import Consent
 
@@ -36,6 +37,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     export.add_argument("name", metavar="NAME")
     export.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
     export.set_defaults(run=lambda arguments: run_export(settings, arguments))
+    delete = subcommands.add_parser("delete", help="remove a dataset with what was uploaded for it")
+    delete.add_argument("name", metavar="NAME")
+    add_for_good_option(delete)
+    delete.set_defaults(run=lambda arguments: run_delete(settings, arguments))
 
 
 def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -124,6 +129,14 @@ def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
     print(f"{arguments.folder}: {num_clips} clips with their texts, listed in train_raw.jsonl")
     print("Paths in the list are relative: start other tools in that folder.")
     return 0
+
+
+def run_delete(settings: Settings, arguments: argparse.Namespace) -> int:
+    """Remove a dataset that no run is learning from."""
+    from backend.studio import Studio  # noqa: PLC0415 - seconds to load
+
+    deleted = Studio(settings).delete_dataset(arguments.name)
+    return conclude_deletion(settings, deleted, for_good=arguments.for_good)
 
 
 def describe(view: DatasetView, *, with_clips: bool) -> str:

@@ -8,7 +8,13 @@ import sys
 import time
 from typing import Any
 
-from backend.commands.options import add_consent_options, add_model_option, add_synthetic_option, optional_consent_of
+from backend.commands.options import (
+    add_consent_options,
+    add_model_option,
+    add_synthetic_option,
+    consent_of,
+    optional_consent_of,
+)
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
 from backend.runs.planning.plan import RunRequest
@@ -73,8 +79,8 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     runs = open_runs(settings)
-    consent = optional_consent_of(arguments)
     plan = runs.plan(training_request(arguments, arguments.dataset)).require_possible()
+    consent = consent_of(arguments) if runs.needs_consent(plan) else optional_consent_of(arguments)
     print("\n".join(plan.notes), file=sys.stderr)
     run_id = runs.start(plan, consent)
     if arguments.detach:

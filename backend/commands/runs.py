@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backend.commands.finetune import conclude, follow, open_runs
 from backend.commands.progress import describe_seconds
+from backend.commands.trash import add_for_good_option, conclude_deletion
 from backend.evaluation.score_words import describe_errors, describe_likeness
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
@@ -29,7 +30,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
         ("cancel", _cancel, "end it; its last checkpoint is kept"),
         ("pause", _pause, "end it after a checkpoint, to be resumed"),
         ("resume", _resume, "go on from its last checkpoint, and follow it"),
-        ("delete", _delete, "forget it and remove its files"),
         ("report", _report, "write its page"),
     ):
         one = verbs.add_parser(name, help=summary, description=summary)
@@ -39,6 +39,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
         if name == "report":
             one.add_argument("--output", type=Path, metavar="FILE.html", help="(default: in the run's folder)")
         one.set_defaults(run=lambda arguments, verb=verb: verb(open_runs(settings), arguments))
+    delete = verbs.add_parser("delete", help="forget it and remove its files")
+    delete.add_argument("run_id", metavar="RUN")
+    add_for_good_option(delete)
+    delete.set_defaults(run=lambda arguments: _delete(settings, arguments))
 
 
 def _list(runs: Runs) -> int:
@@ -124,10 +128,9 @@ def _resume(runs: Runs, arguments: argparse.Namespace) -> int:
     return conclude(runs, follow(runs, arguments.run_id))
 
 
-def _delete(runs: Runs, arguments: argparse.Namespace) -> int:
-    runs.delete(arguments.run_id)
-    print(f"Run {arguments.run_id} is deleted.")
-    return 0
+def _delete(settings: Settings, arguments: argparse.Namespace) -> int:
+    deleted = open_runs(settings).delete(arguments.run_id)
+    return conclude_deletion(settings, deleted, for_good=arguments.for_good)
 
 
 def _report(runs: Runs, arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from backend.commands.options import add_consent_options, add_synthetic_option, consent_of
+from backend.commands.trash import add_for_good_option, conclude_deletion
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.registry import Voices
@@ -31,6 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     rename.add_argument("new_name", metavar="NEW")
     delete = _add_verb(verbs, "delete", "remove a voice, its recording and its consent", run_delete, settings)
     delete.add_argument("name", metavar="NAME")
+    add_for_good_option(delete)
 
 
 def run_list(_: argparse.Namespace, settings: Settings) -> int:
@@ -83,8 +85,7 @@ def run_rename(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """Remove a voice."""
-    _open(settings).delete(arguments.name)
-    return 0
+    return conclude_deletion(settings, _open(settings).delete(arguments.name), for_good=arguments.for_good)
 
 
 def _add_add(verbs: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,8 +18,8 @@ from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.lock import acquire_lock, dataset_lock
 from backend.dataset.storage.training_files import dataset_folder, export_dataset
-from backend.dataset.storage.workspace import remove_uploads
 from backend.store.home import Home
+from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent
 from training.data.code_rows import TrainingDataError, read_card
 from training.model.project import PROJECT_FOLDER
@@ -34,7 +33,7 @@ class Datasets(DatasetEditing):
 
     def __init__(self, home: Home) -> None:
         super().__init__(home)
-        self._builds, self._consents = BuildTable(home), ConsentTable(home.database)
+        self._builds, self._consents, self._trash = BuildTable(home), ConsentTable(home.database), Trash(home)
 
     def start_build(self, job: BuildJob) -> None:
         """Build in a process of its own, which continues when this one ends; watch it with `progress`.
@@ -48,6 +47,7 @@ class Datasets(DatasetEditing):
             folder.mkdir(parents=True, exist_ok=True)
             job_file, log_file = folder / f"{job.name}.json", folder / f"{job.name}.log"
             job_file.write_text(job.model_dump_json(indent=1), encoding="utf-8")
+            self._trash.make_room(dataset_folder(self._home.folder, job.name))
             self._table.save_job(job)
             self._builds.begin(job.name)
             with log_file.open("wb") as log:
@@ -80,6 +80,7 @@ class Datasets(DatasetEditing):
         from backend.dataset.build.build import run_build  # noqa: PLC0415 - see above
 
         with dataset_lock(self._home.folder, job.name):
+            self._trash.make_room(dataset_folder(self._home.folder, job.name))
             run_build(job, self._home)
         return self.show(job.name)
 
@@ -171,8 +172,8 @@ class Datasets(DatasetEditing):
         self._table.job(name)
         return export_dataset(self._table.clips(name), folder.expanduser())
 
-    def delete(self, name: str) -> None:
-        """Delete a dataset with its files, uploads included, except for what other datasets use.
+    def delete(self, name: str) -> Deleted:
+        """Put a dataset with its files into the trash; in the end go its uploads, but for what other datasets use.
 
         Raises:
             DatasetNotFound: there is none.
@@ -180,9 +181,10 @@ class Datasets(DatasetEditing):
         """
         self._table.job(name)
         with dataset_lock(self._home.folder, name):
-            self._table.delete(name)
-            shutil.rmtree(dataset_folder(self._home.folder, name), ignore_errors=True)
-            remove_uploads(self._home.folder, name, [self._table.job(other) for other in self._table.names()])
+            deleted = self._trash.put("dataset", name, name, makes_room=dataset_folder(self._home.folder, name))
+        if deleted is None:
+            raise DatasetNotFound(f"There is no dataset {name!r} any more.")
+        return deleted
 
     def _digest(self, name: str) -> str | None:
         """Of the training files; None if no build has finished."""

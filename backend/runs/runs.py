@@ -12,7 +12,7 @@ from pathlib import Path
 from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.errors import EncoreError, OutputInvalid
-from backend.runs.errors import RunError, RunInvalid, RunStateInvalid
+from backend.runs.errors import RunError, RunInvalid, RunNotFound, RunStateInvalid
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
 from backend.runs.process.supervisor_process import end_owner, has_owner, start_watchdog
 from backend.runs.report import write_report
@@ -23,7 +23,9 @@ from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.store.lock import acquire
+from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, require_consent
+from backend.voices.errors import ConsentMissing
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
 from training.job import FineTuneJob
 from training.model.checkpoint.hashes import HASHES_FILE, find_damage
@@ -46,7 +48,7 @@ class Runs:
             num_cpus: how many workers may share this machine; as many as it has processors when None.
         """
         self._opened, self._home, self._num_cpus = home, home.folder, num_cpus
-        self._rows = RunTable(home.database)
+        self._rows, self._trash = RunTable(home.database), Trash(home)
 
     def plan(self, request: RunRequest) -> RunPlan:
         """Plan a run without storing anything.
@@ -64,8 +66,8 @@ class Runs:
             consent: for recordings of the dataset that were given without one; stored with the dataset.
 
         Raises:
-            EncoreError: consent is missing or contradicts what was stated for the recordings, the plan has problems, the dataset was changed, the disk is full, or the
-                run's process cannot be started.
+            EncoreError: consent is missing or contradicts what was stated for the recordings, the plan has
+                problems, the dataset was changed, the disk is full, or the run's process cannot be started.
         """
         plan.require_possible()
         assert plan.data is not None, "a run without a dataset is not started"
@@ -77,6 +79,14 @@ class Runs:
             self._rows.add(_new_record(plan, plan.data, agreed))
             self._start_watchdog(plan.run_id, lock)
         return plan.run_id
+
+    def needs_consent(self, plan: RunPlan) -> bool:
+        """Whether recordings of the dataset have none yet, so that `start` has to be given one."""
+        try:
+            self._agreed(plan.job.dataset, None)
+        except ConsentMissing:
+            return True
+        return False
 
     def list(self) -> list[RunRecord]:
         """All runs, the newest first."""
@@ -179,8 +189,8 @@ class Runs:
             Control.read(folder.control).model_copy(update={"stop": None, "asked_at": None}).write(folder.control)
             self._start_watchdog(run_id, lock)
 
-    def delete(self, run_id: str) -> None:
-        """Forget a run and remove its files; a voice made of it stays.
+    def delete(self, run_id: str) -> Deleted:
+        """Put a run with its files into the trash; a voice made of it stays.
 
         Raises:
             RunNotFound, RunStateInvalid: it is running.
@@ -189,8 +199,10 @@ class Runs:
         if run.state.is_active and self._is_looked_after(run):
             raise RunStateInvalid(f"Run {run_id} is {run.state}. Cancel it before you delete it.")
         self._end_leftovers(run)
-        self._rows.delete(run_id)
-        shutil.rmtree(RunFolder.of(self._home, run_id).path, ignore_errors=True)
+        deleted = self._trash.put("run", run_id, f"The run for {run.voice}", files=[self.folder(run_id)])
+        if deleted is None:
+            raise RunNotFound(run_id)
+        return deleted
 
     def write_report(self, run_id: str, path: Path | None = None) -> Path:
         """Write the run's page, finished or not; among its other files unless a path is given.

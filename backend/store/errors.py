@@ -21,5 +21,17 @@ class StoreBusy(StoreError):
     """Another process holds the database for longer than any of Encore's own does."""
 
 
+class TrashNotFound(StoreError):
+    """It was not deleted, was restored, or is gone for good."""
+
+
+class TrashNameTaken(StoreError):
+    """What was deleted cannot come back under its name, which another thing has."""
+
+
+class TrashBusy(StoreError):
+    """Another process works on what is to be restored or removed."""
+
+
 class ArtifactError(StoreError):
     """A stored file cannot be written or read."""

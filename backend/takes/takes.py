@@ -18,6 +18,7 @@ from backend.provenance.signing import FileSigner
 from backend.provenance.verdict import Verdict
 from backend.store.errors import StoreError
 from backend.store.home import Home
+from backend.store.trash import Deleted, Trash
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take, TakeFacts
 from training.model.owner import is_abandoned, working_name
@@ -44,7 +45,7 @@ class Takes:
 
     def __init__(self, home: Home, bounds: TakeBounds | None = None, signer: FileSigner | None = None) -> None:
         """Open the list; with a signer every take is signed that is not yet."""
-        self._database = home.database
+        self._database, self.trash = home.database, Trash(home)
         self.folder = home.folder / TAKES_FOLDER
         self.bounds, self._signer = bounds or TakeBounds(), signer
 
@@ -176,17 +177,19 @@ class Takes:
             take = next(iter(self.with_mark(verdict.watermark.payload)), None)
         return take
 
-    def delete(self, take_id: str, owner: str | None = None) -> Take:
-        """Remove a take and its sound; with `owner` only from that list. Raises TakeNotFound."""
+    def delete(self, take_id: str, owner: str | None = None) -> Deleted:
+        """Put a take with its sound into the trash; with `owner` only from that list. Raises TakeNotFound."""
         take = self.get(take_id, owner)
-        self._drop([take_id])
-        return take
+        deleted = self.trash.put("take", take.id, f"Take {take.number}", files=[take.path], owner=take.owner)
+        if deleted is None:
+            raise TakeNotFound(f"There is no take {take_id[:40]!r} any more. List those there are.")
+        return deleted
 
     def sweep(self) -> None:
         """Remove what is beyond the bounds or too old, and files that belong to no take. Raises StoreError."""
         self._drop(self._beyond_bounds())
         with self._database.reading() as connection:
-            known = {row["id"] for row in connection.execute("SELECT id FROM takes")}
+            known = {row["id"] for row in connection.execute("SELECT id FROM takes")} | self.trash.item_ids("take")
         for file in (*self.folder.glob("*.*"), *(self.folder / _INCOMING).glob("*")):
             if is_abandoned(file) and file.is_file() and file.stem not in known:
                 _logger.warning("removing %s, which belongs to no take", file)
@@ -235,8 +238,11 @@ def _facts_of(take: Take) -> TakeFacts:
 
 
 def _next_number(connection: Connection, owner: str) -> int:
-    row = connection.execute("SELECT MAX(number) AS last FROM takes WHERE owner = ?", (owner,)).fetchone()
-    return int(row["last"] or 0) + 1
+    # Those in the trash count: one that comes back has the number it had.
+    kept = "SELECT number FROM takes WHERE owner = :owner"
+    deleted = "SELECT json_extract(content, '$.takes[0].number') FROM trash WHERE kind = 'take' AND owner = :owner"
+    row = connection.execute(f"SELECT MAX(number) AS last FROM ({kept} UNION ALL {deleted})", {"owner": owner})
+    return int(row.fetchone()["last"] or 0) + 1
 
 
 def _not_kept(error: OSError) -> StoreError:

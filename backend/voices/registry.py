@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from backend.provenance.check import Checker
 from backend.store.home import Home
+from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, fingerprint_of_files, require_consent
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
@@ -38,7 +39,7 @@ class Voices:
     """Makes, finds and deletes voices; any number of threads and processes may use the registry."""
 
     def __init__(self, home: Home) -> None:
-        self._database = home.database
+        self._database, self.trash = home.database, Trash(home)
         self.folder = home.folder / VOICES_FOLDER
 
     def create_zero_shot(
@@ -156,12 +157,13 @@ class Voices:
         """Rename a voice. Raises VoiceNotFound, VoiceNameInvalid, VoiceNameTaken."""
         return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
 
-    def delete(self, name: str) -> None:
-        """Remove a voice, its consent and its files. Raises VoiceNotFound."""
+    def delete(self, name: str) -> Deleted:
+        """Put a voice with its consent and its files into the trash. Raises VoiceNotFound."""
         voice = self.get(name)
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM voices WHERE id = ?", (voice.id,))
-        shutil.rmtree(voice.folder, ignore_errors=True)
+        deleted = self.trash.put("voice", voice.id, voice.name, files=[voice.folder])
+        if deleted is None:
+            raise VoiceNotFound(f"There is no voice {name[:100]!r} any more. `app.py voices list` shows all voices.")
+        return deleted
 
     def export(self, name: str, destination: Path, *, report: Report | None = None) -> Path:
         """Write a voice and its consent to one file, or into a folder; returns the file.
@@ -249,7 +251,7 @@ class Voices:
         if not self.folder.is_dir():
             return
         with self._database.reading() as connection:
-            known = {row["id"] for row in connection.execute("SELECT id FROM voices")}
+            known = {row["id"] for row in connection.execute("SELECT id FROM voices")} | self.trash.item_ids("voice")
         for folder in self.folder.iterdir():
             try:
                 is_old = time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_SECONDS

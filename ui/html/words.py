@@ -15,6 +15,8 @@ def consent_in_words(consent: Consent | None) -> str:
     """Who agreed to what, and when."""
     if consent is None:
         return ""
+    if consent.also:
+        return " ".join(map(consent_in_words, consent.all))
     aloud = " It was also said aloud." if consent.spoken is not None else ""
     return f"Consent by {consent.who} on {consent.given_at:%Y-%m-%d}: “{consent.wording}”{aloud}"
 

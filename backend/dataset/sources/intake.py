@@ -144,9 +144,7 @@ class _Search:
         transcripts, unmatched = match_sidecars(self._entries, list(self._names))
         self._report_unmatched(unmatched)
         recordings = (
-            RecordingFile(
-                path=path, name=name, transcript=transcripts.get(path), given=self._given_by_path.get(path)
-            )
+            RecordingFile(path=path, name=name, transcript=transcripts.get(path), given=self._given_by_path.get(path))
             for path, name in self._names.items()
         )
         return Intake(recordings=tuple(recordings), problems=tuple(self._problems))

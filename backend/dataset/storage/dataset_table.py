@@ -64,11 +64,6 @@ class DatasetTable:
             rows = connection.execute("SELECT name FROM datasets ORDER BY created_at DESC, rowid DESC")
             return [row["name"] for row in rows]
 
-    def delete(self, name: str) -> None:
-        """Forget a dataset with everything that was decided about it."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM datasets WHERE name = ?", (name,))
-
     def save_encoder(self, name: str, encoder: EncoderFacts) -> None:
         """Remember which model encoded the clips."""
         self._set(name, "encoder", encoder.model_dump_json())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backend.dataset.errors import DatasetBusy
 from backend.store import lock
+from backend.store.trash import guard_of
 
 DATASETS_FOLDER = "datasets"
 
@@ -43,4 +44,4 @@ def is_locked(home: Path, name: str) -> bool:
 
 
 def _path(home: Path, name: str) -> Path:
-    return home / DATASETS_FOLDER / f".{name}.lock"
+    return guard_of(home / DATASETS_FOLDER / name)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
 from backend.audio.span import Span
-from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.encoded_clip import TENSORS_SUFFIX, EncodedClip
 from backend.dataset.clips.stage_counts import Outcome, Stage
 from backend.dataset.clips.stage_results import WAV_SUFFIX, StageResult
@@ -94,15 +92,3 @@ def hash_inputs(*inputs: str | float | BaseModel | Span | None) -> str:
 def uploads_folder(home: Path, dataset: str) -> Path:
     """Where files that were uploaded for a dataset are kept."""
     return home / UPLOADS_FOLDER / dataset
-
-
-def remove_uploads(home: Path, dataset: str, others: Iterable[BuildJob]) -> None:
-    """Remove what was uploaded for a deleted dataset, except for files that one of the `others` is made of."""
-    folder = uploads_folder(home, dataset).absolute()
-    needed = {Path(path) for job in others for path in (*job.recordings, *job.transcripts)}
-    if not any(path.is_relative_to(folder) or folder.is_relative_to(path) for path in needed):
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for file in [path for path in folder.rglob("*") if path.is_file()]:
-        if not any(file.is_relative_to(path) for path in needed):
-            file.unlink(missing_ok=True)

@@ -95,11 +95,6 @@ class RunTable:
         with self._database.transaction() as connection:
             _update(connection, run_id, fields)
 
-    def delete(self, run_id: str) -> None:
-        """Forget a run with all that belongs to it."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM runs WHERE id = ?", (run_id,))
-
     def add_metrics(self, run_id: str, attempt: int, measures_by_step: Mapping[int, Measures]) -> None:
         """Record steps; one that was trained before, until a fault, is replaced."""
         if not measures_by_step:

@@ -64,11 +64,13 @@ async def get_content(take_id: str, context: ContextDep) -> Response:
 @router.delete(
     "/{take_id}", summary="Delete a take", response_model=Deleted, responses=error_responses(401, 403, 404, 500)
 )
-async def delete_take(take_id: str, context: ContextDep) -> Deleted:
-    """Remove one and its file."""
+async def delete_take(take_id: str, context: ContextDep, for_good: bool = False) -> Deleted:
+    """Delete one with its file; for 24 hours the studio can restore it. With `for_good` nothing is left."""
     take = await _find(context, take_id)
     assert context.takes is not None
-    await asyncio.to_thread(context.takes.delete, take.id)
+    deleted = await asyncio.to_thread(context.takes.delete, take.id)
+    if for_good:
+        await asyncio.to_thread(context.takes.trash.purge, deleted.id)
     return Deleted(id=take.id, object="take")
 
 

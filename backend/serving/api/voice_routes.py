@@ -75,9 +75,14 @@ async def get_voice(voice_id: str, context: ContextDep) -> VoiceView:
     response_model=Deleted,
     responses=error_responses(401, 403, 404, 500),
 )
-async def delete_voice(voice_id: str, context: ContextDep) -> Deleted:
-    """Delete a voice, its recording and its consent, by name or id."""
+async def delete_voice(voice_id: str, context: ContextDep, for_good: bool = False) -> Deleted:
+    """Delete a voice, its recording and its consent, by name or id; for 24 hours the studio can restore it.
+
+    With `for_good` nothing is left.
+    """
     voice = await context.find_voice(voice_id)
-    await asyncio.to_thread(context.voices.delete, voice.id)
+    deleted = await asyncio.to_thread(context.voices.delete, voice.id)
+    if for_good:
+        await asyncio.to_thread(context.voices.trash.purge, deleted.id)
     await context.service.forget_deleted()
     return Deleted(id=voice.id)

@@ -18,6 +18,7 @@ from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.synthesizer import Synthesizer
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
+from backend.store.trash import Trash
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.registry import Voices
 from backend.watermark.installation import installation_key
@@ -78,5 +79,6 @@ def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Take
         return None
     takes = Takes(home, TakeBounds(max_takes=settings.max_takes), signer)
     takes.sweep()
+    Trash(home).sweep()
     sweep_leftovers(home.folder)
     return takes

@@ -40,7 +40,9 @@ def start(home: Path, consent: Consent | None, dataset: str | Path = "ann") -> C
         return runs.get(runs.start(plan, consent)).consent
 
 
-def test_a_dataset_keeps_the_consent_it_was_made_with(datasets: Datasets, recordings: Path, job: Callable[..., BuildJob]):
+def test_a_dataset_keeps_the_consent_it_was_made_with(
+    datasets: Datasets, recordings: Path, job: Callable[..., BuildJob]
+):
     datasets.build(job(recordings).agreed_by(ANN))
     assert people(datasets) == {"Ann"}
     for recording_id, consent in datasets.consents("ann").items():

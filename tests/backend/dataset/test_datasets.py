@@ -26,6 +26,7 @@ from backend.dataset.storage.lock import dataset_lock
 from backend.errors import OutputInvalid
 from backend.store.database import Database
 from backend.store.home import Home
+from backend.store.trash import Trash
 from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
 from training.data.code_rows import codes_of, read_card, read_code_rows
 
@@ -229,12 +230,19 @@ def test_a_deleted_dataset_is_gone(datasets: Datasets, home: Path):
     uploaded = home / "uploads" / "ann" / "000" / "one.wav"
     uploaded.parent.mkdir(parents=True)
     uploaded.write_bytes(b"sound")
-    datasets.delete("ann")
-    assert not uploaded.exists()
+    before, clips = datasets.show("ann"), datasets.show("ann").clips
+    datasets.edit_text("ann", clips[0].key, "What was typed.")
+    edited, trash = datasets.show("ann"), Trash(Home(home))
+    deleted = datasets.delete("ann")
     assert datasets.list() == []
     assert not (home / "datasets" / "ann").exists()
     with pytest.raises(DatasetNotFound):
         datasets.show("ann")
+    trash.restore(deleted.id)
+    assert datasets.show("ann") == edited != before
+    assert datasets.folder("ann").is_dir()
+    trash.purge(datasets.delete("ann").id)
+    assert not uploaded.exists()
 
 
 def test_no_recordings_and_no_texts_are_said_plainly(tmp_path: Path, job: Callable[..., BuildJob]):

@@ -14,6 +14,7 @@ from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
 from backend.store.home import Home
+from backend.store.trash import Trash
 from tests.backend.runs.storage.test_records import record
 
 LONG_GONE = {"process_id": 2**22 + 1, "process_started_at": 1.0}
@@ -83,10 +84,15 @@ def test_the_error_names_the_unknown_run(runs: Runs) -> None:
             verb("seven")
 
 
-def test_deleting_removes_row_and_files(runs: Runs, rows: RunTable) -> None:
+def test_deleting_removes_row_and_files(runs: Runs, rows: RunTable, home: Path) -> None:
     rows.add(record(state=RunState.FAILED))
-    runs.delete("one")
-    assert runs.list() == []
+    rows.add_metrics("one", 1, {1: {"loss": 2.0}})
+    before, trash = runs.get("one"), Trash(Home(home))
+    deleted = runs.delete("one")
+    assert (runs.list(), deleted.label) == ([], "The run for Ann")
+    trash.restore(deleted.id)
+    assert (runs.get("one"), runs.newest_measures("one")) == (before, {"loss": 2.0})
+    trash.purge(runs.delete("one").id)
     assert not runs.folder("one").exists()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from backend.store.errors import StoreError
 from backend.store.home import Home
+from backend.store.trash import Trash
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
@@ -66,12 +67,37 @@ def test_only_the_owner_can_delete_a_take(tmp_path):
     take = add(takes, "one")
     with pytest.raises(TakeNotFound):
         takes.delete(take.id, "two")
-    assert takes.delete(take.id, "one") == take
-    assert not take.path.exists()
+    trash, deleted = Trash(Home(tmp_path)), takes.delete(take.id, "one")
     with pytest.raises(TakeNotFound):
         takes.get(take.id)
-    takes.delete(add(takes, "two").id)
+    trash.purge(deleted.id)
+    assert not take.path.exists()
+    trash.purge(takes.delete(add(takes, "two").id).id)
     assert list(takes.folder.glob("*.*")) == []
+
+
+def test_a_deleted_take_comes_back_with_its_number(tmp_path):
+    takes = open_takes(tmp_path)
+    first, second = add(takes, "one"), add(takes, "one")
+    deleted = takes.delete(second.id)
+    assert (deleted.label, deleted.owner, deleted.num_bytes) == ("Take 2", "one", 5)
+    os.utime(second.path, (0, 0))
+    takes.sweep()
+    third = add(takes, "one")
+    assert third.number == 3, "the number of one that may come back is not given again"
+    assert takes.list("one") == (third, first)
+    Trash(Home(tmp_path)).restore(deleted.id)
+    assert takes.list("one") == (third, second, first)
+    assert second.path.read_bytes() == b"sound"
+
+
+def test_what_is_in_the_trash_counts_for_no_bound(tmp_path):
+    takes = open_takes(tmp_path, max_takes=2)
+    for _ in range(3):
+        takes.delete(add(takes).id)
+    kept = [add(takes), add(takes)]
+    assert takes.list() == tuple(reversed(kept))
+    assert len(Trash(Home(tmp_path)).list("take")) == 3
 
 
 def test_the_oldest_go_first_and_the_newest_stays_whatever_its_size(tmp_path):

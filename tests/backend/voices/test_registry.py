@@ -14,8 +14,10 @@ from backend.audio.writing import write_wav
 from backend.errors import CheckpointError, RecordingError
 from backend.provenance.errors import RecordingSynthetic
 from backend.provenance.statement import SpeechStatement
+from backend.store.errors import TrashNameTaken
 from backend.store.home import Home
-from backend.voices.consent import Consent
+from backend.store.trash import Trash
+from backend.voices.consent import Consent, hash_of_file
 from backend.voices.errors import ConsentMissing, VoiceError, VoiceNameInvalid, VoiceNameTaken, VoiceNotFound
 from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
@@ -52,7 +54,7 @@ def test_a_zero_shot_voice_is_there_after_a_restart(voices, home, recording):
     assert found.name == "Änne Müller"
     assert (found.kind, found.language, found.transcript) == ("zero-shot", "english", "Hello.")
     assert found.sampling == Sampling(temperature=0.5)
-    assert found.consent == CONSENT
+    assert found.consent == CONSENT.bound_to(hash_of_file(recording))
     assert voices.get(found.id) == made
     with wave.open(str(found.reference), "rb") as stored:
         assert (stored.getframerate(), stored.getnchannels(), stored.getsampwidth()) == (24_000, 1, 2)
@@ -119,19 +121,29 @@ def test_of_two_concurrent_creations_with_one_name_one_succeeds(voices, recordin
     assert [folder.name for folder in voices.folder.iterdir()] == [made[0].id]
 
 
-def test_rename_and_delete(voices, recording):
+def test_rename_delete_and_restore(voices, home, recording):
     anna = voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini")
     assert voices.rename("anna", "ANNA").name == "ANNA"
     assert voices.rename("Anna", "Ben").id == anna.id
     assert voices.get("Ben").reference == anna.reference
     with pytest.raises(VoiceNotFound, match="'Anna'"):
         voices.get("Anna")
-    assert voices.get("Ben").consent == CONSENT
-    voices.delete("ben")
+    before = voices.get("Ben")
+    assert before.consent == CONSENT.bound_to(hash_of_file(recording))
+    deleted = voices.delete("ben")
     assert voices.list() == ()
-    assert not anna.folder.exists()
     with voices._database.reading() as connection:
         assert connection.execute("SELECT count(*) FROM consents").fetchone()[0] == 0
+    os.utime(anna.folder, (0, 0))
+    other = voices.create_zero_shot("Ben", recording, consent=CONSENT, model="mini")
+    with pytest.raises(TrashNameTaken, match="another voice called 'Ben'"):
+        Trash(Home(home)).restore(deleted.id)
+    voices.rename(other.id, "Cleo")
+    Trash(Home(home)).restore(deleted.id)
+    assert voices.get("Ben") == before
+    assert before.reference.is_file()
+    Trash(Home(home)).purge(voices.delete("ben").id)
+    assert not anna.folder.exists()
     for verb in (voices.get, voices.delete, lambda name: voices.rename(name, "C")):
         with pytest.raises(VoiceNotFound):
             verb("Ben")

@@ -125,7 +125,9 @@ def test_two_exports_are_equal_and_a_taken_name_needs_another(originals, exporte
     with pytest.raises(VoiceNameTaken):
         originals.import_(exported)
     other = registry(tmp_path / "other")
-    assert other.import_(exported, name="Anna Two").consent == other.import_(exported, name="Anna").consent == CONSENT
+    before = originals.get("Anna B").consent
+    assert before.who == CONSENT.who
+    assert other.import_(exported, name="Anna Two").consent == other.import_(exported, name="Anna").consent == before
 
 
 def test_a_file_that_cannot_be_written(originals, exported, tmp_path):

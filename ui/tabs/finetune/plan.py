@@ -10,11 +10,12 @@ from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import Material, proposed_name
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import RunPlan, RunRequest
-from backend.voices.consent import Consent, SpokenProof
+from backend.voices.consent import Consent, hash_of_file
+from backend.voices.samples import get_sample
+from ui.consent import Stated
 from ui.context import PageContext
 from ui.fields import FormIncomplete
 from ui.material import plan_build, voice_name
-from ui.source import Source, read_consent
 
 FROM_DATA = ""
 """Instead of a preset: the one that suits how much speech there is."""
@@ -62,23 +63,6 @@ class Wish:
         return {name: value for name, value in given.items() if value is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenConsent:
-    """What the Voice tab knows of a consent already."""
-
-    statement: str | None
-    who: str
-    proof: SpokenProof | None
-    source: Source | None
-
-    def read(self, statement: str | None, who: str) -> Consent:
-        """The consent filled in for a fine-tune; spoken if it is the one that was. Raises ConsentMissing."""
-        if statement == "synthetic" and not who.strip() and self.source is not None and self.source.kind == "sample":
-            return read_consent(statement, who, None, self.source)
-        is_same = (statement, who.strip()) == (self.statement, self.who.strip())
-        return read_consent(statement, who, self.proof if is_same else None, None)
-
-
 class Planner:
     """Plans and starts runs in the background; `plans` and `starts` are by session of the page."""
 
@@ -99,12 +83,21 @@ class Planner:
 
         self.plans.start(session, "Planning", work, replaces=True)
 
+    def consents(self, dataset: str, material: Material, stated: Stated) -> list[Consent | None]:
+        """Of each recording that a fine-tune would learn from; None where it is still to be asked for."""
+        if dataset != MADE_FIRST:
+            return list(self._context.studio.datasets.consents(dataset).values()) if dataset else []
+        if material.sample:
+            return [get_sample(material.sample).consent()]
+        known = stated.by_content
+        return [known.get(hash_of_file(path)) for path in material.recordings]
+
     def start(
-        self, session: str, wish: Wish, voice: str, consent: Consent, material: Material, source: Source | None
+        self, session: str, wish: Wish, voice: str, consent: Consent | None, material: Material, stated: Stated
     ) -> None:
         """Start to check everything and to start the run, on a dataset of `material` if wished.
 
-        The result is the id of the run. Raises EncoreError.
+        `consent` is for recordings without one. The result is the id of the run. Raises EncoreError.
         """
         if not wish.dataset:
             raise FormIncomplete("Choose a dataset first. They are made on the Dataset tab.")
@@ -119,7 +112,7 @@ class Planner:
             return build_and_start(
                 studio.datasets,
                 studio.runs,
-                self._new_dataset(material, source),
+                self._new_dataset(material, stated, consent),
                 request,
                 consent,
                 on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
@@ -130,10 +123,12 @@ class Planner:
         else:
             self.starts.start(session, "Checking everything, and starting", work)
 
-    def _new_dataset(self, material: Material, source: Source | None) -> BuildJob:
-        name = proposed_name(voice_name(source), self._context.studio.datasets.list())
+    def _new_dataset(self, material: Material, stated: Stated, consent: Consent | None) -> BuildJob:
+        name = proposed_name(voice_name(stated.source), self._context.studio.datasets.list())
         # A sample is done before Ray would have started.
-        return plan_build(self._context, material, name=name, num_actors=0 if material.sample else None)
+        num_actors = 0 if material.sample else None
+        known = stated.by_content
+        return plan_build(self._context, material, name=name, num_actors=num_actors, stated=known, consent=consent)
 
     def _request(self, wish: Wish, voice: str | None = None) -> RunRequest:
         """What is filled in as a request. Raises FormIncomplete."""

@@ -9,16 +9,19 @@ import gradio as gr
 from gradio.blocks import Block
 
 from backend.dataset.sources.material import proposed_name
-from backend.voices.consent import SpokenProof
+from backend.voices.consent import Consent, SpokenProof
+from backend.voices.errors import ConsentMissing
 from training.job import STRATEGIES
 from training.presets import PRESETS
+from ui.consent import OTHER_RECORDING, Stated
 from ui.context import PageContext
 from ui.events import Inputs, Update, bind, session_of
 from ui.fields import build_consent
+from ui.html.consents import consents_html
 from ui.html.messages import NOTHING, heading, note, says, task_line
 from ui.material import gather_material, voice_name
 from ui.source import Reference, Source, VoiceFields
-from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, GivenConsent, Planner, Wish
+from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish
 from ui.tabs.finetune.render import (
     ABOUT,
     NO_MEMORY_YET,
@@ -53,7 +56,10 @@ class FinetuneTab:
             label="How thorough",
             elem_id="preset",
         )
-        self.statement, self.who = build_consent("tune-")
+        self.consent = gr.HTML(NOTHING, elem_id="tune-consents")
+        with gr.Column(visible=False, elem_id="tune-asks-consent") as self.asking:
+            self.statement, self.who = build_consent("tune-")
+        self.signed = gr.State("")
         self.plan = gr.HTML(NOTHING, elem_id="plan")
         self.start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
         self.cancel = gr.Button("Cancel", visible=False, elem_id="cancel-start")
@@ -111,19 +117,31 @@ class FinetuneTab:
             trigger = component.change  # type: ignore[union-attr] # each of these fields has the event
             bind(trigger, self._plan, self.wish, planned, api=api, quick=True, trigger_mode="always_last")
         bind(self.plan_timer.tick, self._follow_plan, {"seen": self.seen}, planned, api="follow_plan", quick=True)
-        given = {
+        given: Inputs = {
             "given_statement": self.voice.statement,
             "given_who": self.voice.who,
+            "proof": self.voice.proof,
+            "given_signed": self.voice.signed,
             "references": self.voice.references,
             "source": self.voice.source,
         }
-        filled_in = {"name": self.name, "statement": self.statement, "who": self.who}
+        chosen: Inputs = {"dataset": self.dataset}
+        asking = [self.consent, self.asking, self.statement, self.signed]
         opened = bind(
             tab.select,
             self._open,
-            {**given, **filled_in, "dataset": self.dataset, "given_name": self.voice.name},
-            [self.dataset, self.name, self.statement, self.who, self.status],
+            {**given, **chosen, "name": self.name, "given_name": self.voice.name},
+            [self.dataset, self.name, self.status, *asking],
             api="open_finetune",
+        )
+        bind(self.dataset.input, self._ask_for_consent, {**given, **chosen}, asking, api="ask_for_consent", quick=True)
+        bind(
+            self.statement.input,
+            lambda dataset: {self.signed: dataset},
+            chosen,
+            self.signed,
+            api="state_tune_consent",
+            quick=True,
         )
         # Another model may have been loaded since, or the dataset been edited.
         bind(opened.success, self._plan, self.wish, planned, quick=True)
@@ -131,7 +149,15 @@ class FinetuneTab:
         bind(
             self.start.click,
             self._start,
-            {**given, **filled_in, "proof": self.voice.proof, "transcript": self.voice.transcript, **self.wish},
+            {
+                **given,
+                "name": self.name,
+                "statement": self.statement,
+                "who": self.who,
+                "signed": self.signed,
+                "transcript": self.voice.transcript,
+                **self.wish,
+            },
             started,
             api="start_run",
             quick=True,
@@ -148,21 +174,18 @@ class FinetuneTab:
 
     def _open(
         self,
-        references: list[Reference],
-        source: Source | None,
         dataset: str | None,
         name: str,
-        statement: str | None,
-        who: str,
-        given_statement: str | None,
-        given_who: str,
         given_name: str,
+        references: list[Reference],
+        source: Source | None,
+        **given: Any,
     ) -> Update:
         """The datasets there are, and what the Voice tab knows already."""
         datasets = self.context.studio.datasets
         choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
-        if (given := gather_material(references, source)).is_given:
-            choices.append((made_first(given.sample, len(given.recordings)), MADE_FIRST))
+        if (material := gather_material(references, source)).is_given:
+            choices.append((made_first(material.sample, len(material.recordings)), MADE_FIRST))
         values = [value for _, value in choices]
         chosen = dataset if dataset in values else next(iter(values), None)
         proposed = proposed_name(voice_name(source), []) if chosen == MADE_FIRST else chosen
@@ -171,14 +194,29 @@ class FinetuneTab:
             self.status: NOTHING if choices else says("", NOTHING_TO_LEARN_FROM),
         }
         # What is filled in already, or is being filled in right now, stays.
-        for field, filled_in, value in (
-            (self.name, name, given_name or proposed),
-            (self.statement, statement, given_statement),
-            (self.who, who, given_who),
-        ):
-            if value and not filled_in:
-                update[field] = value
-        return update
+        if (value := given_name or proposed) and not name:
+            update[self.name] = value
+        return update | self._ask_for_consent(chosen, references, source, **given)
+
+    def _ask_for_consent(
+        self,
+        dataset: str | None,
+        references: list[Reference],
+        source: Source | None,
+        given_statement: str | None,
+        given_who: str,
+        proof: SpokenProof | None,
+        given_signed: str,
+    ) -> Update:
+        """Show who agreed, and ask only where a recording has no consent; what was stated for another set is gone."""
+        stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
+        consents = self.planner.consents(dataset or "", gather_material(references, source), stated)
+        return {
+            self.consent: consents_html(consents),
+            self.asking: gr.update(visible=None in consents),
+            self.statement: gr.update(value=None),
+            self.signed: "",
+        }
 
     def _plan(self, request: gr.Request, **wish: Any) -> Update:
         """Start to plan what is filled in, and show what is known already."""
@@ -214,18 +252,25 @@ class FinetuneTab:
         name: str,
         statement: str | None,
         who: str,
+        signed: str,
         references: list[Reference],
         source: Source | None,
         transcript: str,
         given_statement: str | None,
         given_who: str,
         proof: SpokenProof | None,
+        given_signed: str,
         **wish: Any,
     ) -> Update:
         """Begin to start a run with what is filled in."""
         session, material = session_of(request), gather_material(references, source, transcript)
-        given = GivenConsent(statement=given_statement, who=given_who, proof=proof, source=source)
-        self.planner.start(session, Wish.read(**wish), name, given.read(statement, who), material, source)
+        stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
+        wished, consent = Wish.read(**wish), None
+        if None in self.planner.consents(wished.dataset, material, stated):
+            if statement and signed not in ("", wished.dataset):
+                raise ConsentMissing(OTHER_RECORDING)
+            consent = Consent.from_form(statement, who)
+        self.planner.start(session, wished, name, consent, material, stated)
         return {**self._starting(session), self.start_timer: gr.Timer(active=True)}
 
     def _follow_start(self, request: gr.Request) -> Update:

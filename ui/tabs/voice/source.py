@@ -14,12 +14,13 @@ from backend.errors import EncoreError
 from backend.voices.consent import SpokenProof
 from backend.voices.samples import get_sample, list_samples
 from backend.voices.voice import Voice
+from ui.consent import Stated, sign
 from ui.context import PageContext
 from ui.events import HIDE, Update, bind, session_of
 from ui.fields import FormIncomplete, build_consent
 from ui.html.messages import NOTHING, cards, failure, heading, note, says, task_line
 from ui.html.voices import saved_line
-from ui.source import Reference, Source, VoiceFields, best_reference, delete_references, read_consent
+from ui.source import Reference, Source, VoiceFields, best_reference, delete_references
 from ui.tabs.voice.examine import Examining
 from ui.tabs.voice.render import VOICE_NOTE, listening, sample_card, saved_card
 from ui.tabs.voice.spoken_consent import SpokenConsent
@@ -71,7 +72,7 @@ class SourcePart:
             )
             self.save = gr.Button("Save to library", scale=2, min_width=150, elem_id="save-voice")
         self.references = gr.State([], delete_callback=delete_references)
-        self.source = gr.State(None)
+        self.source, self.signed = gr.State(None), gr.State("")
         self.saved_note = gr.HTML(NOTHING, elem_id="saved-note")
         self.spoken.connect(self.source)
         self.text.connect(self.source)
@@ -88,6 +89,7 @@ class SourcePart:
             statement=self.statement,
             who=self.who,
             proof=self.spoken.proof,
+            signed=self.signed,
             name=self.name,
         )
 
@@ -119,12 +121,14 @@ class SourcePart:
             self.saved.input,
             self._use_saved,
             {"voice_id": self.saved},
-            [*used, self.sample, self.pick],
+            [*used, self.sample, self.pick, self.statement],
             api="use_voice",
         )
         picking = {"picked": self.pick, "references": self.references, "source": self.source}
-        picked = [self.source, self.transcript, self.text.state]
+        picked = [self.source, self.transcript, self.text.state, self.statement]
         bind(self.pick.input, self._use_picked, picking, picked, api="use_picked")
+        stated = {"source": self.source}
+        bind(self.statement.input, lambda source: {self.signed: sign(source)}, stated, self.signed, api="state_consent")
         bind([tab.select, self.context.page.load], self._list_saved, None, self.saved, api="list_saved", quick=True)
         saving = {
             "name": self.name,
@@ -133,6 +137,7 @@ class SourcePart:
             "statement": self.statement,
             "who": self.who,
             "proof": self.spoken.proof,
+            "signed": self.signed,
             "accepted": self.accept,
         }
         bind(self.source.change, self._ask_about, {"source": self.source}, self.accept, quick=True)
@@ -178,8 +183,8 @@ class SourcePart:
             update |= {self.source: chosen, **self.text.cleared(source, chosen, request)}
         if given:
             update |= {self.sample: gr.update(value=None), self.saved: gr.update(value=None)}
-        if given and was_sample:
-            # What was said about a sample is not true of a recording.
+        if self.source in update and _is_another(source, update[self.source]):
+            # What was stated of one recording is not true of another.
             update[self.statement] = gr.update(value=None)
         yield update
 
@@ -227,6 +232,7 @@ class SourcePart:
             self.verdict: saved_card(voice, preview),
             **self.text.cleared(None, None, request),
             self.transcript: voice.transcript or "",
+            self.statement: gr.update(value=None),
             self.sample: gr.update(value=None),
             self.pick: HIDE,
         }
@@ -243,7 +249,11 @@ class SourcePart:
                 "Joining the recordings",
                 lambda _: self.context.studio.join_recordings(previews, together),
                 # Until they are one, there is nothing to clone from.
-                lambda _: {self.source: None, **self.text.cleared(None, None, request)},
+                lambda _: {
+                    self.source: None,
+                    self.statement: gr.update(value=None),
+                    **self.text.cleared(None, None, request),
+                },
             )
             is_ours = any(reference.is_made_by_encore for reference in references)
             joined = Source(
@@ -252,12 +262,15 @@ class SourcePart:
                 reference=together,
                 preview=together,
                 made_by_encore=is_ours,
+                made_of=tuple(reference.path for reference in references),
             )
-            yield {self.source: joined, **self.text.cleared(source, joined, request)}
+            unsigned: Update = {self.statement: gr.update(value=None)}
+            yield {self.source: joined, **unsigned, **self.text.cleared(source, joined, request)}
             return
         reference = next((reference for reference in references if str(reference.path) == picked), None)
         chosen = Source.of_reference(reference) if reference else None
-        yield {self.source: chosen, **self.text.cleared(source, chosen, request)}
+        unsigned = {self.statement: gr.update(value=None)} if _is_another(source, chosen) else {}
+        yield {self.source: chosen, **unsigned, **self.text.cleared(source, chosen, request)}
 
     def _ask_about(self, source: Source | None) -> Update:
         """Ask once more where Encore made the recording; never for another one with the same tick."""
@@ -275,6 +288,7 @@ class SourcePart:
         statement: str | None,
         who: str,
         proof: SpokenProof | None,
+        signed: str,
         accepted: bool,
         request: gr.Request,
     ) -> Iterator[Update]:
@@ -288,7 +302,9 @@ class SourcePart:
             return self.context.studio.save_voice(
                 name,
                 source.reference if source is not None and source.kind != "voice" else None,
-                consent=read_consent(statement, who, proof, source) if source is not None else None,
+                consent=Stated(statement=statement, who=who, proof=proof, source=source, signed=signed).read()
+                if source is not None
+                else None,
                 transcript=transcript,
                 origin=(source.sample or source.name) if source is not None else "",
                 is_sample=source is not None and source.kind == "sample",
@@ -303,6 +319,11 @@ class SourcePart:
             yield {self.saved_note: failure(error)}
             return
         yield {self.saved_note: saved_line(voice), **self._list_saved()}
+
+
+def _is_another(before: Source | None, now: Source | None) -> bool:
+    """Whether another recording is cloned from."""
+    return (before.reference if before else None) != (now.reference if now else None)
 
 
 def _pick_update(references: list[Reference], best: Reference | None) -> Any:

@@ -22,13 +22,14 @@ from backend.takes.errors import TakeTooShort
 from backend.takes.take import Take
 from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
+from ui.consent import Stated
 from ui.context import PageContext
 from ui.events import Inputs, Update, bind, client_of, session_of
 from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
 from ui.html.messages import NOTHING, failure, heading, says, task_line
 from ui.live.follow import POLL_SECONDS
 from ui.live.live_audio import LiveAudio, build_live_player
-from ui.source import Source, VoiceFields, read_consent
+from ui.source import Source, VoiceFields
 from ui.tabs.voice.render import FIRST_TEXT, WAYS, likeness_line, part_line, speaking_line, spoken_line
 from ui.takes import OwnTakes
 
@@ -52,6 +53,7 @@ class SpeakForm:
     top_k: int
     top_p: float
     repetition_penalty: float
+    signed: str = ""
 
     def missing(self) -> list[str]:
         """What is still to be done before it can speak."""
@@ -92,7 +94,9 @@ class SpeakForm:
             name=source.name,
             recording=source.reference,
             transcript=None if self.way == "x-vector" else self.transcript.strip() or None,
-            consent=read_consent(self.statement, self.who, self.proof, source),
+            consent=Stated(
+                statement=self.statement, who=self.who, proof=self.proof, source=source, signed=self.signed
+            ).read(),
         )
 
 
@@ -180,6 +184,7 @@ class SpeechPart:
             "statement": voice.statement,
             "who": voice.who,
             "proof": voice.proof,
+            "signed": voice.signed,
             "text": self.text,
             "way": self.way,
             "language": self.language,

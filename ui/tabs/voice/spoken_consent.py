@@ -9,6 +9,7 @@ import gradio as gr
 
 from backend.background_tasks import TaskState
 from backend.errors import EncoreError
+from backend.voices.consent import hash_of_file
 from backend.voices.consent_phrase import draw_phrase
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
@@ -74,10 +75,11 @@ class SpokenConsent:
             if recorded is None:
                 raise FormIncomplete("Record the sentence first.")
             loaded, spoken, reference = require_model(studio), Path(recorded), source.preview
+            recording = hash_of_file(source.reference) if source.reference is not None else None
             proof = yield from self.context.follow(
                 f"phrase {session_of(request)}",
                 "Listening",
-                lambda _: studio.prove_consent(loaded, phrase, spoken, reference),
+                lambda _: studio.prove_consent(loaded, phrase, spoken, reference, recording),
                 self._under_way,
             )
         except FormIncomplete as missing:

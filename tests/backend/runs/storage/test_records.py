@@ -13,6 +13,8 @@ from backend.runs.storage.records import BASE, RunRecord
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
+from backend.store.home import Home
+from backend.store.trash import Trash
 from tests.backend.evaluation.test_scores import take
 
 
@@ -129,12 +131,12 @@ def test_checkpoints_come_with_scores_and_takes(rows: RunTable) -> None:
     assert rows.checkpoints("one")[0].state == "evaluated"
 
 
-def test_deleting_leaves_nothing(rows: RunTable) -> None:
+def test_deleting_leaves_nothing(rows: RunTable, home: Path) -> None:
     rows.add_metrics("one", 1, {1: {}})
     rows.add_checkpoint("one", BASE, 0)
     rows.add_evaluation("one", BASE, [take()], summarize([take()]))
     rows.add_event("one", "Something.")
-    rows.delete("one")
+    Trash(Home(home)).put("run", "one", "Ann")
     rows.add(record())
     assert rows.metrics("one") == []
     assert rows.checkpoints("one") == []

@@ -1,4 +1,4 @@
-"""What is planned with, before and while a model is there, and whose consent a run is started with."""
+"""What is planned with, before and while a model is there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from backend.background_tasks import TaskState
 from backend.runs.runs import Runs
 from backend.settings import Settings
 from backend.store.home import Home
-from backend.voices.consent import SpokenProof
 from ui.fields import FormIncomplete
-from ui.source import Source
-from ui.tabs.finetune.plan import GivenConsent, Planner, Wish
+from ui.tabs.finetune.plan import Planner, Wish
 
 WISH = Wish(
     dataset="ann",
@@ -56,24 +54,3 @@ def test_without_files_there_is_no_plan(tmp_path, loading):
 
 def test_what_is_left_empty_is_left_to_the_preset():
     assert WISH.options == {"strategy": "ddp", "device": "auto", "micro_batch_tokens": "64"}
-
-
-PROOF = SpokenProof(phrase="I agree.", heard="I agree", error_rate=0.0, similarity=0.9)
-
-
-def test_a_consent_that_was_spoken_on_the_voice_tab_is_spoken_in_the_run_too():
-    given = GivenConsent(statement="own-voice", who="Ann", proof=PROOF, source=None)
-    assert given.read("own-voice", " Ann ").spoken == PROOF
-
-
-@pytest.mark.parametrize(("statement", "who"), [("own-voice", "Ben"), ("speaker-agreed", "Ann")])
-def test_a_proof_belongs_to_the_consent_it_was_given_with(statement, who):
-    given = GivenConsent(statement="own-voice", who="Ann", proof=PROOF, source=None)
-    assert given.read(statement, who).spoken is None
-
-
-def test_a_sample_brings_its_own_consent():
-    given = GivenConsent(
-        statement="synthetic", who="", proof=None, source=Source(kind="sample", name="I", sample="iris")
-    )
-    assert given.read("synthetic", "").who == "The makers of Encore"

@@ -1,0 +1,370 @@
+"""The trash: what was deleted can be restored for a day, or until the trash is emptied.
+
+A thing that is deleted leaves the tables it was in, all at once, so that nothing counts, lists, speaks or exports it;
+its files stay. Restoring puts the rows back. Only a dataset's folder has to make room, for another of the same name: it
+is moved after the rows, and whoever finds that a process was killed between the two moves it then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
+from backend.store.home import Home
+from backend.store.lock import acquire
+
+Kind = Literal["take", "voice", "dataset", "run"]
+
+KEPT_SECONDS = 24 * 3600.0
+"""How long a deletion can be undone."""
+
+TRASH_FOLDER = "trash"
+_UPLOADS_FOLDER = "uploads"
+
+# The tables of each kind with the column that names it, in the order in which they refer to each other.
+_TABLES: Mapping[Kind, tuple[tuple[str, str], ...]] = {
+    "take": (("takes", "id"),),
+    "voice": (("voices", "id"), ("consents", "voice_id")),
+    "dataset": (
+        ("datasets", "name"),
+        ("dataset_builds", "dataset"),
+        ("dataset_stages", "dataset"),
+        ("dataset_recordings", "dataset"),
+        ("dataset_clips", "dataset"),
+        ("dataset_reviews", "dataset"),
+        ("dataset_edits", "dataset"),
+        ("recording_consents", "dataset"),
+    ),
+    "run": (
+        ("runs", "id"),
+        ("run_checkpoints", "run_id"),
+        ("run_metrics", "run_id"),
+        ("run_takes", "run_id"),
+        ("run_events", "run_id"),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deleted:
+    """Something in the trash.
+
+    Attributes:
+        id: by which it is restored.
+        item_id: what it had as its own id, or name.
+        label: what people call it.
+        num_bytes: what its files take; some may be shared with other things.
+    """
+
+    id: str
+    kind: Kind
+    item_id: str
+    owner: str
+    label: str
+    deleted_at: datetime
+    num_bytes: int
+
+    @property
+    def kept_until(self) -> datetime:
+        """When it goes by itself."""
+        return datetime.fromtimestamp(self.deleted_at.timestamp() + KEPT_SECONDS, UTC)
+
+
+class Trash:
+    """Takes things out of the tables and puts them back; any number of threads and processes may have one."""
+
+    def __init__(self, home: Home) -> None:
+        self._home, self._database = home.folder, home.database
+
+    def put(
+        self,
+        kind: Kind,
+        item_id: str,
+        label: str,
+        *,
+        files: Sequence[Path] = (),
+        owner: str = "",
+        makes_room: Path | None = None,
+    ) -> Deleted | None:
+        """Delete something; None if it is not there any more.
+
+        Args:
+            kind: what it is.
+            item_id: its id, or name.
+            label: what people call it.
+            files: its files and folders in the home, which are removed in the end.
+            owner: of a take.
+            makes_room: a folder that is moved away, where another thing may need the place; the caller holds the lock
+                that keeps others from it.
+
+        Raises:
+            StoreError: the disk is full or cannot be written.
+        """
+        trash_id = uuid.uuid4().hex
+        gone = [*files, *([makes_room] if makes_room is not None else [])]
+        row = {
+            "id": trash_id,
+            "kind": kind,
+            "item_id": item_id,
+            "owner": owner,
+            "label": label,
+            "deleted_at": time.time(),
+            "num_bytes": sum(map(_num_bytes, gone)),
+            "files": json.dumps([str(path.absolute().relative_to(self._home)) for path in files]),
+            "moved_from": "" if makes_room is None else str(makes_room.absolute().relative_to(self._home)),
+            "is_settled": int(makes_room is None),
+        }
+        with self._database.transaction() as connection:
+            content = {
+                table: [
+                    dict(found) for found in connection.execute(f"SELECT * FROM {table} WHERE {column} = ?", (item_id,))
+                ]
+                for table, column in _TABLES[kind]
+            }
+            main, column = _TABLES[kind][0]
+            if not content[main]:
+                return None
+            _insert(connection, "trash", row | {"content": json.dumps(content)})
+            # The other tables follow by themselves.
+            connection.execute(f"DELETE FROM {main} WHERE {column} = ?", (item_id,))
+        self._settle(trash_id)
+        self.sweep()
+        return self.get(trash_id)
+
+    def get(self, trash_id: str) -> Deleted:
+        """One thing. Raises TrashNotFound."""
+        return _deleted(self._row(trash_id))
+
+    def list(self, kind: Kind | None = None, owner: str | None = None) -> tuple[Deleted, ...]:
+        """What can be restored, deleted last first: of one kind, and of one owner."""
+        wanted = "SELECT * FROM trash WHERE NOT is_going AND deleted_at > ? ORDER BY deleted_at DESC, rowid DESC"
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted, (time.time() - KEPT_SECONDS,)).fetchall()
+        found = map(_deleted, rows)
+        return tuple(one for one in found if kind in (None, one.kind) and owner in (None, one.owner))
+
+    def item_ids(self, kind: Kind) -> set[str]:
+        """Own ids of all things of a kind whose files are still there."""
+        with self._database.reading() as connection:
+            return {row["item_id"] for row in connection.execute("SELECT item_id FROM trash WHERE kind = ?", (kind,))}
+
+    def restore(self, trash_id: str) -> Deleted:
+        """Undo a deletion.
+
+        Raises:
+            TrashNotFound: it is not in the trash, or not any more.
+            TrashNameTaken: another thing has its name by now.
+            TrashBusy: another process works on a thing of its name.
+        """
+        row = self._row(trash_id)
+        restored = _deleted(row)
+        with self._guard(row):
+            if row["moved_from"]:
+                self._move_back(row, restored)
+            try:
+                with self._database.transaction() as connection:
+                    if not connection.execute("DELETE FROM trash WHERE id = ? AND NOT is_going", (trash_id,)).rowcount:
+                        raise _not_found()
+                    for table, found in json.loads(row["content"]).items():
+                        for one in found:
+                            _insert(connection, table, one)
+            except sqlite3.IntegrityError as error:
+                self._settle(trash_id)
+                raise _name_taken(restored) from error
+        return restored
+
+    def purge(self, trash_id: str) -> None:
+        """Remove something for good, with its files. Raises TrashNotFound and TrashBusy."""
+        row = self._row(trash_id)
+        with self._guard(row):
+            self._settle(trash_id)
+            with self._database.transaction() as connection:
+                if not connection.execute("UPDATE trash SET is_going = 1 WHERE id = ?", (trash_id,)).rowcount:
+                    raise _not_found()
+            self._remove_files(row)
+            with self._database.transaction() as connection:
+                connection.execute("DELETE FROM trash WHERE id = ?", (trash_id,))
+
+    def empty(self) -> int:
+        """Remove everything for good; returns the number of things."""
+        return self._purge_where("1", ())
+
+    def sweep(self) -> int:
+        """Remove for good what was deleted long enough ago, and finish what a killed process left undone."""
+        with self._database.reading() as connection:
+            left = connection.execute("SELECT * FROM trash WHERE NOT is_settled").fetchall()
+        for row in left:
+            with suppress(TrashBusy, TrashNotFound), self._guard(row):
+                self._settle(row["id"])
+        return self._purge_where("is_going OR deleted_at <= ?", (time.time() - KEPT_SECONDS,))
+
+    def make_room(self, folder: Path) -> None:
+        """Finish the deletions that have still to free this folder; the caller holds its lock."""
+        with self._database.reading() as connection:
+            place = str(folder.absolute().relative_to(self._home))
+            wanted = "SELECT id FROM trash WHERE NOT is_settled AND moved_from = ?"
+            left = [row["id"] for row in connection.execute(wanted, (place,))]
+        for trash_id in left:
+            self._settle(trash_id)
+
+    def _purge_where(self, condition: str, values: tuple[float, ...]) -> int:
+        with self._database.reading() as connection:
+            rows = connection.execute(f"SELECT id FROM trash WHERE {condition}", values).fetchall()
+        num_gone = 0
+        for row in rows:
+            # Another process may be doing the same.
+            try:
+                self.purge(row["id"])
+            except (TrashNotFound, TrashBusy):
+                continue
+            num_gone += 1
+        return num_gone
+
+    def _row(self, trash_id: str) -> sqlite3.Row:
+        with self._database.reading() as connection:
+            row: sqlite3.Row | None = connection.execute("SELECT * FROM trash WHERE id = ?", (trash_id,)).fetchone()
+        if row is None:
+            raise _not_found()
+        return row
+
+    def _place(self, trash_id: str) -> Path:
+        return self._home / TRASH_FOLDER / trash_id
+
+    def _settle(self, trash_id: str) -> None:
+        """Move away what has to make room; nothing happens where that is done."""
+        row = self._row(trash_id)
+        if row["is_settled"]:
+            return
+        before, place = self._home / row["moved_from"], self._place(trash_id)
+        if before.exists() and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(before, place)
+        self._mark(trash_id, is_settled=True)
+
+    def _move_back(self, row: sqlite3.Row, restored: Deleted) -> None:
+        """Move a folder to where it was. Until its rows are back, a killed process has only to settle it again."""
+        main, column = _TABLES[restored.kind][0]
+        with self._database.reading() as connection:
+            if connection.execute(f"SELECT 1 FROM {main} WHERE {column} = ?", (restored.item_id,)).fetchone():
+                raise _name_taken(restored)
+        before, place = self._home / row["moved_from"], self._place(row["id"])
+        self._mark(row["id"], is_settled=False)
+        if place.exists():
+            # What lies there belongs to nothing: its rows would be there.
+            shutil.rmtree(before, ignore_errors=True)
+            before.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(place, before)
+
+    def _mark(self, trash_id: str, *, is_settled: bool) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE trash SET is_settled = ? WHERE id = ?", (int(is_settled), trash_id))
+
+    def _remove_files(self, row: sqlite3.Row) -> None:
+        for path in (*(self._home / one for one in json.loads(row["files"])), self._place(row["id"])):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if row["kind"] == "dataset":
+            self._remove_uploads(row)
+
+    def _remove_uploads(self, row: sqlite3.Row) -> None:
+        """Remove what was uploaded for a dataset, but for what another one is made of, be it in the trash."""
+        with self._database.reading() as connection:
+            jobs = [one["job"] for one in connection.execute("SELECT job FROM datasets")]
+            wanted = "SELECT content FROM trash WHERE kind = 'dataset' AND id != ?"
+            for other in connection.execute(wanted, (row["id"],)):
+                jobs += [one["job"] for one in json.loads(other["content"])["datasets"]]
+        needed = {path for job in jobs for path in _paths_of(job)}
+        uploads = self._home / _UPLOADS_FOLDER
+        own = {path for one in json.loads(row["content"])["datasets"] for path in _paths_of(one["job"])}
+        files = {file for path in own if path.is_relative_to(uploads) for file in _files_of(path)}
+        # Also what was uploaded and not used in the end, but nothing that another dataset of the name is to be made of.
+        files |= {file for file in _files_of(uploads / row["item_id"]) if file.stat().st_ctime <= row["deleted_at"]}
+        for file in files:
+            if not any(file.is_relative_to(path) for path in needed):
+                _remove_with_empty_folders(file, uploads)
+
+    @contextmanager
+    def _guard(self, row: sqlite3.Row) -> Iterator[None]:
+        """Hold the lock of a folder that is moved. Raises TrashBusy while another process has it."""
+        with nullcontext() if not row["moved_from"] else _locked(self._home / row["moved_from"], row["label"]):
+            yield
+
+
+def guard_of(folder: Path) -> Path:
+    """The lock file of a folder that may have to make room."""
+    return folder.with_name(f".{folder.name}.lock")
+
+
+@contextmanager
+def _locked(folder: Path, label: str) -> Iterator[None]:
+    descriptor = acquire(guard_of(folder))
+    if descriptor is None:
+        raise TrashBusy(f"{label} is being built or edited just now. Wait until that is done, and try again.")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
+    marks = ", ".join(f":{name}" for name in row)
+    connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", dict(row))
+
+
+def _deleted(row: sqlite3.Row) -> Deleted:
+    return Deleted(
+        id=row["id"],
+        kind=row["kind"],
+        item_id=row["item_id"],
+        owner=row["owner"],
+        label=row["label"],
+        deleted_at=datetime.fromtimestamp(row["deleted_at"], UTC),
+        num_bytes=row["num_bytes"],
+    )
+
+
+def _paths_of(job: str) -> list[Path]:
+    read = json.loads(job)
+    return [Path(path) for path in (*read.get("recordings", ()), *read.get("transcripts", ()))]
+
+
+def _files_of(path: Path) -> list[Path]:
+    return [one for one in (path.rglob("*") if path.is_dir() else [path]) if one.is_file()]
+
+
+def _num_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files_of(path))
+
+
+def _remove_with_empty_folders(file: Path, root: Path) -> None:
+    if not file.is_dir():
+        file.unlink(missing_ok=True)
+    for folder in (file, *file.parents):
+        if folder == root:
+            return
+        # One that holds something else stays.
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _not_found() -> TrashNotFound:
+    return TrashNotFound("This is not in the trash any more: it was restored, or removed for good.")
+
+
+def _name_taken(item: Deleted) -> TrashNameTaken:
+    return TrashNameTaken(
+        f"There is another {item.kind} called {item.label!r} by now. Rename or delete that one first, then undo."
+    )

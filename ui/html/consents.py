@@ -1,0 +1,31 @@
+"""Who agreed to the cloning of which recordings of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from markupsafe import Markup
+
+from backend.voices.consent import Consent
+from ui.html.messages import NOTHING, says
+from ui.html.templates import html
+from ui.html.words import consent_in_words, count_of
+
+
+def consents_html(consents: Iterable[Consent | None]) -> Markup:
+    """The consents for recordings, each once, and for how many of them there is none yet."""
+    listed = list(consents)
+    if not listed:
+        return NOTHING
+    given: dict[str, list[Consent]] = {}
+    for consent in listed:
+        if consent is not None:
+            given.setdefault(consent_in_words(consent), []).append(consent)
+    lines = [
+        html("<li>{} ({})</li>", words, count_of(len(those), "recording")) for words, those in sorted(given.items())
+    ]
+    more = html('<ul class="facts">{}</ul>', Markup().join(lines)) if lines else Markup()
+    if num_missing := listed.count(None):
+        which = "these recordings" if num_missing == len(listed) else f"{num_missing} of {len(listed)} recordings"
+        return says("mixed", f"No consent yet for {which}.", more=more)
+    return says("good", "Consent was given with the recordings.", more=more)
