@@ -12,6 +12,7 @@ EncoreError
 │   ├── DatasetEmpty
 │   ├── DatasetInUse
 │   ├── DatasetNameInvalid
+│   ├── DatasetNameTaken
 │   ├── DatasetNotFound
 │   ├── DiskFull
 │   └── EditInvalid

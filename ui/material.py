@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -61,7 +62,8 @@ def plan_build(
     if not material.is_given:
         raise FormIncomplete("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
     name = check_name(name.strip())
-    recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name))
+    # A folder of its own: what was uploaded before belongs to a dataset, or to one in the trash.
+    recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name) / uuid.uuid4().hex[:8])
     loaded = context.studio.loaded
     job = BuildJob.parse(
         name,
@@ -82,6 +84,22 @@ def plan_build(
         if one is not None
     )
     return job.model_copy(update={"consents": consents}).agreed_by(consent)
+
+
+def without_unused(job: BuildJob, kept: BuildJob) -> BuildJob:
+    """The job; copies of recordings that were `kept` for it and that it does without are removed."""
+    for path in {*kept.recordings, *kept.transcripts} - {*job.recordings, *job.transcripts}:
+        Path(path).unlink(missing_ok=True)
+    return job
+
+
+def is_part_of(material: Material, job: BuildJob) -> bool:
+    """Whether a dataset is made of this already."""
+    there = {Path(path) for path in job.recordings}
+    contents = {hash_of_file(path) for path in there if path.is_file()}
+    if material.sample:
+        return any(path.stem.startswith(f"{material.sample}-") for path in there)
+    return all(hash_of_file(path) in contents for path in material.recordings)
 
 
 def parse_actors(written: str) -> int | None:

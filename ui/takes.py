@@ -8,10 +8,12 @@ from pathlib import Path
 
 import gradio as gr
 
+from backend.store.trash import Deleted
 from backend.takes.errors import TakeNotFound
 from ui.context import PageContext
 from ui.events import Update, bind
 from ui.html.takes import NO_API_TAKES, NO_TAKES, take_list
+from ui.undo import Undo
 
 API_LIST = ""
 """The list without an owner."""
@@ -27,6 +29,7 @@ class TakeList:
         """Lay the list out; it is filled when it is first looked at."""
         self.context, self._empty = context, empty
         script = Path(__file__).with_name("take_buttons.js").read_text(encoding="utf-8")
+        self.undo = Undo(context, elem_id)
         self.listed = gr.HTML(take_list([], empty), elem_classes=["takes"], elem_id=elem_id, js_on_load=script)
 
     def html(self, owner: str) -> str:
@@ -35,12 +38,20 @@ class TakeList:
         places = [(take, self.context.files.place(take.path)) for take in takes]
         return take_list([(take, place) for take, place in places if place is not None], self._empty)
 
-    def delete(self, take_id: str, owner: str) -> str:
-        """Remove one take and its file under any address; returns what is left."""
+    def delete(self, take_id: str, owner: str) -> Update:
+        """Put one take into the trash, and its file out of reach; shows what is left."""
+        offered: Update = {}
         # It may have been deleted on another page of the same browser.
         with suppress(TakeNotFound):
-            self.context.files.forget(self.context.studio.takes.delete(take_id, owner).path)
-        return self.html(owner)
+            path = self.context.studio.takes.get(take_id).path
+            offered = self.undo.offer(self.context.studio.takes.delete(take_id, owner))
+            self.context.files.forget(path)
+        return {self.listed: self.html(owner), **offered}
+
+    def restore(self, deleted: Deleted, name: str = "") -> Update:
+        """Bring a take back into its list."""
+        self.context.studio.trash.restore(deleted.id)
+        return {self.listed: self.html(name)}
 
 
 class OwnTakes(TakeList):
@@ -56,14 +67,16 @@ class OwnTakes(TakeList):
         self.browser = gr.State("")
         kept = [self._remembered, self.browser, self.listed]
         bind(context.page.load, self._come_back, {"name": self._remembered}, kept, quick=True)
-        bind(self.listed.click, self._delete_pressed, {"name": self.browser}, self.listed, quick=True)
+        named = {"name": self.browser}
+        bind(self.listed.click, self._delete_pressed, named, [self.listed, *self.undo.shown], quick=True)
+        self.undo.connect(self.restore, named, [self.listed])
 
     def _come_back(self, name: str | None) -> Update:
         known = name if isinstance(name, str) and name else secrets.token_urlsafe(16)
         return {self._remembered: known, self.browser: known, self.listed: self.html(known)}
 
     def _delete_pressed(self, name: str, event: gr.EventData) -> Update:
-        return {} if event.part else {self.listed: self.delete(str(event.take), name)}
+        return {} if event.part else self.delete(str(event.take), name)
 
 
 class ApiTakes(TakeList):
@@ -74,7 +87,8 @@ class ApiTakes(TakeList):
         bind(
             tab.select, lambda: {self.listed: self.html(API_LIST)}, None, self.listed, api="list_api_takes", quick=True
         )
-        bind(self.listed.click, self._delete_pressed, None, self.listed, quick=True)
+        bind(self.listed.click, self._delete_pressed, None, [self.listed, *self.undo.shown], quick=True)
+        self.undo.connect(self.restore, {}, [self.listed])
 
     def _delete_pressed(self, event: gr.EventData) -> Update:
-        return {} if event.part else {self.listed: self.delete(str(event.take), API_LIST)}
+        return {} if event.part else self.delete(str(event.take), API_LIST)

@@ -83,6 +83,9 @@ def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser],
         default=500.0,
         help="per recording (default: %(default)s)",
     )
+    existing = build.add_mutually_exclusive_group()
+    existing.add_argument("--add", action="store_true", help="to the dataset of this name, with all that was edited")
+    existing.add_argument("--replace", action="store_true", help="put the dataset of this name into the trash first")
     add_consent_options(build)
     build.set_defaults(run=lambda arguments: run_build(settings, arguments))
 
@@ -106,8 +109,10 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
         max_hours=arguments.max_hours,
         max_megabytes=arguments.max_megabytes,
     ).agreed_by(optional_consent_of(arguments))
+    if arguments.add:
+        job = datasets.added_to(job.name, job)
     with _shown_progress(datasets, job.name):
-        view = datasets.build(job)
+        view = datasets.build(job, replaces=arguments.replace)
     print(describe(view, with_clips=False))
     return 0
 

@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         language=arguments.language,
         transcripts=arguments.transcripts,
     )
+    if arguments.dataset is None and not _goes_on(datasets, build):
+        build = build.model_copy(update={"name": datasets.free_name(build.name)})
     with Progress(delay_seconds=0, num_lines=_LINES_PER_STAGE) as progress:
 
         def show(state: BuildProgress) -> None:
@@ -81,6 +83,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         shutil.copyfile(runs.write_report(ended.id), arguments.report)
         print(f"Report: {arguments.report}")
     return conclude(runs, ended)
+
+
+def _goes_on(datasets: Datasets, build: BuildJob) -> bool:
+    """Whether the dataset of that name, if there is one, is made of these recordings."""
+    return build.name not in datasets.list() or set(datasets.job(build.name).recordings) <= set(build.recordings)
 
 
 def dataset_name(voice: str) -> str:

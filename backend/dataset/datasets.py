@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -11,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backend.dataset.clips.build_job import BuildJob
-from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView
+from backend.dataset.clips.views import BuildProgress, BuildState, ClipEdit, DatasetView
 from backend.dataset.editing import DatasetEditing
-from backend.dataset.errors import DatasetNotFound
+from backend.dataset.errors import DatasetNameTaken, DatasetNotFound
 from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.lock import acquire_lock, dataset_lock
@@ -35,19 +36,25 @@ class Datasets(DatasetEditing):
         super().__init__(home)
         self._builds, self._consents, self._trash = BuildTable(home), ConsentTable(home.database), Trash(home)
 
-    def start_build(self, job: BuildJob) -> None:
+    def start_build(self, job: BuildJob, *, replaces: bool = False) -> Deleted | None:
         """Build in a process of its own, which continues when this one ends; watch it with `progress`.
 
+        A dataset of the name that is made of other recordings is put into the trash where the build `replaces` it.
+
+        Returns:
+            What is in the trash now.
+
         Raises:
+            DatasetNameTaken: the build would take recordings out of a dataset.
             DatasetBusy: the dataset is being built or edited already.
         """
         lock = acquire_lock(self._home.folder, job.name)
         try:
+            replaced = self._make_place(job, replaces=replaces)
             folder = self._home.folder / _JOBS_FOLDER
             folder.mkdir(parents=True, exist_ok=True)
             job_file, log_file = folder / f"{job.name}.json", folder / f"{job.name}.log"
             job_file.write_text(job.model_dump_json(indent=1), encoding="utf-8")
-            self._trash.make_room(dataset_folder(self._home.folder, job.name))
             self._table.save_job(job)
             self._builds.begin(job.name)
             with log_file.open("wb") as log:
@@ -67,20 +74,21 @@ class Datasets(DatasetEditing):
                 )
             # Reaps it when it ends; otherwise it would stay as a zombie.
             threading.Thread(target=process.wait, daemon=True, name=f"dataset-build-{job.name}").start()
+            return replaced
         finally:
             os.close(lock)
 
-    def build(self, job: BuildJob) -> DatasetView:
-        """Build in this process.
+    def build(self, job: BuildJob, *, replaces: bool = False) -> DatasetView:
+        """Build in this process; see `start_build`.
 
         Raises:
-            EncoreError: it failed, was cancelled, or is under way elsewhere.
+            EncoreError: it failed, was cancelled, is under way elsewhere, or would take recordings out of a dataset.
         """
         # Here: Ray and PyTorch take seconds to load, and only a build needs them.
         from backend.dataset.build.build import run_build  # noqa: PLC0415 - see above
 
         with dataset_lock(self._home.folder, job.name):
-            self._trash.make_room(dataset_folder(self._home.folder, job.name))
+            self._make_place(job, replaces=replaces)
             run_build(job, self._home)
         return self.show(job.name)
 
@@ -105,6 +113,33 @@ class Datasets(DatasetEditing):
             raise TrainingDataError(
                 progress.problem or f"The dataset {job.name} is {progress.state}. Build it again to resume."
             )
+
+    def added_to(self, name: str, job: BuildJob) -> BuildJob:
+        """The request that adds the recordings of `job` to a dataset, with everything decided about it.
+
+        Raises:
+            DatasetNotFound: there is none of this name.
+        """
+        return job.added_to(self._table.job(name))
+
+    def job(self, name: str) -> BuildJob:
+        """What a dataset is made of. Raises DatasetNotFound."""
+        return self._table.job(name)
+
+    def free_name(self, name: str) -> str:
+        """This name, or one like it that no dataset has."""
+        taken = self.list()
+        numbered = (f"{name[:58]}-{number}" for number in itertools.count(2))
+        return name if name not in taken else next(one for one in numbered if one not in taken)
+
+    def describe_work(self, name: str) -> str:
+        """What would go with a dataset: `30 clips, 3 edits`. Raises DatasetNotFound."""
+        self._table.job(name)
+        counts = (
+            (len(self._table.clips(name)), "clip"),
+            (sum(edit != ClipEdit() for edit in self._table.edits(name).values()), "edit"),
+        )
+        return ", ".join(f"{number} {what}" if number == 1 else f"{number} {what}s" for number, what in counts)
 
     def progress(self, name: str) -> BuildProgress:
         """How the running build is doing, or how the last one ended. Raises DatasetNotFound."""
@@ -185,6 +220,30 @@ class Datasets(DatasetEditing):
         if deleted is None:
             raise DatasetNotFound(f"There is no dataset {name!r} any more.")
         return deleted
+
+    def restore(self, deleted: Deleted) -> Deleted | None:
+        """Bring a dataset back; one that has taken its name goes into the trash instead, and is returned.
+
+        Raises:
+            TrashNotFound, TrashBusy: see `Trash.restore`.
+            DatasetBusy: the dataset that has its name is being built or edited.
+        """
+        instead = self.delete(deleted.item_id) if deleted.item_id in self.list() else None
+        self._trash.restore(deleted.id)
+        return instead
+
+    def _make_place(self, job: BuildJob, *, replaces: bool) -> Deleted | None:
+        """Make sure that a build takes nothing away unasked; the caller holds the lock. Raises DatasetNameTaken."""
+        folder = dataset_folder(self._home.folder, job.name)
+        self._trash.make_room(folder)
+        if job.name not in self._table.names() or set(self._table.job(job.name).recordings) <= set(job.recordings):
+            return None
+        if not replaces:
+            raise DatasetNameTaken(
+                f"There is a dataset {job.name} of other recordings ({self.describe_work(job.name)}). Add these to it "
+                f"(--add), replace it (--replace), or call this one {self.free_name(job.name)}."
+            )
+        return self._trash.put("dataset", job.name, job.name, makes_room=folder)
 
     def _digest(self, name: str) -> str | None:
         """Of the training files; None if no build has finished."""

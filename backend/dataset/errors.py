@@ -17,6 +17,10 @@ class DatasetNameInvalid(DatasetError):
     """The name cannot be that of a folder on every machine."""
 
 
+class DatasetNameTaken(DatasetError):
+    """A dataset of this name is made of other recordings, which a build would take out of it."""
+
+
 class DatasetBusy(DatasetError):
     """Another process is building or editing this dataset."""
 

@@ -13,7 +13,7 @@ from backend.audio.limits import DecodingLimits, recording_decoding
 from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.errors import DatasetNameInvalid
 from backend.errors import SettingsError
-from backend.voices.consent import Consent
+from backend.voices.consent import Consent, hash_of_file
 from training.renamed import with_current_names
 
 # Also the name of a folder, on file systems that ignore case and in shells that expand characters.
@@ -63,6 +63,28 @@ class BuildJob(BaseModel):
         """Limits for decoding each recording."""
         return recording_decoding(max_seconds=self.max_hours * 3600.0, max_bytes=round(self.max_megabytes * 1e6))
 
+    def added_to(self, before: BuildJob) -> Self:
+        """The request for an earlier one's recordings and for these; a file whose content is there is not added again.
+
+        What the earlier one says of language and transcriber holds where this one leaves it open.
+        """
+        there = {_content_of(path) for path in before.recordings}
+        new = tuple(path for path in self.recordings if _content_of(path) not in there)
+        texts = tuple(path for path in self.transcripts if path not in before.transcripts)
+        return self.model_copy(
+            update={
+                "name": before.name,
+                "recordings": (*before.recordings, *new),
+                "transcripts": (*before.transcripts, *texts),
+                "language": before.language if self.language == "auto" else self.language,
+                "whisper": self.whisper or before.whisper,
+                "gates": before.gates,
+                "keeps_originals": self.keeps_originals or before.keeps_originals,
+                "max_hours": max(self.max_hours, before.max_hours),
+                "max_megabytes": max(self.max_megabytes, before.max_megabytes),
+            }
+        )
+
     def agreed_by(self, consent: Consent | None) -> Self:
         """The same request with a consent for all of its recordings that have none."""
         have = {path for one in self.consents for path in one.paths}
@@ -110,6 +132,11 @@ def check_name(name: str) -> str:
             f"{name[:80]!r} cannot be the name of a dataset. Use letters, digits, - and _, at most 64 of them."
         )
     return name
+
+
+def _content_of(path: str) -> str:
+    """What tells a file from others: its content, or the path of a folder or of what is gone."""
+    return hash_of_file(Path(path)) if Path(path).is_file() else path
 
 
 def absolute_paths(paths: Sequence[Path]) -> tuple[str, ...]:

@@ -8,21 +8,27 @@ from typing import Any
 import gradio as gr
 from gradio.blocks import Block
 
+from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import proposed_name
 from backend.dataset.storage.lock import is_locked
 from backend.errors import EncoreError
+from backend.store.trash import Deleted
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
+from backend.voices.consent import Consent, SpokenProof
+from backend.voices.errors import ConsentMissing
+from ui.consent import OTHER_RECORDING, Stated
 from ui.context import PageContext
-from ui.events import HIDE, Update, bind
-from ui.fields import Confirmation, FormIncomplete, build_language, language_choices
+from ui.events import HIDE, SHOW, Update, bind
+from ui.fields import Confirmation, FormIncomplete, build_consent, build_language, language_choices
 from ui.html.messages import NOTHING, heading, note, says
 from ui.html.templates import html
 from ui.html.words import size_in_words
-from ui.material import gather_material, parse_actors, plan_build, voice_name
+from ui.material import gather_material, is_part_of, parse_actors, plan_build, voice_name, without_unused
 from ui.source import Reference, Source, VoiceFields
 from ui.tabs.dataset.clip_editor import ClipEditor
 from ui.tabs.dataset.clips import ClipsPart
 from ui.tabs.dataset.render import ABOUT, progress_html, sources_line
+from ui.undo import Undo
 
 NEW = ""
 """Chosen instead of a dataset: one that is yet to be made."""
@@ -48,7 +54,10 @@ class DatasetTab:
             self.delete = gr.Button(
                 "Delete this dataset", variant="stop", visible=False, min_width=160, elem_id="delete-dataset"
             )
+            self.replace = gr.Button("Replace it", visible=False, min_width=160, elem_id="replace-dataset")
         self.confirmation = Confirmation("Yes, delete its clips, texts and uploads", "-dataset")
+        self.replacing = Confirmation("Yes, replace it", "-replaced")
+        self.undo = Undo(context, "dataset")
         self.deleted = gr.HTML(NOTHING, elem_id="dataset-deleted")
         self.files = gr.File(
             label="Recordings, zips, and their texts (optional)",
@@ -57,6 +66,10 @@ class DatasetTab:
             elem_id="dataset-files",
         )
         self.sources = gr.HTML(sources_line([], 0), elem_id="dataset-sources")
+        self.mix = gr.Checkbox(label="Add the Voice tab's recording too", visible=False, elem_id="dataset-mix")
+        with gr.Accordion("Consent for recordings added here", open=False, elem_id="dataset-consent-section"):
+            self.statement, self.who = build_consent("dataset-")
+        self.signed = gr.State("")
         with gr.Row(elem_classes=["choose"]):
             self.name = gr.Textbox(
                 label="Name of the dataset", max_length=64, scale=2, min_width=180, elem_id="dataset-name"
@@ -106,17 +119,32 @@ class DatasetTab:
             [self.chosen, self.sources, self.language, *opened],
             api="list_datasets",
         )
-        bind(self.files.change, self._list_sources, given, self.sources, quick=True)
+        bind(self.files.change, self._list_files, given, [self.sources, self.statement, self.signed], quick=True)
+        filed = {"files": self.files}
+        bind(self.statement.input, lambda files: {self.signed: _sign(files)}, filed, self.signed, quick=True)
         bind(self.chosen.input, self._choose, chosen, opened, api="choose_dataset")
         material = {
             **given,
+            **chosen,
             "transcript": self.voice.transcript,
+            "given_statement": self.voice.statement,
+            "given_who": self.voice.who,
+            "proof": self.voice.proof,
+            "given_signed": self.voice.signed,
             "name": self.name,
             "language": self.language,
             "whisper": self.whisper,
             "actors": self.actors,
+            "mix": self.mix,
+            "statement": self.statement,
+            "who": self.who,
+            "signed": self.signed,
         }
-        bind(self.prepare.click, self._prepare, material, [self.chosen, *self.following], api="prepare_dataset")
+        begun = [self.chosen, self.name, *self.following]
+        bind(self.prepare.click, self._prepare, material, begun, api="prepare_dataset")
+        replaced = [*begun, self.replacing.row, *self.undo.shown]
+        bind(self.replacing.really.click, self._replace, material, replaced, api="replace_dataset")
+        bind(self.replace.click, self._ask_to_replace, chosen, [self.replacing.row, self.replacing.really], quick=True)
         bind(
             self.timer.tick,
             self._tick,
@@ -126,15 +154,18 @@ class DatasetTab:
             quick=True,
         )
         bind(self.cancel.click, self._cancel, chosen, api="cancel_dataset", quick=True)
-        bind(self.chosen.change, self._offer_deletion, chosen, [self.delete, self.confirmation.row], quick=True)
+        offered: list[Block] = [self.delete, self.replace, self.mix, self.prepare]
+        rows: list[Block] = [self.confirmation.row, self.replacing.row]
+        bind(self.chosen.change, self._offer_deletion, chosen, [*offered, *rows], quick=True)
         self.confirmation.ask_on(self.delete)
         bind(
             self.confirmation.really.click,
             self._delete,
             chosen,
-            [self.deleted, self.confirmation.row, self.chosen, *opened],
+            [self.deleted, self.confirmation.row, self.chosen, *opened, *self.undo.shown],
             api="delete_dataset",
         )
+        self.undo.connect(self._restore, {}, [self.deleted, self.chosen, *opened])
 
     def _refresh(
         self,
@@ -174,28 +205,92 @@ class DatasetTab:
             names.append(source.name)
         return {self.sources: sources_line(names, len(files or []))}
 
-    def _prepare(
+    def _list_files(self, references: list[Reference], source: Source | None, files: list[str] | None) -> Update:
+        """Other files: what was stated of those before is not true of them."""
+        unsigned: Update = {self.statement: gr.update(value=None), self.signed: ""}
+        return {**self._list_sources(references, source, files), **unsigned}
+
+    def _prepare(self, chosen: str | None, name: str, mix: bool, **given: Any) -> Update:
+        """Start a build: recordings are added to the dataset that is chosen, and anything else makes another one."""
+        datasets, wanted = self.context.studio.datasets, name.strip()
+        if not chosen or chosen not in datasets.list() or wanted != chosen:
+            return self._start(self._plan(datasets.free_name(wanted), with_voice=True, **given))
+        before = datasets.job(chosen)
+        if given["files"] or mix:
+            planned = self._plan(chosen, with_voice=mix, **given)
+            return self._start(without_unused(datasets.added_to(chosen, planned), planned))
+        voice = gather_material(given["references"], given["source"], given["transcript"])
+        if voice.is_given and not is_part_of(voice, before):
+            # Another voice is another dataset.
+            free = proposed_name(voice_name(given["source"]), datasets.list())
+            return self._start(self._plan(free, with_voice=True, **given))
+        again = {"whisper": given["whisper"] or before.whisper, "num_actors": parse_actors(given["actors"] or "")}
+        return self._start(before.model_copy(update=again))
+
+    def _replace(self, chosen: str | None, name: str, mix: bool, **given: Any) -> Update:
+        """Put the dataset that is chosen into the trash, and build one of the same name of what was given."""
+        if not chosen:
+            raise FormIncomplete("Choose a dataset first.")
+        job = self._plan(chosen, with_voice=mix or not given["files"], **given)
+        replaced = self.context.studio.datasets.start_build(job, replaces=True)
+        offered = self.undo.offer(replaced, "was replaced") if replaced is not None else {}
+        return {**self._begun(job), self.replacing.row: HIDE, **offered}
+
+    def _ask_to_replace(self, chosen: str | None) -> Update:
+        """Say what would go."""
+        if not chosen:
+            raise FormIncomplete("Choose a dataset first.")
+        work = self.context.studio.datasets.describe_work(chosen)
+        return {self.replacing.row: SHOW, self.replacing.really: f"Yes, replace its {work}"}
+
+    def _plan(
         self,
+        name: str,
+        *,
+        with_voice: bool,
         references: list[Reference],
         source: Source | None,
         transcript: str,
         files: list[str] | None,
-        name: str,
+        given_statement: str | None,
+        given_who: str,
+        proof: SpokenProof | None,
+        given_signed: str,
         language: str | None,
         whisper: str | None,
         actors: str,
-    ) -> Update:
-        """Start a build of what was given."""
-        job = plan_build(
+        statement: str | None,
+        who: str,
+        signed: str,
+    ) -> BuildJob:
+        """The build of what was given. Raises EncoreError."""
+        if statement and signed not in ("", _sign(files)):
+            raise ConsentMissing(OTHER_RECORDING)
+        stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
+        voice = (references, source, transcript) if with_voice else ([], None, "")
+        return plan_build(
             self.context,
-            gather_material(references, source, transcript, files or []),
+            gather_material(*voice, files or []),
             name=name,
             language=language or "auto",
             whisper=whisper or "",
             num_actors=parse_actors(actors or ""),
+            stated=stated.by_content,
+            consent=Consent.from_form(statement, who) if statement else None,
         )
+
+    def _start(self, job: BuildJob) -> Update:
         self.context.studio.datasets.start_build(job)
-        return {**self._choices(job.name), **self._follow(job.name, None)[0]}
+        return self._begun(job)
+
+    def _begun(self, job: BuildJob) -> Update:
+        return {**self._choices(job.name), self.name: job.name, **self._follow(job.name, None)[0]}
+
+    def _restore(self, deleted: Deleted) -> Update:
+        """Bring a dataset back; one that replaced it goes into the trash instead."""
+        self.context.studio.datasets.restore(deleted)
+        back = html("<strong>{}</strong> is back.", deleted.label)
+        return {self.deleted: says("good", back), **self._choices(deleted.label), **self._choose(deleted.label)}
 
     def _tick(self, chosen: str | None, seen: str | None) -> Update:
         """Progress of the build, and its clips at its end."""
@@ -207,17 +302,27 @@ class DatasetTab:
             self.context.studio.datasets.cancel(chosen)
 
     def _offer_deletion(self, chosen: str | None) -> Update:
-        return {self.delete: gr.update(visible=bool(chosen)), self.confirmation.row: HIDE}
+        """What can be done with a dataset that is there."""
+        is_there = gr.update(visible=bool(chosen))
+        return {
+            self.delete: is_there,
+            self.replace: is_there,
+            self.mix: gr.update(visible=bool(chosen), value=False),
+            self.prepare: "Add recordings" if chosen else "Prepare",
+            self.confirmation.row: HIDE,
+            self.replacing.row: HIDE,
+        }
 
     def _delete(self, chosen: str | None) -> Update:
         """Delete it and say what stays."""
         if not chosen:
             raise FormIncomplete("Choose a dataset first.")
-        self.context.studio.delete_dataset(chosen)
+        deleted = self.context.studio.delete_dataset(chosen)
         gone = html("<strong>{}</strong> was deleted. Voices that were made from it stay.", chosen)
         return {
             self.deleted: says("", gone),
             self.confirmation.row: HIDE,
+            **self.undo.offer(deleted),
             **self._choices(NEW),
             **self._choose(NEW),
         }
@@ -246,3 +351,8 @@ class DatasetTab:
 
     def _warm_up(self) -> None:
         threading.Thread(target=lambda: self.context.studio.datasets, daemon=True, name="load-ray").start()
+
+
+def _sign(files: list[str] | None) -> str:
+    """What stands for the files that a statement is chosen for."""
+    return " ".join(sorted(files or []))

@@ -12,12 +12,14 @@ from backend.errors import EncoreError
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
+from backend.store.trash import Deleted
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind
 from ui.fields import Confirmation, FormIncomplete
 from ui.html.messages import NOTHING, heading
 from ui.tabs.finetune.log import RunLog
 from ui.tabs.finetune.render import events_html, losses_html, run_choice, run_html, scores_html, takes_html
+from ui.undo import Undo
 
 POLL_SECONDS = 2.0
 """Steps take about as long, and each poll costs the machine that trains some milliseconds."""
@@ -69,6 +71,8 @@ class RunWatch:
                 self.cancel = gr.Button("Cancel", min_width=120, elem_id="cancel-run")
                 self.delete = gr.Button("Delete", variant="stop", min_width=120, elem_id="delete-run")
             self.confirmation = Confirmation("Yes, delete the run and its checkpoints", "-run")
+        self.undo = Undo(context, "run")
+        with gr.Column(visible=False) as self.reports:
             self.losses = gr.HTML(NOTHING, elem_id="losses")
             self.scores = gr.HTML(NOTHING, elem_id="checkpoint-scores")
             self.takes = gr.HTML(NOTHING, elem_id="checkpoint-takes")
@@ -83,7 +87,7 @@ class RunWatch:
         """What `show` changes."""
         buttons: list[Block] = [self.pause, self.resume, self.cancel, self.delete, self.confirmation.row]
         reports = [self.losses, self.events, self.scores, self.takes]
-        return [self.seen, self.timer, self.body, self.status, *buttons, *reports]
+        return [self.seen, self.timer, self.body, self.reports, self.status, *buttons, *reports]
 
     def refresh(self, chosen: str | None) -> Update:
         """All runs in the list; the chosen one, else one that is running, else the newest; and how it is doing."""
@@ -101,7 +105,7 @@ class RunWatch:
         except EncoreError:
             run = None
         if run is None:
-            return {self.seen: NOTHING_SEEN, self.timer: gr.Timer(active=False), self.body: HIDE}
+            return {self.seen: NOTHING_SEEN, self.timer: gr.Timer(active=False), self.body: HIDE, self.reports: HIDE}
         checkpoints = self._runs.checkpoints(run.id)
         now = (_run_signature(run), repr([(point.name, point.state) for point in checkpoints]))
         if now == seen:
@@ -111,6 +115,7 @@ class RunWatch:
             self.seen: now,
             self.timer: gr.Timer(active=is_active),
             self.body: SHOW,
+            self.reports: SHOW,
             self.status: run_html(run, self._runs.newest_measures(run.id), self._runs.seconds_left(run.id)),
             self.pause: gr.update(visible=is_active),
             self.resume: gr.update(visible=state.can_resume),
@@ -140,10 +145,12 @@ class RunWatch:
             (self.pause, "pause"),
             (self.resume, "resume"),
             (self.cancel, "cancel"),
-            (self.confirmation.really, "delete"),
         ):
             bind(button.click, self._doing(verb), chosen, listed, api=f"{verb}_run")
         self.confirmation.ask_on(self.delete)
+        deleted = [*listed, *self.undo.shown]
+        bind(self.confirmation.really.click, self._delete, chosen, deleted, api="delete_run")
+        self.undo.connect(self._restore, {}, listed)
 
     def _doing(self, verb: str) -> Callable[[str | None], Update]:
         """A handler that does something to a run, named like a method of `Runs`, and shows it."""
@@ -156,6 +163,14 @@ class RunWatch:
             return self.refresh(chosen)
 
         return act
+
+    def _delete(self, chosen: str | None) -> Update:
+        if not chosen:
+            raise FormIncomplete("Choose a run first.")
+        return {**self.undo.offer(self._runs.delete(chosen)), **self.refresh(None)}
+
+    def _restore(self, deleted: Deleted) -> Update:
+        return self.refresh(self.context.studio.trash.restore(deleted.id).item_id)
 
     def _check_process(self, run: RunRecord) -> RunRecord:
         """A run whose process was killed says so; the row alone would call it running for ever."""

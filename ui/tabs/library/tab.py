@@ -11,6 +11,7 @@ import gradio as gr
 
 from backend.background_tasks import BackgroundTask, TaskState
 from backend.errors import EncoreError
+from backend.store.trash import Deleted
 from backend.voices.voice import Voice
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
@@ -21,6 +22,7 @@ from ui.html.voices import saved_line
 from ui.html.words import size_in_words
 from ui.tabs.library.render import EMPTY, IMPORT_NOTE, api_lines, voice_list
 from ui.takes import ApiTakes
+from ui.undo import Undo
 from ui.web.temporary import unguessable_path
 
 API_ADDRESS = "http://127.0.0.1:8000"
@@ -42,7 +44,8 @@ class LibraryTab:
             self.rename = gr.Button("Rename", scale=1, min_width=100, elem_id="rename")
             self.export = gr.Button("Export", scale=1, min_width=100, elem_id="export")
             self.delete = gr.Button("Delete", variant="stop", scale=1, min_width=100, elem_id="delete")
-        self.confirmation = Confirmation("Yes, delete it for good", "")
+        self.confirmation = Confirmation("Yes, delete it", "")
+        self.undo = Undo(context, "voice")
         self.status = gr.HTML(NOTHING, elem_id="library-status")
         self.cancel = gr.Button("Cancel", visible=False, elem_id="cancel-file")
         with gr.Accordion("Import a voice", open=False, elem_id="import"):
@@ -65,8 +68,9 @@ class LibraryTab:
         renaming = {**chosen, "name": self.name}
         bind(self.rename.click, self._rename, renaming, [*listing, self.status], api="rename_voice")
         bind(self.delete.click, self._ask, chosen, self.confirmation.row, quick=True)
-        deleted = [*listing, self.status, self.confirmation.row]
+        deleted = [*listing, self.status, self.confirmation.row, *self.undo.shown]
         bind(self.confirmation.really.click, self._delete, chosen, deleted, api="delete_voice")
+        self.undo.connect(self._restore, {}, [*listing, self.status])
         bind(self.export.click, self._export, chosen, [self.status, self.cancel], api="export_voice")
         importing = {"file": self.file, "name": self.import_name}
         bind(self.import_.click, self._import, importing, [*listing, self.status, self.cancel], api="import_voice")
@@ -101,9 +105,13 @@ class LibraryTab:
 
     def _delete(self, chosen: str | None) -> Update:
         voice = self._get(chosen)
-        self.context.studio.delete_voice(voice.id)
+        deleted = self.context.studio.delete_voice(voice.id)
         gone = says("", f"{voice.name} was deleted, with its recording and its consent.")
-        return {**self._show(None), self.status: gone, self.confirmation.row: HIDE}
+        return {**self._show(None), self.status: gone, self.confirmation.row: HIDE, **self.undo.offer(deleted)}
+
+    def _restore(self, deleted: Deleted) -> Update:
+        voice = self._get(self.context.studio.trash.restore(deleted.id).item_id)
+        return {**self._show(voice.id), self.status: says("good", f"{voice.name} is back.")}
 
     def _export(self, chosen: str | None, request: gr.Request) -> Iterator[Update]:
         """Write its file, and offer it."""
