@@ -7,9 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 from backend.comparisons.contender_voices import ContenderVoices
-from backend.comparisons.contenders import Contender, list_sides
+from backend.comparisons.contenders import Contender, keys_of, list_sides
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.make_comparison import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
+from backend.comparisons.preference import Standing, preferred, standing
 from backend.comparisons.vote_table import VoteTable
 from backend.evaluation.take_scores import TakeMeasuring
 from backend.provenance.signing import FileSigner
@@ -75,10 +76,32 @@ class Comparisons:
                     self.votes.add(step.comparison)
                 yield step
 
+    def preferred(self, comparison_id: str) -> Contender | None:
+        """Of the sides of a comparison, the one that wins over the others in all votes on them; None while it is open.
+
+        Raises:
+            ComparisonError: there is no such comparison.
+        """
+        sides = {take.side.key: take.side for take in self.votes.get(comparison_id).takes}
+        key = preferred(self.votes.tallies(sorted(sides)), sides)
+        return sides[key] if key is not None else None
+
+    def standing(self, voice: Voice) -> tuple[tuple[Contender, Standing], ...]:
+        """The votes on each way in which a voice speaks, of those that were voted on. Raises StoreError."""
+        voted = self.votes.list_voted()
+        sides = [Contender.of_voice(voice, way) for way in voice.modes]
+        counted = ((side, standing(voted, keys_of(voice, side))) for side in sides)
+        return tuple((side, votes) for side, votes in counted if votes.num_decided)
+
     def keep(self, synthesizer: Synthesizer, comparison_id: str, name: str) -> Voice:
-        """Make the winner of a comparison a voice of the library. Raises EncoreError."""
-        comparison = self.votes.get(comparison_id)
-        if comparison.winner is None:
-            raise ComparisonError("This comparison has no winner, so there is no voice to keep. Compare again.")
+        """Make the side that wins over the others in all votes a voice of the library, under this name.
+
+        Raises:
+            ComparisonError: the votes are even.
+            EncoreError: the name is taken, or the side no longer exists.
+        """
+        winner = self.preferred(comparison_id)
+        if winner is None:
+            raise ComparisonError("The votes are even, so there is no voice to keep. Vote on another sentence first.")
         provenance = {"chosen_in_comparison": comparison_id}
-        return self.contenders.keep(comparison.winner.side, name, synthesizer.name, provenance)
+        return self.contenders.keep(winner, name, synthesizer.name, provenance)

@@ -16,6 +16,7 @@ from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
 from backend.serving.requests import Reference, RunCheckpoint
 from backend.voices.consent import Consent
+from backend.voices.names import name_key
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
 from backend.voices.voice import VARIANT_OF_MODE, CloningMode, Variant, Voice
@@ -76,7 +77,7 @@ class ContenderVoices:
         return ContenderVoice(voice=reference, reference=path)
 
     def keep(self, side: Contender, name: str, model_name: str, provenance: Mapping[str, JsonValue]) -> Voice:
-        """Make the contender a voice of the library; a voice that speaks in the mode meant for it stays as it is.
+        """Make the contender a voice of the library; one that is there in this way and under this name stays as it is.
 
         Args:
             side: the contender.
@@ -90,7 +91,8 @@ class ContenderVoices:
         checkpoints: Mapping[Variant, Path] = {}
         if side.source == "voice":
             voice = self._voices.get(side.id)
-            if side.way == next(iter(voice.modes), None):
+            is_meant_way = side.way == next(iter(voice.modes), None)
+            if is_meant_way and name_key(name) == name_key(voice.name):
                 return voice
             origin = _Origin(
                 consent=voice.consent,
@@ -103,7 +105,7 @@ class ContenderVoices:
             )
             if side.is_fine_tuned:
                 variant = VARIANT_OF_MODE[side.way]
-                checkpoints = {variant: voice.variants[variant]}
+                checkpoints = voice.variants if is_meant_way else {variant: voice.variants[variant]}
         elif side.source == "sample":
             sample = get_sample(side.id)
             origin = _Origin(

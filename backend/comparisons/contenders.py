@@ -61,6 +61,15 @@ class Contender(BaseModel):
         return cls(source="voice", id=voice.id, way=way, label=f"{voice.name}: {WAYS[way]}")
 
 
+def keys_of(voice: Voice, side: Contender) -> tuple[str, ...]:
+    """The keys under which one way of a voice was voted on: its own, and that of the checkpoint it was made of."""
+    checkpoint = voice.provenance.get("checkpoint")
+    if side.way != "fine-tuned" or voice.run_id is None or not isinstance(checkpoint, str):
+        return (side.key,)
+    trained = Contender(source="run", id=voice.run_id, way=side.way, checkpoint=checkpoint, label=side.label)
+    return (side.key, trained.key)
+
+
 def list_sides(
     voices: Iterable[Voice],
     runs: Iterable[tuple[RunRecord, Sequence[CheckpointRecord]]],

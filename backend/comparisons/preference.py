@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from backend.comparisons.comparison import Comparison
@@ -66,6 +66,43 @@ class Tally:
         """Whether the difference is unlikely to be chance."""
         low, high = self.interval
         return self.num_decided > 0 and (low > 0.5 or high < 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """The votes on one side, whoever it was compared with.
+
+    Attributes:
+        key: of the side.
+        num_won: votes that preferred it.
+        num_decided: votes that preferred one of those compared.
+    """
+
+    key: str
+    num_won: int
+    num_decided: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it was preferred, or passed over, more often than by chance."""
+        low, high = wilson_interval(self.num_won, self.num_decided)
+        return self.num_decided > 0 and (low > 0.5 or high < 0.5)
+
+
+def standing(comparisons: Iterable[Comparison], keys: Collection[str]) -> Standing:
+    """Count the votes on one side, which may be known by several `keys`: the first names it."""
+    decided = [
+        comparison.winner.side.key
+        for comparison in comparisons
+        if comparison.winner is not None and any(take.side.key in keys for take in comparison.takes)
+    ]
+    return Standing(key=next(iter(keys)), num_won=sum(won in keys for won in decided), num_decided=len(decided))
+
+
+def preferred(tallies: Sequence[Tally], keys: Iterable[str]) -> str | None:
+    """The side that leads against every other one; None while the votes are even."""
+    leaders = {key: [one.leader for one in tallies if key in (one.first, one.second)] for key in keys}
+    return next((key for key, led in leaders.items() if led and all(leader == key for leader in led)), None)
 
 
 def wilson_interval(num_wins: int, num_votes: int, z: float = Z_95) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.consent import Consent
 from backend.voices.errors import VoiceNameTaken
+from tests.backend.comparisons.examples import comparison
 from tests.backend.voices.checkpoints import SPEAKER, fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from training.model.prompt.length import expected_seconds
@@ -180,11 +181,39 @@ def test_a_fine_tuned_voice_speaks_with_its_own_checkpoint_and_with_the_base_mod
     order = ComparisonOrder(sides=(sides["fine-tuned"], sides["x-vector"]), text="Hm.", seed=1)
     finished = list(studio.comparisons.compare(studio.loaded, order, lambda name: tmp_path / name))[-1]
     assert {take.side.way for take in finished.comparison.takes} == {"fine-tuned", "x-vector"}
-    # The way meant for it: nothing new is made.
-    assert contenders.keep(sides["fine-tuned"], "Another", studio.loaded.name, {}).id == voice.id
+    # The way meant for it, under its name: nothing new is made. Another name is not ignored.
+    assert contenders.keep(sides["fine-tuned"], "anna tuned", studio.loaded.name, {}).id == voice.id
+    another = contenders.keep(sides["fine-tuned"], "Another", studio.loaded.name, {})
+    assert (another.name, another.kind, another.consent) == ("Another", "fine-tuned", voice.consent)
+    assert another.variants.keys() == voice.variants.keys()
+    assert another.id != voice.id
     # Its zero-shot side won: that becomes a voice of its own.
     by_sound = contenders.keep(sides["x-vector"], "Anna by sound", studio.loaded.name, {})
     assert (by_sound.kind, by_sound.transcript, by_sound.consent) == ("zero-shot", None, voice.consent)
     studio.delete_voice("Anna tuned")
     with pytest.raises(EncoreError, match="no voice"):
         contenders.find(sides["fine-tuned"])
+
+
+def test_keep_keeps_what_all_votes_say_under_the_name_that_was_typed(studio, sides):
+    """The winner of the last round was kept, whatever the rounds before had said."""
+    comparisons = studio.comparisons
+    ahead, behind = sides["sample:iris:x-vector:"], sides["sample:owen:x-vector:"]
+
+    def vote(verdict):
+        made = comparison(ahead, behind)
+        comparisons.votes.add(made)
+        comparisons.votes.vote(made.id, verdict)
+        return made.id
+
+    for verdict in ("A", "A", "same"):
+        vote(verdict)
+    last = vote("B")
+    assert comparisons.preferred(last) == ahead
+    kept = comparisons.keep(studio.loaded, last, "As I typed it")
+    assert (kept.name, kept.provenance["sample"]) == ("As I typed it", "iris")
+    even = vote("B")
+    assert comparisons.preferred(even) is None
+    with pytest.raises(ComparisonError, match="votes are even"):
+        comparisons.keep(studio.loaded, even, "Nobody")
+    assert [(side.way, votes.num_decided) for side, votes in comparisons.standing(kept)] == []

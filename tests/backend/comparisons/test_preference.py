@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.comparisons.preference import tally, wilson_interval
+from backend.comparisons.preference import preferred, standing, tally, wilson_interval
 from tests.backend.comparisons.examples import comparison, side
 
 ANN, BEN, CAT = side("ann"), side("ben"), side("cat")
@@ -71,3 +71,36 @@ def test_the_best_of_three_wins_over_both_others():
 def test_many_votes_for_one_are_no_luck():
     assert tally([voted(ANN, BEN, "A")] * 9 + [voted(ANN, BEN, "B")], ANN.key, BEN.key).is_clear
     assert not tally([voted(ANN, BEN, "A")] * 3, ANN.key, BEN.key).is_clear
+
+
+def test_votes_are_counted_for_the_way_that_was_voted_on():
+    """A fine-tune that lost was called preferred, because its zero-shot way has the same voice."""
+    tuned, zero_shot = side("ann", "fine-tuned"), side("ann", "in-context")
+    votes = [voted(tuned, zero_shot, "A")] * 2 + [voted(tuned, zero_shot, "B")] * 3 + [voted(tuned, zero_shot, "same")]
+    lost, won = standing(votes, (tuned.key,)), standing(votes, (zero_shot.key,))
+    assert (lost.num_won, lost.num_decided, lost.is_clear) == (2, 5, False)
+    assert (won.num_won, won.num_decided, won.is_clear) == (3, 5, False)
+    assert standing(votes, (BEN.key,)).num_decided == 0
+
+
+def test_a_checkpoint_and_the_voice_made_of_it_are_one_side():
+    checkpoint = side("run", "fine-tuned")
+    votes = [voted(checkpoint, BEN, "A"), voted(ANN, BEN, "A"), voted(ANN, BEN, "B"), voted(CAT, BEN, "A")]
+    counted = standing(votes, (ANN.key, checkpoint.key))
+    assert (counted.key, counted.num_won, counted.num_decided) == (ANN.key, 2, 3)
+
+
+@given(st.lists(st.sampled_from(["A", "B", "C", "same", "bad"]), max_size=12), st.randoms(use_true_random=False))
+def test_what_is_preferred_does_not_depend_on_the_order_of_the_votes(verdicts, random):
+    sides = [ANN, BEN, CAT]
+    votes = [voted(ANN, BEN, verdict, third=CAT) for verdict in verdicts]
+    keys = [one.key for one in sides]
+
+    def winner(counted):
+        pairs = [(keys[0], keys[1]), (keys[0], keys[2]), (keys[1], keys[2])]
+        return preferred([tally(counted, *pair) for pair in pairs], keys)
+
+    shuffled = random.sample(votes, len(votes))
+    counts = {key: verdicts.count(letter) for letter, key in zip("ABC", keys, strict=True)}
+    most = [key for key, count in counts.items() if count == max(counts.values())]
+    assert winner(votes) == winner(shuffled) == (most[0] if len(most) == 1 else None)

@@ -14,7 +14,7 @@ from backend.evaluation.take_scores import read_own_wav
 from ui.context import PageContext
 from ui.fields import FormIncomplete, parse_seed
 from ui.html.messages import NOTHING, cards
-from ui.tabs.compare.render import HeardTake, advice_html, tally_html, vote_line
+from ui.tabs.compare.render import HeardTake, advice_html, keep_line, tally_html, vote_line
 
 Shown = dict[Letter, Path]
 """The file of each letter's take."""
@@ -42,7 +42,8 @@ def vote_html(context: PageContext, comparison: Comparison) -> Markup:
     """What the vote was, and what all votes on the same voices say together."""
     sides: dict[str, Contender] = {take.side.key: take.side for take in comparison.takes}
     tallies = context.studio.comparisons.votes.tallies(sorted(sides))
-    parts = [vote_line(comparison), tally_html(tallies, sides), advice_html(tallies, sides)]
+    kept = keep_line(context.studio.comparisons.preferred(comparison.id), comparison)
+    parts = [vote_line(comparison), tally_html(tallies, sides), advice_html(tallies, sides), kept]
     return cards(part for part in parts if part != NOTHING)
 
 
@@ -74,13 +75,10 @@ def _proposals(sides: Sequence[Contender]) -> list[str]:
     return list(dict.fromkeys(side.key for side in (newest, *zero_shot, *same, *others)))
 
 
-def proposed_name(comparison: Comparison) -> str:
-    """What the winner may be called: its own name, or that with the way it speaks."""
-    winner = comparison.winner
-    if winner is None:
-        return ""
-    name = winner.side.label.partition(":")[0].removeprefix("Sample ").partition(",")[0]
-    return name if winner.side.way != "x-vector" else f"{name} (by sound)"
+def proposed_name(side: Contender) -> str:
+    """What a side may be called: its own name, or that with the way it speaks."""
+    name = side.label.partition(":")[0].removeprefix("Sample ").partition(",")[0]
+    return name if side.way != "x-vector" else f"{name} (by sound)"
 
 
 def delete_paths(paths: Shown) -> None:

@@ -88,6 +88,16 @@ def vote_line(comparison: Comparison) -> Markup:
     return says("good", html("<strong>Your vote: {}, {}.</strong>", winner.letter, winner.side.label))
 
 
+def keep_line(preferred: Contender | None, comparison: Comparison) -> Markup:
+    """Which voice is kept, where that is not plain from the vote."""
+    if preferred is None:
+        return says("mixed", "The votes are even so far. Vote on another sentence, then keep a voice.")
+    winner = comparison.winner
+    if winner is not None and winner.side.key == preferred.key:
+        return NOTHING
+    return says("", html("In all votes, <strong>{}</strong> is ahead: that is the one to keep.", preferred.label))
+
+
 def tally_html(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> Markup:
     """All votes so far, pair by pair, with what they allow to say."""
     return Markup().join(_tally_block(tally, sides) for tally in tallies if tally.num_votes) or NOTHING

@@ -75,7 +75,7 @@ class CompareTab:
             )
             self.keep = gr.Button("Keep this voice", variant="primary", scale=1, min_width=140, elem_id="keep")
         self.kept = gr.HTML(NOTHING, elem_id="kept")
-        self.comparison_id = gr.State("")
+        self.comparison_id, self.proposed = gr.State(""), gr.State("")
         self.paths = gr.State({}, delete_callback=delete_paths)
         self._connect(tab)
 
@@ -107,8 +107,14 @@ class CompareTab:
         run = bind(begun.then, self._compare, order, made, api="compare", concurrency_id="model", concurrency_limit=1)
         bind(run.failure, lambda: {self.status: NOTHING}, None, self.status, quick=True)
         bind(self.stop.click, self._stop, quick=True)
-        voted = [self.takes, self.result, self.voting, self.keeping, self.name, self.status]
-        heard = {"comparison_id": self.comparison_id, "paths": self.paths}
+        proposed = [self.name, self.proposed, self.keep]
+        voted = [self.takes, self.result, self.voting, self.keeping, *proposed, self.status]
+        heard = {
+            "comparison_id": self.comparison_id,
+            "paths": self.paths,
+            "name": self.name,
+            "proposed": self.proposed,
+        }
         for verdict, button in self.votes.items():
             bind(button.click, self._voting_for(verdict), heard, voted, api=f"vote_{verdict.lower()}")
         winner = {"comparison_id": self.comparison_id, "name": self.name}
@@ -189,22 +195,31 @@ class CompareTab:
             self.paths: done.paths,
         }
 
-    def _voting_for(self, verdict: Verdict) -> Callable[[str, Shown], Update]:
+    def _voting_for(self, verdict: Verdict) -> Callable[[str, Shown, str, str], Update]:
         """A handler for one of the buttons."""
 
-        def vote(comparison_id: str, paths: Shown) -> Update:
-            """Count the vote and show who was who."""
+        def vote(comparison_id: str, paths: Shown, name: str, proposed: str) -> Update:
+            """Count the vote, show who was who, and offer to keep the one that is ahead in all votes."""
             if not comparison_id:
                 raise FormIncomplete("There is nothing to vote on yet. Compare two voices first.")
             comparison = self.context.studio.comparisons.votes.vote(comparison_id, verdict)
-            return {
+            update: Update = {
                 self.takes: comparison_html(comparison, hear(paths)),
                 self.result: vote_html(self.context, comparison),
                 self.voting: HIDE,
-                self.keeping: gr.update(visible=comparison.winner is not None),
-                self.name: proposed_name(comparison),
+                self.keeping: HIDE,
                 self.status: NOTHING,
             }
+            preferred = self.context.studio.comparisons.preferred(comparison_id)
+            if preferred is None:
+                return update
+            update |= {
+                self.keeping: SHOW,
+                self.keep: f"Keep {preferred.label}",
+                self.proposed: proposed_name(preferred),
+            }
+            # A name that was typed stays.
+            return update if name.strip() not in ("", proposed) else {**update, self.name: proposed_name(preferred)}
 
         return vote
 

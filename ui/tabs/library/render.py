@@ -9,10 +9,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from backend.comparisons.contenders import WAYS, Contender
+from backend.comparisons.preference import Standing
 from backend.voices.voice import Voice
 from ui.html.messages import note
 from ui.html.templates import render
-from ui.html.words import count_of
 
 EMPTY = "No voice is saved yet. Add a recording or choose a sample on the Voice tab, give it a name and save it."
 IMPORT_NOTE = (
@@ -30,24 +31,38 @@ ORIGINS = {
 """What is shown of a voice's provenance; the rest is for programs."""
 
 
-def voice_list(voices: Sequence[Voice], players: Mapping[str, Path], wins: Mapping[str, int]) -> Markup:
-    """All voices, the newest first; `players` has the recording of each that has one, by id."""
+Votes = Sequence[tuple[Contender, Standing]]
+"""On the ways in which a voice speaks."""
+
+
+def voice_list(voices: Sequence[Voice], players: Mapping[str, Path], votes: Mapping[str, Votes]) -> Markup:
+    """All voices, the newest first; `players` and `votes` have the recording and the votes of each, by id."""
     if not voices:
         return note(EMPTY)
-    return render("library", "voices", rows=[_facts(voice, players, wins) for voice in reversed(voices)])
+    return render(
+        "library", "voices", rows=[_facts(voice, players, votes.get(voice.id, ())) for voice in reversed(voices)]
+    )
 
 
-def _facts(voice: Voice, players: Mapping[str, Path], wins: Mapping[str, int]) -> dict[str, object]:
+def _facts(voice: Voice, players: Mapping[str, Path], votes: Votes) -> dict[str, object]:
     """Of a voice, what the template shows."""
     how = "in context" if voice.transcript else "from the sound alone"
-    num_wins = wins.get(voice.id, 0)
     return {
         "voice": voice,
         "kind": "Fine-tuned" if voice.kind == "fine-tuned" else f"Zero-shot, {how}",
         "player": players.get(voice.id),
-        "won": f"Preferred in {count_of(num_wins, 'vote')}." if num_wins else "",
+        "won": " ".join(votes_in_words(WAYS[side.way], standing) for side, standing in votes),
         "provenance": provenance_in_words(voice),
     }
+
+
+def votes_in_words(way: str, standing: Standing) -> str:
+    """What votes say about one way in which a voice speaks."""
+    if not standing.is_clear:
+        verdict = "undecided"
+    else:
+        verdict = "clearly preferred" if 2 * standing.num_won > standing.num_decided else "clearly not preferred"
+    return f"{way[:1].upper()}{way[1:]}: won {standing.num_won} of {standing.num_decided}, {verdict}."
 
 
 def provenance_in_words(voice: Voice) -> str:

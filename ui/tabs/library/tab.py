@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,8 +163,8 @@ class LibraryTab:
             voice.id: self.context.files.place(voice.reference) for voice in voices if voice.reference is not None
         }
         players = {voice_id: place for voice_id, place in places.items() if place is not None}
-        winners = [comparison.winner for comparison in self.context.studio.comparisons.votes.list_voted()]
-        return voice_list(voices, players, Counter(take.side.id for take in winners if take is not None))
+        votes = {voice.id: self.context.studio.comparisons.standing(voice) for voice in voices}
+        return voice_list(voices, players, votes)
 
     def _model(self) -> str:
         loaded = self.context.studio.loaded

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from backend.comparisons.contenders import Contender
+from backend.comparisons.preference import Standing
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
 from ui.tabs.library import render as render_library
@@ -43,10 +45,18 @@ def test_the_lines_name_the_voice(name):
 
 def test_a_card_tells_kind_consent_origin_and_votes():
     one = voice(transcript="Hi.", provenance={"recordings": ["a.wav", "b.wav"]})
-    card = render_library.voice_list([one], {one.id: Path("/tmp/x/reference.wav")}, {one.id: 2})
+    in_context, by_sound = (Contender.of_voice(one, way) for way in ("in-context", "x-vector"))
+    votes = {
+        one.id: (
+            (in_context, Standing(key="", num_won=2, num_decided=5)),
+            (by_sound, Standing(key="", num_won=9, num_decided=9)),
+        )
+    }
+    card = render_library.voice_list([one], {one.id: Path("/tmp/x/reference.wav")}, votes)
     for words in (
         "Zero-shot, in context, with mini",
-        "Made on 2026-01-02. Preferred in 2 votes.",
+        "Made on 2026-01-02. Zero-shot, in context: won 2 of 5, undecided.",
+        "Zero-shot, from the sound alone: won 9 of 9, clearly preferred.",
         "Consent by Ann on",
         "Recordings: a.wav, b.wav.",
         'src="gradio_api/file=/tmp/x/reference.wav"',
