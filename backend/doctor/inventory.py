@@ -23,7 +23,7 @@ KEPT = {
     "runs": "Runs with their checkpoints",
     "voices": "Voices",
     "takes": "Takes",
-    "trash": "Deleted datasets that can still be restored",
+    "trash": "Deleted, can still be restored",
 }
 
 

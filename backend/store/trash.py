@@ -1,8 +1,9 @@
 """The trash: what was deleted can be restored for a day, or until the trash is emptied.
 
 A thing that is deleted leaves the tables it was in, all at once, so that nothing counts, lists, speaks or exports it;
-its files stay. Restoring puts the rows back. Only a dataset's folder has to make room, for another of the same name: it
-is moved after the rows, and whoever finds that a process was killed between the two moves it then.
+its files stay. Restoring puts the rows back. Two kinds of folders have to make room: a dataset's, for another of the
+same name, and a voice's, by whose absence servers notice that it is gone. Such a folder is moved after the rows, and
+whoever finds that a process was killed between the two moves it then.
 """
 
 from __future__ import annotations
@@ -105,8 +106,7 @@ class Trash:
             label: what people call it.
             files: its files and folders in the home, which are removed in the end.
             owner: of a take.
-            makes_room: a folder that is moved away, where another thing may need the place; the caller holds the lock
-                that keeps others from it.
+            makes_room: a folder that is moved away; of a dataset, the caller holds its lock.
 
         Raises:
             StoreError: the disk is full or cannot be written.
@@ -138,7 +138,8 @@ class Trash:
             _insert(connection, "trash", row | {"content": json.dumps(content)})
             # The other tables follow by themselves.
             connection.execute(f"DELETE FROM {main} WHERE {column} = ?", (item_id,))
-        self._settle(trash_id)
+        if kind == "dataset":
+            self._settle(trash_id)
         self.sweep()
         return self.get(trash_id)
 
@@ -195,6 +196,8 @@ class Trash:
             self._remove_files(row)
             with self._database.transaction() as connection:
                 connection.execute("DELETE FROM trash WHERE id = ?", (trash_id,))
+            # A dataset's own lock is that of all datasets of its name.
+            guard_of(self._place(trash_id)).unlink(missing_ok=True)
 
     def empty(self) -> int:
         """Remove everything for good; returns the number of things."""
@@ -299,8 +302,12 @@ class Trash:
     @contextmanager
     def _guard(self, row: sqlite3.Row) -> Iterator[None]:
         """Hold the lock of a folder that is moved. Raises TrashBusy while another process has it."""
-        with nullcontext() if not row["moved_from"] else _locked(self._home / row["moved_from"], row["label"]):
+        with nullcontext() if not row["moved_from"] else _locked(self._lock_of(row), row["label"]):
             yield
+
+    def _lock_of(self, row: sqlite3.Row) -> Path:
+        folder = self._home / row["moved_from"]
+        return guard_of(folder if row["kind"] == "dataset" else self._place(row["id"]))
 
 
 def guard_of(folder: Path) -> Path:
@@ -309,10 +316,10 @@ def guard_of(folder: Path) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path, label: str) -> Iterator[None]:
-    descriptor = acquire(guard_of(folder))
+def _locked(file: Path, label: str) -> Iterator[None]:
+    descriptor = acquire(file)
     if descriptor is None:
-        raise TrashBusy(f"{label} is being built or edited just now. Wait until that is done, and try again.")
+        raise TrashBusy(f"Another process works on {label} just now. Wait until that is done, and try again.")
     try:
         yield
     finally:

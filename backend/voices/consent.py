@@ -70,9 +70,9 @@ class Consent(BaseModel):
     def digest(self) -> str:
         """SHA-256 of the record: names it without telling who gave it."""
         # A consent of an earlier version keeps its name.
-        later = {name for name in ("given_for", "also") if not getattr(self, name)}
-        proof = {"recording"} if self.spoken is not None and self.spoken.recording is None else set()
-        without = {**dict.fromkeys(later, True), **({"spoken": proof} if proof else {})}
+        without: dict[str, bool | set[str]] = {name: True for name in ("given_for", "also") if not getattr(self, name)}
+        if self.spoken is not None and self.spoken.recording is None:
+            without["spoken"] = {"recording"}
         return hashlib.sha256(self.model_dump_json(exclude=without).encode()).hexdigest()
 
     @property

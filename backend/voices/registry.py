@@ -160,7 +160,7 @@ class Voices:
     def delete(self, name: str) -> Deleted:
         """Put a voice with its consent and its files into the trash. Raises VoiceNotFound."""
         voice = self.get(name)
-        deleted = self.trash.put("voice", voice.id, voice.name, files=[voice.folder])
+        deleted = self.trash.put("voice", voice.id, voice.name, makes_room=voice.folder)
         if deleted is None:
             raise VoiceNotFound(f"There is no voice {name[:100]!r} any more. `app.py voices list` shows all voices.")
         return deleted

@@ -9,6 +9,7 @@ import pytest
 from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
+from backend.voices.consent import hash_of_file
 from backend.voices.errors import VoiceNotFound
 from backend.voices.samples import get_sample
 from tests.golden import GOLDEN_CHECKPOINT
@@ -53,6 +54,22 @@ def test_a_sample_speaks_without_anything_else_to_fill_in(page, client):
     assert "Take 1 is ready" in spoken["status"]
     assert "Sample Iris. Cloned with the transcript" in spoken["takes"]
     assert len(page.fetch(spoken["takes"])) > 1000
+
+
+def test_what_was_stated_for_one_recording_does_not_sign_the_next(page, client, tmp_path):
+    first, second = write_voice(tmp_path / "first.wav"), write_voice(tmp_path / "second.wav", 5.0)
+    client.call("examine", files=[handle_file(first)])
+    client.call("state_consent")
+    assert "is in the library" in save(client, "First of two")
+    assert page.studio.voices.get("first of two").consent.given_for == hash_of_file(first)
+    shown = client.call("examine", files=[handle_file(second)])
+    assert "own-voice" not in str(shown["consent"])
+    # A page that has not been told yet.
+    assert "stated for another recording" in save(client, "Second of two")
+    with pytest.raises(AppError, match="stated for another recording"):
+        speak(client, "Hm.", statement="own-voice", who="Ann Author")
+    client.call("state_consent")
+    assert "is in the library" in save(client, "Second of two")
 
 
 def test_many_recordings_are_answered_one_by_one(client, tmp_path):
@@ -197,6 +214,11 @@ def test_a_voice_is_renamed_exported_deleted_and_imported_again(page, client, tm
     assert "Old Rufus was deleted" in client.call("delete_voice", chosen=voice.id)["library-status"]
     with pytest.raises(VoiceNotFound):
         page.studio.voices.get(voice.id)
+    assert "Old Rufus is back." in client.call("undo_voice")["library-status"]
+    assert page.studio.voices.get("old rufus") == page.studio.voices.get(voice.id)
+    client.call("delete_voice", chosen=voice.id)
+    client.call("purge_voice")
+    assert page.studio.trash.list("voice") == ()
     imported = client.call("import_voice", file=handle_file(file))
     assert "Old Rufus is in the library" in imported["library-status"]
     assert page.studio.voices.get("Old Rufus").reference.is_file()

@@ -179,11 +179,61 @@ def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
     assert client.call("follow_plan")["timer"]["active"] is True
 
 
-def test_without_consent_nothing_starts(page, client, dataset):
+def test_the_consent_of_a_dataset_is_shown_and_not_asked_for_again(page, client, dataset):
+    client.call("use_sample", name="rufus")
     client.call("open_finetune")
-    with pytest.raises(AppError, match="one of these statements"):
-        client.call("start_run", name="Iris", who="Ann", **wish(dataset))
-    assert page.studio.runs.list() == []
+    shown = client.call("open_finetune", dataset=dataset)
+    assert "Consent by The makers of Encore" in shown["tune-consents"]
+    assert "No consent yet" not in shown["tune-consents"]
+
+
+def test_without_consent_nothing_starts(page, client, dataset):
+    """An old dataset has none, and a sample on the Voice tab once signed for it."""
+    with Home(page.folder / "home").database.transaction() as connection:
+        before = [tuple(row) for row in connection.execute("SELECT * FROM recording_consents")]
+        connection.execute("DELETE FROM recording_consents")
+    try:
+        client.call("use_sample", name="owen")
+        client.call("open_finetune")
+        shown = client.call("open_finetune", dataset=dataset)
+        assert "No consent yet for these recordings." in shown["tune-consents"]
+        with pytest.raises(AppError, match="one of these statements"):
+            client.call("start_run", name="Iris", who="Ann", **wish(dataset))
+        with pytest.raises(AppError, match="needs the name of the person"):
+            client.call("start_run", name="Iris", statement="synthetic", **wish(dataset))
+        client.call("ask_for_consent", dataset="+")
+        client.call("state_tune_consent", dataset="+")
+        with pytest.raises(AppError, match="stated for another recording"):
+            client.call("start_run", name="Iris", statement="synthetic", who="Ann", **wish(dataset))
+        assert page.studio.runs.list() == []
+    finally:
+        with Home(page.folder / "home").database.transaction() as connection:
+            connection.executemany("INSERT INTO recording_consents VALUES (?, ?, ?)", before)
+
+
+def test_another_voice_makes_another_dataset_and_leaves_the_chosen_one_alone(page, client, dataset):
+    """Preparing once replaced the clips of the chosen dataset, with all edits, by those of another voice."""
+    datasets = page.studio.datasets
+    before = datasets.show(dataset)
+    client.call("use_sample", name="rufus")
+    client.call("list_datasets", chosen=dataset)
+    client.call("prepare_dataset", chosen=dataset, name=dataset, whisper="none", actors=WITHOUT_RAY)
+    until(lambda: "rufus" in datasets.list() and not datasets.progress("rufus").is_running)
+    until(lambda: not is_locked(page.folder / "home", "rufus"))
+    assert datasets.show(dataset).clips == before.clips
+    # The same name typed again is another one, too.
+    client.call("prepare_dataset", name=dataset, whisper="none", actors=WITHOUT_RAY)
+    until(lambda: f"{dataset}-2" in datasets.list() and not datasets.progress(f"{dataset}-2").is_running)
+    until(lambda: not is_locked(page.folder / "home", f"{dataset}-2"))
+    assert datasets.show(dataset).clips == before.clips
+    client.call("list_datasets")
+    client.call("choose_dataset", chosen="rufus")
+    client.call("delete_dataset", chosen="rufus")
+    assert "rufus" not in datasets.list()
+    assert "is back" in client.call("undo_dataset")["dataset-deleted"]
+    assert len(datasets.show("rufus").clips) == len(datasets.show(f"{dataset}-2").clips) > 0
+    for name in ("rufus", f"{dataset}-2"):
+        page.studio.trash.purge(datasets.delete(name).id)
 
 
 def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkeypatch):

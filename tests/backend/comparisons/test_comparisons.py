@@ -18,7 +18,7 @@ from backend.evaluation.take_scores import read_own_wav
 from backend.serving.requests import SynthesisRequest
 from backend.settings import Settings
 from backend.studio import Studio
-from backend.voices.consent import Consent
+from backend.voices.consent import Consent, hash_of_file
 from backend.voices.errors import VoiceNameTaken
 from tests.backend.comparisons.examples import comparison
 from tests.backend.voices.checkpoints import SPEAKER, fine_tuned_checkpoint
@@ -76,7 +76,7 @@ def test_takes_are_loud_alike_and_measured(finished, studio):
 
 def test_the_winner_is_kept_as_a_voice(finished, studio):
     comparing, comparison = studio.comparisons, finished[-1].comparison
-    with pytest.raises(ComparisonError, match="has no winner"):
+    with pytest.raises(ComparisonError, match="votes are even"):
         comparing.keep(studio.loaded, comparison.id, "Iris")
     letter = next(take.letter for take in comparison.takes if take.side.way == "x-vector")
     comparing.votes.vote(comparison.id, letter)
@@ -189,7 +189,8 @@ def test_a_fine_tuned_voice_speaks_with_its_own_checkpoint_and_with_the_base_mod
     assert another.id != voice.id
     # Its zero-shot side won: that becomes a voice of its own.
     by_sound = contenders.keep(sides["x-vector"], "Anna by sound", studio.loaded.name, {})
-    assert (by_sound.kind, by_sound.transcript, by_sound.consent) == ("zero-shot", None, voice.consent)
+    assert (by_sound.kind, by_sound.transcript) == ("zero-shot", None)
+    assert by_sound.consent == voice.consent.bound_to(hash_of_file(voice.reference))
     studio.delete_voice("Anna tuned")
     with pytest.raises(EncoreError, match="no voice"):
         contenders.find(sides["fine-tuned"])
@@ -198,7 +199,7 @@ def test_a_fine_tuned_voice_speaks_with_its_own_checkpoint_and_with_the_base_mod
 def test_keep_keeps_what_all_votes_say_under_the_name_that_was_typed(studio, sides):
     """The winner of the last round was kept, whatever the rounds before had said."""
     comparisons = studio.comparisons
-    ahead, behind = sides["sample:iris:x-vector:"], sides["sample:owen:x-vector:"]
+    ahead, behind = sides["sample:iris:in-context:"], sides["sample:owen:in-context:"]
 
     def vote(verdict):
         made = comparison(ahead, behind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def people(datasets: Datasets, name: str = "ann") -> set[str | None]:
 def start(home: Path, consent: Consent | None, dataset: str | Path = "ann") -> Consent | None:
     """Begin a fine-tune, but for its process; returns the consent it has."""
     runs = Runs(Home(home))
-    request = RunRequest(model=str(GOLDEN_CHECKPOINT), dataset=dataset, voice="New", options={"num_steps": 2})
+    request = RunRequest(
+        model=str(GOLDEN_CHECKPOINT), dataset=dataset, voice=f"New {uuid.uuid4().hex[:6]}", options={"num_steps": 2}
+    )
     plan = runs.plan(request)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("backend.runs.runs.start_watchdog", lambda *_: 1)

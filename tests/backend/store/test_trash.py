@@ -139,7 +139,7 @@ def test_what_is_being_worked_on_is_left_alone(tmp_path):
     deleted = delete_dataset(home, "ann")
     lock = acquire(guard_of(tmp_path / "datasets" / "ann"))
     for verb in (Trash(home).restore, Trash(home).purge):
-        with pytest.raises(TrashBusy, match="ann is being built"):
+        with pytest.raises(TrashBusy, match="Another process works on ann"):
             verb(deleted.id)
     os.close(lock)
     Trash(home).restore(deleted.id)
