@@ -163,6 +163,7 @@ class ContenderVoices:
             provenance=provenance,
             # It has spoken here before, and won.
             accept_synthetic=True,
+            is_derived=True,
         )
 
     def _plan(self, side: Contender) -> EvaluationPlan:

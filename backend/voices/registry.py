@@ -54,10 +54,12 @@ class Voices:
         sampling: Sampling | None = None,
         provenance: Mapping[str, JsonValue] | None = None,
         accept_synthetic: bool = False,
+        is_derived: bool = False,
     ) -> Voice:
         """Make a voice of one or more recordings; with their transcript it is cloned in context.
 
-        With `accept_synthetic` also of recordings that Encore made.
+        With `accept_synthetic` also of recordings that Encore made. The consent is tied to the recordings, unless they
+        are themselves derived from what it was given for.
 
         Raises:
             ConsentMissing: there is no consent.
@@ -76,7 +78,8 @@ class Voices:
             sampling=sampling,
             provenance={"recordings": [path.name[:200] for path in paths], **(provenance or {})},
         )
-        record = _bound(record, paths)
+        if not is_derived:
+            record = _bound(record, paths)
         refuse = None if accept_synthetic else Checker().refuse_synthetic
         return self.add(record, lambda folder: write_reference(folder / REFERENCE_FILE, paths, refuse))
 
