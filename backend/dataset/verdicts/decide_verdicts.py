@@ -32,6 +32,7 @@ from backend.dataset.verdicts.speakers import speaker_distances
 from backend.transcription.text_difference import normalise_text
 
 _NO_TEXT = "Nothing says what is spoken here. Listen, and type it."
+_UNSURE = "{} is not sure of its words with this voice. Listen, and type what is said."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,9 +83,18 @@ def _text_gates(current: CutClip, text: str, text_source: TextSource, settings: 
     if text_source == "whisper":
         if current.confidence is not None:
             found.append(CONFIDENCE.check(current.confidence, settings))
+        elif _sureness(current) < settings.min_confidence:
+            # Its guess stays in the field, for the person to correct.
+            found.append(missing_text_gate(_UNSURE.format(current.transcriber)))
         if current.doubt:
             found.append(doubt_gate(current.doubt, current.confidence or 0.0, settings))
     return found
+
+
+def _sureness(clip: CutClip) -> float:
+    """Mean probability of the words that were heard; a whole where none has any."""
+    sureness = [probability for _, probability in clip.heard_words]
+    return sum(sureness) / len(sureness) if sureness else 1.0
 
 
 def _compare_sounds(candidates: Sequence[Candidate], results: list[list[GateResult]], settings: GateSettings) -> None:

@@ -29,7 +29,10 @@ MAX_TEXT_LENGTH = 100_000
 """Characters; about two hours of speech."""
 
 _EAGERNESS = 3.0
-"""How soon a new guess at the time left counts: after as many times less than all that was done before."""
+"""How soon a new guess at the time left counts in full: after a third of the time that it has taken so far."""
+
+_LEAST_SECONDS_TO_GUESS = 1.0
+"""Of speech: before that nothing is known about the machine."""
 
 _MOST_OF_A_SEGMENT = 0.95
 """A segment that takes longer than its text needs is not over before it ends."""
@@ -240,20 +243,24 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         """How far it is, measured in characters: of finished segments, and of the one that is being spoken."""
         parts, queue = self.parts, self._queue
         characters = [len(segment) for segment in self.segments]
+        needed = [self._pace.expected_seconds(segment) for segment in self.segments[len(parts) :]]
         num_spoken = float(sum(characters[: len(parts)]))
-        if len(parts) < len(self.segments) and len(queue.starts) > len(parts):
+        if needed and len(queue.starts) > len(parts):
             seconds = (queue.num_samples - queue.starts[-1]) / self.sample_rate
-            share = min(seconds / self._pace.expected_seconds(self.segments[len(parts)]), _MOST_OF_A_SEGMENT)
+            share = min(seconds / needed[0], _MOST_OF_A_SEGMENT)
             num_spoken += share * characters[len(parts)]
-        share_done = num_spoken / sum(characters)
-        since_first = max(self._wall_seconds - self.seconds_to_first_audio, 0.0)
+            needed[0] *= 1 - share
+        seconds_left = 0.0 if not needed else float("inf")
+        if needed and self.seconds >= _LEAST_SECONDS_TO_GUESS:
+            so_far = max(self._wall_seconds - self.seconds_to_first_audio, 0.0)
+            seconds_left = self._time_left.estimate(sum(needed) * so_far / self.seconds, so_far)
         return SpeechProgress(
             segments_done=len(parts),
             num_segments=len(self.segments),
             seconds_spoken=self.seconds,
             wall_seconds=self._wall_seconds,
-            share_done=share_done,
-            seconds_left=self._time_left.estimate(share_done, since_first),
+            share_done=num_spoken / sum(characters),
+            seconds_left=seconds_left,
             doubtful_parts=tuple(number for number, _ in doubtful(parts)),
         )
 
@@ -278,23 +285,20 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
 
 class TimeLeft:
-    """The time that speaking still takes, without the jumps that every new guess at the pace would make."""
+    """The time that speaking still takes, without the jumps that every new guess would make."""
 
     def __init__(self) -> None:
-        self._total: float | None = None
-        self._share = 0.0
+        self._total, self._before = 0.0, 0.0
 
-    def estimate(self, share_done: float, seconds_so_far: float) -> float:
-        """Seconds left after a share of the work took some time; infinite until something is done."""
-        if share_done <= 0 or seconds_so_far <= 0:
-            return 0.0 if share_done >= 1 else float("inf")
-        total = seconds_so_far / share_done
-        if self._total is not None:
-            # The more was done since, the more the new guess counts.
-            weight = min(_EAGERNESS * max(share_done - self._share, 0.0) / share_done, 1.0)
+    def estimate(self, guess_seconds: float, seconds_so_far: float) -> float:
+        """Seconds left where a fresh guess says `guess_seconds`; may be called as often as there is one."""
+        total = seconds_so_far + guess_seconds
+        if self._before > 0:
+            # A guess counts for as long as it has held.
+            weight = min(_EAGERNESS * max(seconds_so_far - self._before, 0.0) / max(seconds_so_far, 1e-9), 1.0)
             total = self._total + weight * (total - self._total)
-        self._total, self._share = total, max(share_done, self._share)
-        return max(total - seconds_so_far, 0.0) if share_done < 1 else 0.0
+        self._total, self._before = total, seconds_so_far
+        return max(total - seconds_so_far, 0.0)
 
 
 def check_text(text: str) -> None:

@@ -121,14 +121,16 @@ def test_a_take_far_too_short_for_its_text_is_an_error(engine, request_of, in_co
 
 
 def test_the_estimate_neither_jumps_nor_goes_back_and_forth():
-    # Six parts of very different length; half of the last of them is spoken in no time, as lost words are.
-    estimates, time_left, now = [], TimeLeft(), 0.0
-    for step in range(1, 120):
-        now += 0.25 if 40 <= step < 60 or step > 100 else 0.5
-        estimates.append(now + time_left.estimate(step / 120, now))
-    jumps = np.abs(np.diff(estimates)) / np.asarray(estimates[1:])
-    assert jumps.max() < 0.05
-    assert time_left.estimate(1.0, now) == 0.0
+    # 200 s of work, of which each part turns out a fifth shorter or longer than it was guessed to be.
+    totals, left = [], TimeLeft()
+    for now in range(1, 200):
+        part = now // 20
+        guess = (200 - now) * (0.8 if part % 2 else 1.2)
+        totals.append(now + left.estimate(guess, float(now)))
+    jumps = np.abs(np.diff(totals)) / np.asarray(totals[1:])
+    # Each guess by itself jumps by a third.
+    assert jumps[20:].max() < 0.05
+    assert totals[-1] == pytest.approx(200, rel=0.05)
 
 
 def test_progress_goes_by_characters_also_within_a_part(engine, request_of):

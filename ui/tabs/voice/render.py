@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from markupsafe import Markup
@@ -115,7 +116,7 @@ def speaking_line(progress: SpeechProgress) -> Markup:
     part = ""
     if progress.num_segments > 1:
         part = f", part {min(progress.segments_done + 1, progress.num_segments)} of {progress.num_segments}"
-    left = time_left(progress.seconds_left) if progress.share_done else ""
+    left = time_left(progress.seconds_left) if math.isfinite(progress.seconds_left) else ""
     lost = f" {numbered_parts(progress.doubtful_parts)} may have lost words." if progress.doubtful_parts else ""
     return says("", f"Speaking: {progress.seconds_spoken:.1f} s so far{part}{left}.{lost}")
 
