@@ -56,6 +56,8 @@ class Progress(BaseModel):
     """Workers that wrote it; ZeRO's files must be converted for another number."""
     talker_loss: float
     code_predictor_loss: float
+    base_digest: str | None = None
+    """SHA-256 of the base model's weights, which an adapter is nothing without; None where all weights are trained."""
     file_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """Size of every file of the checkpoint, to recognise truncated files."""
 
@@ -308,6 +310,20 @@ class CheckpointKeeper:
 def damage_notice(name: str) -> str:
     """One sentence about a checkpoint that was set aside."""
     return f"The checkpoint {name} is damaged and is ignored; an earlier one takes its place."
+
+
+def require_base(checkpoint: Checkpoint, digest: str | None) -> None:
+    """Refuse to put an adapter onto a base model that it was not trained on.
+
+    Raises:
+        TrainingError: it is another one, or was changed.
+    """
+    expected = checkpoint.progress.base_digest
+    if expected is not None and expected != digest:
+        raise TrainingError(
+            f"The adapter in {checkpoint.folder} was trained on a base model whose weights have the SHA-256 "
+            f"{expected[:12]}…, and those in {checkpoint.job().base_model} are others. Put the original model back."
+        )
 
 
 def find_resumable(job: FineTuneJob) -> Checkpoint | None:

@@ -1,7 +1,8 @@
 """Exports a run's weights as checkpoints in the public format, which this program and the reference package load.
 
 As `custom_voice` the voice is a named speaker: its embedding becomes a row of the codec vocabulary. As `base` the
-speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context.
+speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context. Both are whole models,
+with an adapter merged into its base; the adapter by itself is a folder as PEFT writes it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.distributed.checkpoint.state_dict_loader import load
 
-from training.checkpoint import Checkpoint, require_intact
+from training.checkpoint import Checkpoint, require_base, require_intact
 from training.errors import TrainingError
 from training.job import FineTuneJob
+from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config
-from training.model.checkpoint.writing import save_checkpoint
+from training.model.checkpoint.writing import save_adapter, save_checkpoint
 from training.model.config import ModelConfig
+from training.model.hub.hub import published_name
+from training.model.network.lora import is_adapter_weight, merge_adapter, put_adapter, scale_adapter
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.strategies.zero import WHOLE_WEIGHTS_FILE
@@ -32,7 +36,7 @@ from training.strategies.zero import WHOLE_WEIGHTS_FILE
 Kind = Literal["custom_voice", "base"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-EXPORTS_FOLDER = "exports"
+EXPORTS_FOLDER, ADAPTER_FOLDER = "exports", "adapter"
 PROVENANCE_FILE = "encore.json"
 PREFERRED_SPEAKER_ROW = 3000
 """Where the public fine-tuning script puts the first speaker."""
@@ -47,14 +51,30 @@ class FineTunedWeights:
     Attributes:
         job: that trained them.
         step: number of steps done.
-        talker: all its weights by the network's names, float32.
+        talker: all its weights by the network's names, float32, with the adapter merged if there is one.
         speaker: the voice's embedding (D,).
+        adapter: its tensors by the adapted network's names; None where all weights were trained.
     """
 
     job: FineTuneJob
     step: int
     talker: Mapping[str, Tensor]
     speaker: Tensor
+    adapter: Mapping[str, Tensor] | None = None
+
+
+def export_all(weights: FineTunedWeights, folder: Path, *, replace_existing: bool = False) -> dict[Kind, Path]:
+    """Write both kinds of checkpoint, and an adapter by itself where one was trained; returns the checkpoints.
+
+    Raises:
+        CheckpointError, TrainingError: as `export_weights`.
+    """
+    exported: dict[Kind, Path] = {kind: folder / kind for kind in KINDS}
+    for kind, destination in exported.items():
+        export_weights(weights, destination, kind, replace_existing=replace_existing)
+    if weights.adapter is not None:
+        export_adapter(weights, folder / ADAPTER_FOLDER, replace_existing=replace_existing)
+    return exported
 
 
 def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, replace_existing: bool = False) -> None:
@@ -84,6 +104,34 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
         notes={PROVENANCE_FILE: provenance(weights, kind)},
         replace=replace_existing,
         hashes=True,
+    )
+
+
+def export_adapter(weights: FineTunedWeights, folder: Path, *, replace_existing: bool = False) -> None:
+    """Write an adapter as PEFT does, with the voice's embedding as the one row of the codec vocabulary that it changes.
+
+    Its base is named by the hash of its weights, and by its public name if it has one; no path of this machine is told.
+
+    Raises:
+        CheckpointError: it cannot be written, or a weight is NaN or infinite.
+        TrainingError: all weights were trained, or the base model has no room for a speaker.
+    """
+    job = weights.job
+    if job.lora is None or weights.adapter is None:
+        raise TrainingError(f"The run in {job.output} trained {job.method_in_words}, so it has no adapter. Merge it.")
+    row = speaker_row(read_config(job.base_model))
+    base_digest = checkpoint_digest(job.base_model)
+    fields = job.model_dump(mode="json", exclude={"dataset", "base_model", "output", "nvme_folder"})
+    note = provenance(weights, "custom_voice") | {"kind": "adapter", "job": fields, "speaker_row": row}
+    save_adapter(
+        folder,
+        adapter=scale_adapter(weights.adapter, job.interpolation_alpha),
+        config=job.lora,
+        rows={row: weights.speaker},
+        base_name=published_name(job.base_model),
+        base_digest=base_digest,
+        notes={PROVENANCE_FILE: note | {"base_model": published_name(job.base_model), "base_sha256": base_digest}},
+        replace=replace_existing,
     )
 
 
@@ -121,16 +169,42 @@ def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
     Raises:
         ResumeError: the checkpoint is damaged.
         CheckpointError: the base model is.
+        TrainingError: the base model is not the one that the checkpoint's adapter was trained on.
     """
     require_intact(checkpoint)
     job = checkpoint.job()
-    state = _read_base_talker(job.base_model).state_dict()
+    talker = _read_base_talker(job.base_model)
+    if job.lora is not None:
+        require_base(checkpoint, checkpoint_digest(job.base_model))
+        put_adapter(talker, job.lora)
+    state = talker.state_dict()
     if job.uses_deepspeed:
         trained = _read_zero(checkpoint.state)
         state |= {name: tensor for name, tensor in trained.items() if name in state}
     else:
         _read_dcp(checkpoint.state, state, job)
-    return FineTunedWeights(job=job, step=checkpoint.progress.step, talker=state, speaker=speaker)
+    return _merged(job, state, step=checkpoint.progress.step, speaker=speaker)
+
+
+def with_base(job: FineTuneJob, talker: Mapping[str, Tensor], *, step: int, speaker: Tensor) -> FineTunedWeights:
+    """The weights that a learner holds; an adapter is put onto the base model as it is stored, in full precision.
+
+    Raises:
+        CheckpointError: the base model is damaged.
+    """
+    if job.lora is not None:
+        adapter = {name: tensor for name, tensor in talker.items() if is_adapter_weight(name)}
+        talker = _read_base_talker(job.base_model).state_dict() | adapter
+    return _merged(job, talker, step=step, speaker=speaker)
+
+
+def _merged(job: FineTuneJob, state: Mapping[str, Tensor], *, step: int, speaker: Tensor) -> FineTunedWeights:
+    if job.lora is None:
+        return FineTunedWeights(job=job, step=step, talker=state, speaker=speaker)
+    adapter = {name: tensor for name, tensor in state.items() if is_adapter_weight(name)}
+    plain = {name: tensor for name, tensor in state.items() if name not in adapter}
+    merged = merge_adapter(plain, adapter, job.lora)
+    return FineTunedWeights(job=job, step=step, talker=merged, speaker=speaker, adapter=adapter)
 
 
 def speaker_row(config: ModelConfig) -> int:
@@ -196,12 +270,17 @@ def _speaker_encoder_state(base: Path, config: ModelConfig) -> dict[str, Tensor]
 
 def _read_dcp(folder: Path, state: dict[str, Tensor], job: FineTuneJob) -> None:
     """Read the trained weights into `state`, in place; frozen ones are not in the checkpoint."""
-    frozen = () if job.train_text_embedding else ("model.text_embedding.",)
-    wanted = {f"talker.{name}": tensor for name, tensor in state.items() if not name.startswith(frozen)}
+    wanted = {f"talker.{name}": tensor for name, tensor in state.items() if _is_trained(name, job)}
     with warnings.catch_warnings():
         # It warns that it reads in a single process, which is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is")
         load({"model": wanted}, checkpoint_id=folder, no_dist=True)
+
+
+def _is_trained(name: str, job: FineTuneJob) -> bool:
+    if job.lora is not None:
+        return is_adapter_weight(name)
+    return job.train_text_embedding or not name.startswith("model.text_embedding.")
 
 
 def _read_zero(folder: Path) -> dict[str, Tensor]:

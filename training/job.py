@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from training.errors import JobInvalid
+from training.model.network.lora import AdaptedLayers, LoraConfig
 from training.model.seed import Seed
 from training.renamed import with_current_names
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
@@ -30,11 +31,15 @@ Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 Offload = Literal["none", "cpu", "nvme"]
 Batching = Literal["packed", "bucketed", "shuffled"]
+Method = Literal["full", "lora"]
 BATCHINGS: tuple[str, ...] = get_args(Batching)
+METHODS: tuple[Method, ...] = get_args(Method)
 
 JOB_FILE, CHECKPOINTS_FOLDER = "job.json", "checkpoints"
 MAX_STEPS, MAX_EPOCHS = 1_000_000, 10_000
 """Larger values are typing errors, and planning such a run would exhaust the memory."""
+MAX_LORA_RANK = 1024
+"""The width of the smallest public talker: a larger rank trains more than the whole layer has."""
 
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {
@@ -74,6 +79,15 @@ class FineTuneJob(BaseModel):
     """Folder of a `base` checkpoint."""
     output: Path
     """The run's folder: checkpoints and exports. Every worker must see it."""
+
+    method: Method = "full"
+    """What is trained. full: all weights. lora: a low-rank adapter beside the base model's weights, which are frozen."""
+    lora_rank: Annotated[PositiveInt, Field(le=MAX_LORA_RANK)] = 16
+    lora_alpha: PositiveFloat = 32.0
+    """Over the rank, the factor of what the adapter adds."""
+    lora_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    lora_layers: tuple[AdaptedLayers, ...] = Field(default=("attention", "mlp"), min_length=1)
+    """Which layers have an adapter: the talker's attention, its MLP, and both of the code predictor."""
 
     strategy: Strategy = "ddp"
     num_workers: PositiveInt = 1
@@ -157,6 +171,10 @@ class FineTuneJob(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        if self.method == "lora" and self.train_text_embedding:
+            raise ValueError("an adapter leaves the text embedding as it is; train_text_embedding needs method full")
+        if len(set(self.lora_layers)) < len(self.lora_layers):
+            raise ValueError("lora_layers names the same layers twice; name them once")
         if self.deepspeed and not self.uses_deepspeed:
             raise ValueError(f"deepspeed options need a zero strategy, not {self.strategy}")
         if self.offload == "nvme" and self.strategy != "zero3":
@@ -173,6 +191,23 @@ class FineTuneJob(BaseModel):
     def uses_deepspeed(self) -> bool:
         """Whether the strategy is one of DeepSpeed's (ZeRO)."""
         return self.strategy.startswith("zero")
+
+    @property
+    def lora(self) -> LoraConfig | None:
+        """The adapter that is trained; None where all weights are."""
+        if self.method == "full":
+            return None
+        return LoraConfig(
+            rank=self.lora_rank, alpha=self.lora_alpha, dropout=self.lora_dropout, layers=self.lora_layers
+        )
+
+    @property
+    def method_in_words(self) -> str:
+        """What is trained, to be read by the user."""
+        if self.method == "full":
+            return "all weights"
+        *others, last = self.lora_layers
+        return f"an adapter of rank {self.lora_rank} on {' and '.join(filter(None, (', '.join(others), last)))}"
 
     @property
     def speaker_name(self) -> str:

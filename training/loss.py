@@ -52,7 +52,12 @@ class SpeechLoss(nn.Module):
     """
 
     def __init__(
-        self, talker: Talker, *, code_predictor_fraction: float = 1.0, train_text_embedding: bool = False
+        self,
+        talker: Talker,
+        *,
+        code_predictor_fraction: float = 1.0,
+        train_text_embedding: bool = False,
+        has_dropout: bool = False,
     ) -> None:
         """Wrap a talker for training.
 
@@ -63,12 +68,14 @@ class SpeechLoss(nn.Module):
                 subset of frames gives the same gradient on average (as Sesame's CSM does).
             train_text_embedding: one voice's transcripts use few of the 151,936 embeddings, and frozen ones need
                 no gradient and no optimizer state, so the default freezes them.
+            has_dropout: whether layers of the talker drop inputs at random: chosen then by the batch's generator.
         """
         super().__init__()
         if not 1 / 16 <= code_predictor_fraction <= 1:
             raise ValueError(f"code_predictor_fraction is {code_predictor_fraction}; choose a value from 1/16 to 1.")
         self.talker = talker
         self.code_predictor_fraction = code_predictor_fraction
+        self.has_dropout = has_dropout
         talker.model.text_embedding.requires_grad_(train_text_embedding)
 
     def forward(self, batch: TrainingBatch, generator: torch.Generator | None = None) -> SpeechLosses:
@@ -76,8 +83,13 @@ class SpeechLoss(nn.Module):
 
         Args:
             batch: on the device of the parameters.
-            generator: CPU generator that chooses the code predictor's frames; needed below fraction 1.
+            generator: CPU generator that chooses the code predictor's frames and what is dropped; needed below
+                fraction 1 and with dropout.
         """
+        if self.has_dropout and self.training:
+            assert generator is not None
+            # Dropout draws from the process's own generator, whose state would depend on what was drawn before.
+            torch.manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
         hidden_BTD = self._hidden(batch)
         is_label = batch.labels_BT != IGNORED
         logits = self.talker.codec_head(hidden_BTD[is_label]).float()

@@ -28,7 +28,11 @@ class Reporting(LoopEvents):
         keeper: CheckpointKeeper,
         batches: BatchPlan,
         workers: Workers,
+        *,
+        base_digest: str | None = None,
     ) -> None:
+        """Begin; checkpoints name their base model by `base_digest`, see `Progress`."""
+        self._base_digest = base_digest
         self.checkpoint: Path | None = None
         self._num_failed = 0
         self._job, self._context, self._keeper, self._batches, self._workers = job, context, keeper, batches, workers
@@ -69,13 +73,19 @@ class Reporting(LoopEvents):
                 num_workers=self._workers.size,
                 talker_loss=report.talker_loss,
                 code_predictor_loss=report.code_predictor_loss,
+                base_digest=self._base_digest,
             ),
             self._estimate_bytes(report),
             self._context.tell,
         )
 
     def _estimate_bytes(self, report: StepReport) -> int:
-        """Of a checkpoint: weights and moments, which of what a worker holds are all but the gradients."""
+        """Of a checkpoint: weights and moments, which of what a worker holds are all but the gradients.
+
+        An adapter's is small beside the frozen weights that a worker holds, and is known once one was written.
+        """
+        if self._job.lora is not None:
+            return 0
         num_holders = 1 if self._job.strategy == "ddp" else self._workers.size
         return round(report.state_bytes * num_holders * 3 / 4)
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from training.allocator import keep_freed_memory
-from training.checkpoint import CheckpointKeeper
+from training.checkpoint import CheckpointKeeper, require_base
 from training.data.batching import BatchPlan, BatchShape
 from training.data.code_rows import CodeRow
 from training.data.training_set import TrainingSet, read_training_set
 from training.errors import PreflightError, TrainingError
-from training.export import EXPORTS_FOLDER, KINDS, FineTunedWeights, export_weights
+from training.export import EXPORTS_FOLDER, export_all, with_base
 from training.job import FineTuneJob
 from training.loop import train
+from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.reading import read_config
 from training.model.config import ModelConfig
 from training.model.errors import EncoreError
@@ -97,11 +99,14 @@ def _train(
     learner = build_learner(job, config, workers)
     keeper = CheckpointKeeper(job, learner, workers)
     found = keeper.newest(context.tell)
+    # Of one worker's doing: for the others it would be gigabytes to read again.
+    base_digest = checkpoint_digest(job.base_model) if job.lora is not None and workers.is_first else None
     if found is not None:
+        _on_first(workers, partial(require_base, found, base_digest), "the base model is another one")
         if found.progress.num_steps != batches.num_steps:
             raise TrainingError(f"The run in {job.output} had {found.progress.num_steps} steps, not the planned ones.")
         learner.load(found.state)
-    events = Reporting(job, context, keeper, batches, workers)
+    events = Reporting(job, context, keeper, batches, workers, base_digest=base_digest)
     events.checkpoint = found.folder if found is not None else None
     first_step = found.progress.step if found is not None else 0
     try:
@@ -116,19 +121,30 @@ def _train(
 
 
 def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, workers: Workers, *, step: int) -> None:
-    """Write both kinds of export; all workers contribute their weights, and the first one writes."""
+    """Write what a run ends with; all workers contribute their weights, and the first one writes."""
     talker = learner.weights()
+
+    def write() -> None:
+        weights = with_base(job, talker, step=step, speaker=training_set.speaker_D)
+        export_all(weights, job.output / EXPORTS_FOLDER, replace_existing=True)
+
+    _on_first(workers, write, f"the weights could not be exported to {job.output}")
+
+
+def _on_first(workers: Workers, action: Callable[[], None], failed: str) -> None:
+    """Act on the first worker while the others wait; if it fails, all do.
+
+    Raises:
+        EncoreError: the action's own on the first worker; on the others that it failed.
+    """
     failure: EncoreError | None = None
     if workers.is_first:
-        weights = FineTunedWeights(job=job, step=step, talker=talker, speaker=training_set.speaker_D)
         try:
-            for kind in KINDS:
-                export_weights(weights, job.output / EXPORTS_FOLDER / kind, kind, replace_existing=True)
+            action()
         except EncoreError as error:
             failure = error
-    # The others wait until it is written, and learn of a failure.
     if workers.total([float(failure is not None)])[0]:
-        raise failure or TrainingError(f"The weights could not be exported to {job.output}; see the first worker.")
+        raise failure or TrainingError(f"The first worker says why {failed}.")
 
 
 def plan_data(job: FineTuneJob, rows: Iterable[CodeRow] | None = None) -> tuple[ModelConfig, TrainingSet, BatchPlan]:

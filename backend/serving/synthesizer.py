@@ -14,7 +14,7 @@ import numpy as np
 
 from backend.audio.encoding import StreamEncoder, encode
 from backend.errors import EncoreError
-from backend.provenance.checkpoint_digest import checkpoint_digest
+from training.model.checkpoint.digest import checkpoint_digest
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics

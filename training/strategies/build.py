@@ -13,6 +13,7 @@ from training.job import FineTuneJob, Strategy
 from training.loss import SpeechLoss
 from training.model.checkpoint.reading import find_weights, load_weights
 from training.model.config import ModelConfig
+from training.model.network.lora import put_adapter
 from training.model.network.talker import Talker
 from training.model.voice_model import choose_precision
 from training.strategies.ddp import wrap_ddp
@@ -37,21 +38,33 @@ WRAP_BY_STRATEGY: Mapping[Strategy, Wrap] = MappingProxyType(
 
 
 def build_learner(job: FineTuneJob, config: ModelConfig, workers: Workers) -> Learner:
-    """Load the base model in float32 and distribute it over the workers by the job's strategy."""
+    """Load the base model and distribute it over the workers by the job's strategy.
+
+    What is trained is float32. The frozen weights of an adapter's base have the dtype of `frozen_dtype`.
+    """
     with torch.device("meta"):
         talker = Talker(config.talker, config.code_predictor)
     load_weights(talker, find_weights(job.base_model), "talker.", dtype=torch.float32, device="cpu")
     num_parameters = sum(parameter.numel() for parameter in talker.model.layers.parameters())
     precision = choose_precision(job.precision, workers.device, num_parameters)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    if job.lora is not None:
+        talker.to(frozen_dtype(job, workers.device, dtype))
+        put_adapter(talker, job.lora, seed=job.seed)
     if job.activation_checkpointing:
         recompute_layers(talker)
     speech_loss = SpeechLoss(
         talker.train(),
         code_predictor_fraction=job.code_predictor_fraction,
         train_text_embedding=job.train_text_embedding,
+        has_dropout=job.lora is not None and job.lora_dropout > 0,
     )
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     return WRAP_BY_STRATEGY[job.strategy](speech_loss, job, workers, dtype)
+
+
+def frozen_dtype(job: FineTuneJob, device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Of the frozen weights: with an adapter on a GPU that of the arithmetic, which halves them; else float32."""
+    return dtype if job.lora is not None and device.type == "cuda" else torch.float32
 
 
 def recompute_layers(talker: Talker) -> None:

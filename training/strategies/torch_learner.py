@@ -138,12 +138,13 @@ def make_optimizer(module: nn.Module, job: FineTuneJob) -> torch.optim.AdamW:
 
 
 def parameter_groups(module: nn.Module, job: FineTuneJob) -> list[dict[str, Any]]:
-    """Parameters with weight decay, and parameters without."""
+    """Parameters with weight decay, and parameters without; an adapter has none of the latter."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return [
+    groups = [
         {"params": [p for p in trained if p.dim() > 1], "weight_decay": job.weight_decay},
         {"params": [p for p in trained if p.dim() <= 1], "weight_decay": 0.0},
     ]
+    return [group for group in groups if group["params"]]
 
 
 def _local_bytes(tensors: Iterable[Tensor]) -> int:

@@ -14,7 +14,7 @@ from backend.errors import EncoreError
 from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import EvaluatedTake, summarize
-from backend.provenance.checkpoint_digest import checkpoint_digest
+from training.model.checkpoint.digest import checkpoint_digest
 from backend.provenance.signing import FileSigner
 from backend.provenance.statement import SpeechStatement
 from backend.runs.planning.launch import LaunchPlan

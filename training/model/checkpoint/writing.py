@@ -22,12 +22,20 @@ from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, find_weights
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError
+from training.model.network.lora import LoraConfig
 
 # A whole shard is converted and held in memory while it is written. The public 0.6B model is still one file.
 MAX_SHARD_BYTES = 2_000_000_000
 
 GENERATION_CONFIG_FILE = "generation_config.json"
 PREPROCESSOR_CONFIG_FILE = "preprocessor_config.json"
+ADAPTER_FILE, ADAPTER_CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
+BASE_DIGEST_KEY = "base_sha256"
+"""In an adapter's header: SHA-256 of the weights that it was trained on."""
+
+# PEFT wraps the model it adapts, and the reference package's model calls its network `talker`.
+_ADAPTED_PREFIX = "base_model.model.talker."
+_ROWS = "talker.model.codec_embedding"
 _VOCABULARY_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 _OPTIONAL_FILES = ("tokenizer.json", "special_tokens_map.json", "added_tokens.json", PREPROCESSOR_CONFIG_FILE)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -86,6 +94,72 @@ def save_checkpoint(
                 write_hashes(new)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(_explain(error, folder)) from error
+
+
+def save_adapter(
+    folder: Path,
+    *,
+    adapter: Mapping[str, Tensor],
+    config: LoraConfig,
+    rows: Mapping[int, Tensor],
+    base_name: str | None,
+    base_digest: str | None,
+    notes: Mapping[str, Mapping[str, Any]] | None = None,
+    replace: bool = False,
+) -> None:
+    """Write an adapter's folder atomically, as PEFT does, in float32.
+
+    Args:
+        folder: destination; its parent is made if needed. An existing adapter is kept unless `replace`.
+        adapter: its tensors by the names that they have in the adapted talker.
+        config: its shape.
+        rows: of the codec vocabulary that the adapter replaces, such as a speaker's: index and embedding (D,).
+        base_name: what others call the model that it belongs to.
+        base_digest: SHA-256 of that model's weights.
+        notes: further JSON files by name, such as the provenance.
+        replace: atomically replace an existing adapter.
+
+    Raises:
+        CheckpointError: the folder exists, a weight is NaN or infinite, or the disk is full or fails.
+    """
+    if replace and folder.is_dir() and any(folder.iterdir()) and not (folder / ADAPTER_CONFIG_FILE).is_file():
+        raise CheckpointError(f"{folder} is not replaced: it is not an adapter. Choose another folder.")
+    state = {_ADAPTED_PREFIX + name: tensor for name, tensor in adapter.items()}
+    state[f"base_model.model.{_ROWS}.token_adapter.trainable_tokens_delta"] = torch.stack(list(rows.values()))
+    metadata = {"format": "pt"} | ({BASE_DIGEST_KEY: base_digest} if base_digest is not None else {})
+    try:
+        with create_folder(folder, replace=replace) as new:
+            _write_json(new / ADAPTER_CONFIG_FILE, _adapter_config(config, base_name, list(rows)))
+            for name, content in (notes or {}).items():
+                _write_json(new / name, content)
+            stored = {name: _to_stored(name, tensor, torch.float32) for name, tensor in state.items()}
+            save_file(stored, new / ADAPTER_FILE, metadata=metadata)
+            write_hashes(new)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(_explain(error, folder)) from error
+
+
+def _adapter_config(config: LoraConfig, base_name: str | None, rows: list[int]) -> dict[str, Any]:
+    """What PEFT's LoraConfig must know; everything else is its default."""
+    return {
+        "peft_type": "LORA",
+        "task_type": None,
+        "base_model_name_or_path": base_name,
+        "revision": None,
+        "inference_mode": True,
+        "r": config.rank,
+        "lora_alpha": config.alpha,
+        "lora_dropout": config.dropout,
+        # PEFT compares a pattern with the whole name. A list of layers' own names would also match other networks'.
+        "target_modules": rf"talker\.(?:{config.pattern})",
+        "trainable_token_indices": {_ROWS: rows},
+        "modules_to_save": None,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "init_lora_weights": True,
+        "use_dora": False,
+        "use_rslora": False,
+    }
 
 
 def write_weights(folder: Path, state: Mapping[str, Tensor], *, dtype: torch.dtype, max_shard_bytes: int) -> None:

@@ -102,6 +102,16 @@ def _find_embedded() -> Path:
     return EMBEDDED_FOLDER
 
 
+def published_name(folder: Path) -> str | None:
+    """The name that others know a model by, from its folder; None if it is only on this machine."""
+    if folder == EMBEDDED_FOLDER:
+        return EMBEDDED_MODEL
+    # As the hub's cache names it: models--OWNER--NAME/snapshots/REVISION.
+    cached = folder.parent.parent.name.split("--", 2)
+    name = "/".join(cached[1:])
+    return name if folder.parent.name == "snapshots" and cached[0] == "models" and is_repo_name(name) else None
+
+
 def is_repo_name(name: str) -> bool:
     """Whether a name has the form of a hub model's."""
     return bool(_REPO_NAME.fullmatch(name)) and "--" not in name and ".." not in name and len(name) <= _MAX_REPO_NAME
