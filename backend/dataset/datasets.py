@@ -238,6 +238,8 @@ class Datasets(DatasetEditing):
         self._trash.make_room(folder)
         if job.name not in self._table.names() or set(self._table.job(job.name).recordings) <= set(job.recordings):
             return None
+        if not self._table.clips(job.name) and not self._table.edits(job.name):
+            return None  # a build that came to nothing
         if not replaces:
             raise DatasetNameTaken(
                 f"There is a dataset {job.name} of other recordings ({self.describe_work(job.name)}). Add these to it "

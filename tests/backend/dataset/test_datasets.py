@@ -21,7 +21,14 @@ from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.stage_counts import STAGES
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
-from backend.dataset.errors import DatasetBusy, DatasetEmpty, DatasetNameInvalid, DatasetNotFound, EditInvalid
+from backend.dataset.errors import (
+    DatasetBusy,
+    DatasetEmpty,
+    DatasetNameInvalid,
+    DatasetNameTaken,
+    DatasetNotFound,
+    EditInvalid,
+)
 from backend.dataset.storage.lock import dataset_lock
 from backend.errors import OutputInvalid
 from backend.store.database import Database
@@ -303,3 +310,27 @@ def test_clip_keys_never_change(datasets: Datasets):
     clip = datasets.show("ann").clips[0].details.original
     cut = clip.model_copy(update={"span": Span(start_seconds=1.25, end_seconds=4.5)})
     assert clip_key("0123456789abcdef" * 2, cut) == "bd7b3b37dd69"
+
+
+def test_a_build_takes_no_recording_out_of_a_dataset_unasked(
+    datasets: Datasets, home: Path, job: Callable[..., BuildJob], tmp_path: Path
+):
+    """Preparing with a chosen dataset once replaced its clips and edits by those of another voice."""
+    clip = datasets.show("ann").clips[0]
+    datasets.edit_text("ann", clip.key, "What was typed.")
+    before = datasets.show("ann")
+    other = speak_folder(tmp_path / "other", ["A large size in stockings is hard to sell."])
+    for build in (datasets.build, datasets.start_build):
+        with pytest.raises(DatasetNameTaken, match=rf"{len(SENTENCES)} clips, 1 edit\).*call this one ann-2"):
+            build(job(other))
+    assert datasets.show("ann") == before
+    added = datasets.build(datasets.added_to("ann", job(other)))
+    assert len(added.clips) == len(SENTENCES) + 1
+    assert next(one for one in added.clips if one.key == clip.key).text == "What was typed."
+    replaced = datasets.build(job(other), replaces=True)
+    assert [one.text for one in replaced.clips] == ["A large size in stockings is hard to sell."]
+    (deleted,) = Trash(Home(home)).list("dataset")
+    instead = datasets.restore(deleted)
+    assert instead is not None
+    assert datasets.show("ann") == added
+    assert Trash(Home(home)).list() == (instead,)
