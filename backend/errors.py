@@ -54,6 +54,7 @@ EncoreError
 ├── SigningError
 ├── StoreError
 │   ├── ArtifactError
+│   ├── RowDamaged
 │   ├── StoreBusy
 │   ├── StoreDamaged
 │   ├── StoreTooNew

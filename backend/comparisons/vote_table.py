@@ -11,6 +11,7 @@ from backend.comparisons.comparison import LETTERS, Comparison, Verdict
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.preference import Tally, tally
 from backend.store.database import Database
+from backend.store.rows import understanding, understood
 
 
 class VoteTable:
@@ -66,7 +67,7 @@ class VoteTable:
             rows = connection.execute(
                 "SELECT * FROM comparisons WHERE verdict IS NOT NULL ORDER BY voted_at"
             ).fetchall()
-        return tuple(map(_from_row, rows))
+        return tuple(understood(rows, _from_row))
 
     def tallies(self, keys: Sequence[str]) -> tuple[Tally, ...]:
         """The votes between each pair of these sides."""
@@ -83,4 +84,5 @@ def _get(connection: sqlite3.Connection, comparison_id: str) -> Comparison:
 
 
 def _from_row(row: sqlite3.Row) -> Comparison:
-    return Comparison.model_validate({**dict(row), "seed": int(row["seed"]), "takes": json.loads(row["takes"])})
+    with understanding(f"the comparison {row['id']}"):
+        return Comparison.model_validate({**dict(row), "seed": int(row["seed"]), "takes": json.loads(row["takes"])})

@@ -78,6 +78,8 @@ class Database:
             raise _explained(self.path, error) from error
         try:
             connection.row_factory = sqlite3.Row
+            # A flipped bit in one text must not make all rows unreadable.
+            connection.text_factory = lambda content: content.decode(errors="replace")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")  # consent must survive a power loss
             yield connection

@@ -33,5 +33,9 @@ class TrashBusy(StoreError):
     """Another process works on what is to be restored or removed."""
 
 
+class RowDamaged(StoreError):
+    """What the database says of one thing cannot be understood; everything else can be used."""
+
+
 class ArtifactError(StoreError):
     """A stored file cannot be written or read."""

@@ -18,6 +18,7 @@ from backend.provenance.signing import FileSigner
 from backend.provenance.verdict import Verdict
 from backend.store.errors import StoreError
 from backend.store.home import Home
+from backend.store.rows import understanding, understood
 from backend.store.trash import Deleted, Trash
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take, TakeFacts
@@ -144,8 +145,7 @@ class Takes:
             rows = connection.execute(
                 f"SELECT {_COLUMNS} FROM takes {where} ORDER BY made_at DESC, number DESC {limit}", values
             ).fetchall()
-        takes = [self._take(row) for row in rows]
-        return tuple(take for take in takes if take.path.is_file())
+        return tuple(take for take in understood(rows, self._take) if take.path.is_file())
 
     def with_mark(self, mark: int) -> tuple[Take, ...]:
         """Takes whose sound carries this number, the newest first; seldom more than one. Raises StoreError."""
@@ -218,7 +218,8 @@ class Takes:
                 file.unlink(missing_ok=True)
 
     def _take(self, row: Row) -> Take:
-        facts = TakeFacts.model_validate_json(row["record"])
+        with understanding(f"take {row['id']}"):
+            facts = TakeFacts.model_validate_json(row["record"])
         return Take(
             **dict(facts),
             id=row["id"],

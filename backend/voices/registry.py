@@ -16,6 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from backend.provenance.check import Checker
 from backend.store.home import Home
+from backend.store.rows import understanding, understood
 from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, fingerprint_of_files, require_consent
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
@@ -153,7 +154,7 @@ class Voices:
         """All voices, the oldest first."""
         with self._database.reading() as connection:
             ids = [row["id"] for row in connection.execute("SELECT id FROM voices ORDER BY created_at, id")]
-            found = [_read_voice(connection, self.folder, voice_id) for voice_id in ids]
+            found = understood(ids, lambda voice_id: _read_voice(connection, self.folder, voice_id))
         return tuple(voice for voice in found if voice is not None)
 
     def rename(self, name: str, new_name: str) -> Voice:
@@ -316,7 +317,8 @@ def _read_voice(connection: sqlite3.Connection, folder: Path, name_or_id: str) -
     ).fetchone()
     if row is None:
         return None
-    more = {"spoken": json.loads(row["spoken"]) if row["spoken"] else None, "also": json.loads(row["also"])}
-    consent = Consent.model_validate({name: row[name] for name in _CONSENT_COLUMNS} | more)
-    fields = json.loads(row["record"])
-    return Voice.model_validate({**fields, "consent": consent, "folder": folder / row["voice_id"]})
+    with understanding(f"the voice {row['voice_id']}"):
+        more = {"spoken": json.loads(row["spoken"]) if row["spoken"] else None, "also": json.loads(row["also"])}
+        consent = Consent.model_validate({name: row[name] for name in _CONSENT_COLUMNS} | more)
+        fields = json.loads(row["record"])
+        return Voice.model_validate({**fields, "consent": consent, "folder": folder / row["voice_id"]})

@@ -18,6 +18,7 @@ from backend.dataset.clips.views import ClipDetails, ClipEdit, ClipRow, Recordin
 from backend.dataset.errors import DatasetNotFound
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.home import Home
+from backend.store.rows import understanding
 
 _CLIPS_REMEMBERED = 8192
 """Of thousands of clips an edit changes one or two; the others are read but not parsed again."""
@@ -56,7 +57,9 @@ class DatasetTable:
 
     def job(self, name: str) -> BuildJob:
         """What was asked for. Raises DatasetNotFound."""
-        return BuildJob.model_validate_json(self._dataset(name)["job"])
+        stored = self._dataset(name)["job"]
+        with understanding(f"the dataset {name}"):
+            return BuildJob.model_validate_json(stored)
 
     def names(self) -> list[str]:
         """All datasets, the newest first."""
@@ -202,7 +205,8 @@ def _recording_values(dataset: str, position: int, recording: RecordingView) -> 
 
 
 def _recording(row: sqlite3.Row) -> RecordingView:
-    return RecordingView(**(dict(row) | {"details": RecordingDetails.model_validate_json(row["details"])}))
+    with understanding("a recording of a dataset"):
+        return RecordingView(**(dict(row) | {"details": RecordingDetails.model_validate_json(row["details"])}))
 
 
 def _write_clips(connection: sqlite3.Connection, dataset: str, clips: Iterable[tuple[int, ClipRow]]) -> None:
@@ -262,7 +266,8 @@ def _clip_row(row: sqlite3.Row, audio: Path) -> ClipRow:
 
 @lru_cache(maxsize=_CLIPS_REMEMBERED)
 def _details(stored: str) -> ClipDetails:
-    return ClipDetails.model_validate_json(stored)
+    with understanding("a clip of a dataset"):
+        return ClipDetails.model_validate_json(stored)
 
 
 @lru_cache(maxsize=_CLIPS_REMEMBERED)

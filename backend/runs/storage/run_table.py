@@ -12,6 +12,7 @@ from backend.runs.errors import RunNotFound
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState, check_transition
 from backend.store.database import Database
+from backend.store.rows import understanding, understood
 
 Measures = Mapping[str, float]
 
@@ -39,7 +40,7 @@ class RunTable:
         """All runs, the newest first."""
         with self._database.reading() as connection:
             rows = connection.execute("SELECT * FROM runs ORDER BY created_at DESC, id DESC").fetchall()
-        return [RunRecord(**row) for row in rows]
+        return understood(rows, _record)
 
     def move(self, run_id: str, state: RunState, message: str = "", **fields: object) -> RunRecord:
         """Change a run's state, and other columns with it, in one transaction.
@@ -75,7 +76,7 @@ class RunTable:
                 "OR state = 'queued' AND (created_at, id) < (?, ?))",
                 (run_id, mine.created_at, run_id),
             )
-            if alone and any(has_owner(RunRecord(**row)) for row in busy):
+            if alone and any(has_owner(run) for run in understood(busy, _record)):
                 return False
             now = time.time()
             changes = {
@@ -192,7 +193,12 @@ def _get(connection: sqlite3.Connection, run_id: str) -> RunRecord:
     row = connection.execute("SELECT * FROM runs WHERE id = ?", (run_id,)).fetchone()
     if row is None:
         raise RunNotFound(run_id)
-    return RunRecord(**row)
+    return _record(row)
+
+
+def _record(row: sqlite3.Row) -> RunRecord:
+    with understanding(f"the fine-tune {row['id']}"):
+        return RunRecord(**row)
 
 
 def _update(connection: sqlite3.Connection, run_id: str, fields: Mapping[str, object]) -> None:
