@@ -16,6 +16,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights
 from training.model.prompt.length import FRAMES_PER_SECOND
 from training.model.voice_model import choose_precision
+from training.strategies.build import frozen_dtype
 
 _MEASURED_STEPS = 32
 
@@ -85,8 +86,9 @@ def estimate_run(
         seconds_per_step: as measured, which leaves nothing to assume.
     """
     config = training_set.config
-    tensors = tensors or network_tensors(config, train_text_embedding=job.train_text_embedding)
-    precision = choose_precision(job.precision, device, tensors.num_trained)
+    tensors = tensors or network_tensors(config, train_text_embedding=job.train_text_embedding, lora=job.lora)
+    precision = choose_precision(job.precision, device, tensors.talker_layers)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     if seconds_per_step is None:
         chosen = speed or (GPU_SPEED if device.type == "cuda" else CPU_SPEED)
         seconds_per_step = _seconds_per_step(job, training_set, batches, chosen)
@@ -101,7 +103,8 @@ def estimate_run(
             config,
             job.strategy,
             job.num_workers,
-            compute_bytes=2 if precision == "bf16" else 4,
+            compute_bytes=dtype.itemsize,
+            frozen_bytes=frozen_dtype(job, device, dtype).itemsize,
             micro_batch_tokens=job.micro_batch_tokens,
             code_predictor_fraction=job.code_predictor_fraction,
             activation_checkpointing=job.activation_checkpointing,
@@ -128,6 +131,9 @@ def free_bytes(folder: Path) -> int:
 def _seconds_per_step(job: FineTuneJob, training_set: TrainingSet, batches: BatchPlan, speed: Speed) -> float:
     """Mean over the first steps of the slowest worker's time."""
     per_row, per_frame = _operations(training_set)
+    if job.lora is not None:
+        # Of the three products per weight, the one that makes a frozen weight's gradient is left out.
+        per_row, per_frame = per_row * 2 // 3, per_frame * 2 // 3
     if job.activation_checkpointing:
         per_row, per_frame = per_row * 4 // 3, per_frame * 4 // 3
     total = 0.0

@@ -1,8 +1,8 @@
 """Exports a run's weights as checkpoints in the public format, which this program and the reference package load.
 
 As `custom_voice` the voice is a named speaker: its embedding becomes a row of the codec vocabulary. As `base` the
-speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context. Both are whole models,
-with an adapter merged into its base; the adapter by itself is a folder as PEFT writes it.
+speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context. Both are whole
+models, with an adapter merged into its base; the adapter by itself is a folder as PEFT writes it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def export_adapter(weights: FineTunedWeights, folder: Path, *, replace_existing:
         raise TrainingError(f"The run in {job.output} trained {job.method_in_words}, so it has no adapter. Merge it.")
     row = speaker_row(read_config(job.base_model))
     base_digest = checkpoint_digest(job.base_model)
-    fields = job.model_dump(mode="json", exclude={"dataset", "base_model", "output", "nvme_folder"})
+    fields = job.model_dump(mode="json", exclude={"dataset", "base_model", "output", "nvme_folder", "deepspeed"})
     note = provenance(weights, "custom_voice") | {"kind": "adapter", "job": fields, "speaker_row": row}
     save_adapter(
         folder,

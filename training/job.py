@@ -81,7 +81,7 @@ class FineTuneJob(BaseModel):
     """The run's folder: checkpoints and exports. Every worker must see it."""
 
     method: Method = "full"
-    """What is trained. full: all weights. lora: a low-rank adapter beside the base model's weights, which are frozen."""
+    """What is trained. full: all weights. lora: a low-rank adapter beside the weights of the base model."""
     lora_rank: Annotated[PositiveInt, Field(le=MAX_LORA_RANK)] = 16
     lora_alpha: PositiveFloat = 32.0
     """Over the rank, the factor of what the adapter adds."""

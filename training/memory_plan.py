@@ -15,6 +15,7 @@ import torch
 
 from training.job import Strategy
 from training.model.config import ModelConfig, TransformerConfig
+from training.model.network.lora import LoraConfig, put_adapter
 from training.model.network.talker import Talker
 from training.strategies.fsdp2 import hybrid_group_size
 from training.strategies.learner import StateBytes
@@ -31,12 +32,18 @@ class Tensors:
         frozen: the same of each frozen tensor.
         max_layer: elements of the largest unit that is gathered at once, apart from the root's.
         root: elements of the root's unit.
+        max_gradients: trained elements of the root's unit and of the largest other one.
+        talker_layers: elements of the talker's layers without an adapter, by which the precision is chosen.
+        text_embedding: elements of the text embedding if it is frozen, else 0.
     """
 
     trained: tuple[tuple[int, int], ...]
     frozen: tuple[tuple[int, int], ...]
     max_layer: int
     root: int
+    max_gradients: int
+    talker_layers: int
+    text_embedding: int
 
     @property
     def num_trained(self) -> int:
@@ -47,6 +54,11 @@ class Tensors:
     def num_frozen(self) -> int:
         """Number of frozen elements."""
         return sum(rows * width for rows, width in self.frozen)
+
+    @property
+    def num_computed(self) -> int:
+        """Number of elements that are multiplied with, and not only looked up: all but a frozen text embedding."""
+        return self.num_trained + self.num_frozen - self.text_embedding
 
     @property
     def by_decay(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -75,22 +87,37 @@ class WorkerMemory:
         return self.state.total + self.gathered + self.activations
 
 
-def network_tensors(config: ModelConfig, *, train_text_embedding: bool = False) -> Tensors:
-    """Sizes of a talker with its code predictor, from its configuration."""
+def network_tensors(
+    config: ModelConfig, *, train_text_embedding: bool = False, lora: LoraConfig | None = None
+) -> Tensors:
+    """Sizes of a talker with its code predictor and perhaps an adapter, from its configuration."""
     with torch.device("meta"):
         talker = Talker(config.talker, config.code_predictor)
-    talker.model.text_embedding.requires_grad_(train_text_embedding)
+    talker_layers = sum(parameter.numel() for parameter in talker.model.layers.parameters())
+    if lora is not None:
+        put_adapter(talker, lora)
+    text_embedding = talker.model.text_embedding
+    text_embedding.requires_grad_(train_text_embedding)
     sizes = {
         name: (parameter.shape[0], parameter.numel() // parameter.shape[0], parameter.requires_grad)
         for name, parameter in talker.named_parameters()
     }
     layers = (*talker.model.layers, *talker.code_predictor.model.layers)
     per_layer = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
+    gradients = [sum(p.numel() for p in layer.parameters() if p.requires_grad) for layer in layers]
     trained = tuple((rows, width) for rows, width, is_trained in sizes.values() if is_trained)
     frozen = tuple((rows, width) for rows, width, is_trained in sizes.values() if not is_trained)
-    num_trained = sum(rows * width for rows, width in trained)
-    largest = max(*per_layer, sum(rows * width for rows, width in frozen))
-    return Tensors(trained=trained, frozen=frozen, max_layer=largest, root=num_trained - sum(per_layer))
+    # Frozen, it is a unit of its own.
+    apart = text_embedding.weight.numel() if not text_embedding.weight.requires_grad else 0
+    return Tensors(
+        trained=trained,
+        frozen=frozen,
+        max_layer=max(*per_layer, apart),
+        root=sum(rows * width for rows, width, _ in sizes.values()) - sum(per_layer) - apart,
+        max_gradients=sum(rows * width for rows, width in trained) - sum(gradients) + max(gradients),
+        talker_layers=talker_layers,
+        text_embedding=apart,
+    )
 
 
 def worker_memory(
@@ -99,6 +126,7 @@ def worker_memory(
     num_workers: int,
     *,
     compute_bytes: int = 2,
+    frozen_bytes: int = _FLOAT,
     micro_batch_tokens: int = 1024,
     code_predictor_fraction: float = 1.0,
     activation_checkpointing: bool = False,
@@ -106,12 +134,12 @@ def worker_memory(
     workers_per_machine: int | None = None,
     tensors: Tensors | None = None,
 ) -> WorkerMemory:
-    """Memory of the worker that holds most; `compute_bytes` is 2 for bf16 and 4 for fp32.
+    """Memory of the worker that holds most; `compute_bytes` is 2 for bf16 and 4 for fp32, `frozen_bytes` likewise.
 
     Pass the network's `tensors` to reuse them for several plans.
     """
     tensors = tensors or network_tensors(config, train_text_embedding=train_text_embedding)
-    layout = _Layout(tensors, num_workers, compute_bytes, workers_per_machine or num_workers)
+    layout = _Layout(tensors, num_workers, compute_bytes, frozen_bytes, workers_per_machine or num_workers)
     state, gathered = _LAYOUT_BY_STRATEGY[strategy](layout)
     return WorkerMemory(
         state=state,
@@ -152,15 +180,21 @@ class _Layout:
     tensors: Tensors
     num_workers: int
     compute_bytes: int
+    frozen_bytes: int
     workers_per_machine: int
+
+    def state(self, trained: int, frozen: int) -> StateBytes:
+        """Of a worker with so many elements, where PyTorch keeps them."""
+        parameters = _FLOAT * trained + self.frozen_bytes * frozen
+        return StateBytes(parameters=parameters, gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
 
 
 def _whole(layout: _Layout) -> tuple[StateBytes, int]:
     trained, frozen = layout.tensors.num_trained, layout.tensors.num_frozen
-    state = StateBytes(parameters=_FLOAT * (trained + frozen), gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
-    # Autocast keeps a copy of each weight matrix until the end of the forward pass.
-    copies = layout.compute_bytes * trained if layout.compute_bytes < _FLOAT else 0
-    return state, copies
+    # Autocast keeps a copy of each weight matrix in float32 until the end of the forward pass, or of the backward pass.
+    copied = trained if layout.frozen_bytes == layout.compute_bytes else layout.tensors.num_computed
+    copies = layout.compute_bytes * copied if layout.compute_bytes < _FLOAT else 0
+    return layout.state(trained, frozen), copies
 
 
 def _fsdp2(layout: _Layout, *, reshard: bool = True, hybrid: bool = False) -> tuple[StateBytes, int]:
@@ -169,11 +203,10 @@ def _fsdp2(layout: _Layout, *, reshard: bool = True, hybrid: bool = False) -> tu
     tensors = layout.tensors
     parts = hybrid_group_size(layout.num_workers, layout.workers_per_machine) if hybrid else layout.num_workers
     trained, frozen = _shard(tensors.trained, parts), _shard(tensors.frozen, parts)
-    state = StateBytes(parameters=_FLOAT * (trained + frozen), gradients=_FLOAT * trained, optimizer=_MOMENTS * trained)
     # The next layer is gathered while one is running; without resharding all of them stay.
     in_use = tensors.root + 2 * tensors.max_layer if reshard else tensors.num_trained + tensors.num_frozen
     # A layer's gradients are whole until they have been summed over the workers.
-    return state, layout.compute_bytes * in_use + _FLOAT * (tensors.max_layer + tensors.root)
+    return layout.state(trained, frozen), layout.compute_bytes * in_use + _FLOAT * tensors.max_gradients
 
 
 def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:

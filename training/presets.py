@@ -17,6 +17,8 @@ Preset = Literal["quick", "standard", "thorough"]
 # are larger and must move further.
 LARGE_MODEL_PARAMETERS = 200_000_000
 _LARGE_LEARNING_RATE, _SMALL_LEARNING_RATE = 1e-5, 1e-4
+# An adapter learns best at about ten times the rate, whatever its rank (Schulman 2025, LoRA Without Regret).
+_LORA_RATE_FACTOR = 10
 # Measured on the embedded model with an unseen voice, on twenty-eight seconds and on five minutes of speech: half-way
 # interpolation keeps a larger part of the gain in similarity than of the loss in intelligibility.
 _LARGE_KEPT_CHANGE, _SMALL_KEPT_CHANGE = 1.0, 0.5
@@ -102,9 +104,10 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
     usual = min(recipe.max_steps, max(recipe.min_steps, recipe.num_epochs * steps_per_epoch))
     num_steps = wished.get("num_steps", None if "num_epochs" in wished else usual)
     expected = num_steps or wished.get("num_epochs", recipe.num_epochs) * steps_per_epoch
+    learning_rate = _LARGE_LEARNING_RATE if is_large else _SMALL_LEARNING_RATE
     return {
         "num_steps": num_steps,
-        "learning_rate": _LARGE_LEARNING_RATE if is_large else _SMALL_LEARNING_RATE,
+        "learning_rate": learning_rate * (_LORA_RATE_FACTOR if wished.get("method") == "lora" else 1),
         "micro_batches": micro_batches,
         "micro_batch_tokens": rows,
         "code_predictor_fraction": recipe.code_predictor_fraction,

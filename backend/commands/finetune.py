@@ -17,18 +17,23 @@ from backend.commands.options import (
 )
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
-from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.plan import METHOD_CHOICES, RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
 from training.job import BATCHINGS, STRATEGIES
+from training.model.network.lora import ADAPTED_LAYERS
 from training.presets import PRESETS
 
-_NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "consent"})
+_NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "method", "consent"})
 """What the command asks for by itself."""
 
+_OPTIONS_OF_THE_JOB = (
+    *("strategy", "batching", "device", "min_workers", "max_failures"),
+    *("lora_rank", "lora_alpha", "lora_dropout", "lora_layers"),
+)
 _POLL_SECONDS = 0.5
 _LINES_PER_STATE = 10
 _LOSSES = {"talker_loss": "talker", "code_predictor_loss": "code predictor"}
@@ -48,6 +53,19 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
     parser.add_argument("--voice", required=True, metavar="NAME", help="name of the new voice")
     add_model_option(parser, settings)
     parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
+    parser.add_argument(
+        "--method",
+        default="auto",
+        choices=METHOD_CHOICES,
+        help="full trains all weights, lora an adapter of a few megabytes; auto trains an adapter where all weights do "
+        "not fit into memory (default: %(default)s)",
+    )
+    parser.add_argument("--lora-rank", type=int, metavar="N", help="width of the adapter (default: 16)")
+    parser.add_argument("--lora-alpha", type=float, metavar="N", help="its weight, times the rank (default: 32)")
+    parser.add_argument("--lora-dropout", type=float, metavar="SHARE", help="of its inputs (default: 0)")
+    parser.add_argument(
+        "--lora-layers", nargs="+", choices=ADAPTED_LAYERS, help="which layers have one (default: attention mlp)"
+    )
     parser.add_argument("--strategy", choices=STRATEGIES, help="how workers share the model (default: ddp)")
     parser.add_argument(
         "--batching",
@@ -161,6 +179,7 @@ def training_request(arguments: argparse.Namespace, dataset: str | None) -> RunR
         dataset=dataset,
         voice=arguments.voice,
         preset=arguments.preset,
+        method=arguments.method,
         accept_synthetic=arguments.accept_synthetic,
         options=training_options(arguments),
     )
@@ -173,7 +192,7 @@ def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
         SettingsError: `--set` without a name and a value.
     """
     options: dict[str, Any] = {"num_workers": arguments.workers}
-    for name in ("strategy", "batching", "device", "min_workers", "max_failures"):
+    for name in _OPTIONS_OF_THE_JOB:
         if (value := getattr(arguments, name)) is not None:
             options[name] = value
     for given in arguments.set:

@@ -25,6 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
     listing = verbs.add_parser("list", help="all runs, the newest first")
     listing.set_defaults(run=lambda arguments: _list(open_runs(settings)))
     for name, verb, summary in (
+        ("export", _export, "write its best checkpoint, or another one"),
         ("show", _show, "state, scores and what happened"),
         ("log", _log, "what it printed"),
         ("cancel", _cancel, "end it; its last checkpoint is kept"),
@@ -36,6 +37,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], se
         one.add_argument("run_id", metavar="RUN")
         if name == "resume":
             one.add_argument("--detach", action="store_true", help="return at once")
+        if name == "export":
+            one.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="a new folder")
+            one.add_argument("--checkpoint", metavar="NAME", help="such as step-00000120 (default: the best one)")
+            one.add_argument(
+                "--merged",
+                action="store_true",
+                help="of an adapter: whole models in the public format, custom_voice and base, as other runs have",
+            )
         if name == "report":
             one.add_argument("--output", type=Path, metavar="FILE.html", help="(default: in the run's folder)")
         one.set_defaults(run=lambda arguments, verb=verb: verb(open_runs(settings), arguments))
@@ -67,7 +76,7 @@ def describe_run(runs: Runs, run: RunRecord) -> str:
     """Everything worth knowing, in lines."""
     lines = [
         f"{run.id}: {run.voice} from {run.dataset} with {run.model}, {run.preset}, {run.strategy}, "
-        f"{run.num_workers} worker(s)",
+        f"{run.num_workers} worker(s), training {run.job.method_in_words}",
         f"{run.state}: {run.message}",
         f"step {run.step} of {run.num_steps}, attempt {run.attempt}",
     ]
@@ -131,6 +140,12 @@ def _resume(runs: Runs, arguments: argparse.Namespace) -> int:
 def _delete(settings: Settings, arguments: argparse.Namespace) -> int:
     deleted = open_runs(settings).delete(arguments.run_id)
     return conclude_deletion(settings, deleted, for_good=arguments.for_good)
+
+
+def _export(runs: Runs, arguments: argparse.Namespace) -> int:
+    for folder in runs.export(arguments.run_id, arguments.output, arguments.checkpoint, merged=arguments.merged):
+        print(folder)
+    return 0
 
 
 def _report(runs: Runs, arguments: argparse.Namespace) -> int:

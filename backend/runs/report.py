@@ -90,6 +90,7 @@ def _facts(run: RunRecord) -> dict[str, str]:
         "Dataset": run.dataset + _heard_by(run),
         "Model": run.model,
         "Recipe": run.preset,
+        "Trained": run.job.method_in_words,
         "Strategy": f"{run.strategy}, {run.num_workers} worker{'s' if run.num_workers != 1 else ''}",
         "Steps": f"{run.step} of {run.num_steps}",
         "State": str(run.state),

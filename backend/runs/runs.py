@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from backend.dataset.storage.consent_table import ConsentTable
@@ -14,6 +15,7 @@ from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunNotFound, RunStateInvalid
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
+from backend.runs.process.conclude_run import read_exportable
 from backend.runs.process.supervisor_process import end_owner, has_owner, start_watchdog
 from backend.runs.report import write_report
 from backend.runs.storage.control import Control
@@ -26,7 +28,9 @@ from backend.store.lock import acquire
 from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import ConsentMissing
+from training.checkpoint import list_checkpoints
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
+from training.export import export_adapter, export_all
 from training.job import FineTuneJob
 from training.model.checkpoint.hashes import HASHES_FILE, find_damage
 
@@ -203,6 +207,34 @@ class Runs:
         if deleted is None:
             raise RunNotFound(run_id)
         return deleted
+
+    def export(
+        self, run_id: str, folder: Path, checkpoint: str | None = None, *, merged: bool = False
+    ) -> Sequence[Path]:
+        """Write a checkpoint to a folder that does not exist yet, and return what it holds.
+
+        Args:
+            run_id: of the run.
+            folder: an adapter's own; otherwise it holds a folder for each variant of the whole model.
+            checkpoint: its name; the best one when None, or the newest while there is none.
+            merged: write an adapter as whole models too, merged into its base.
+
+        Raises:
+            EncoreError: there is no such run or checkpoint, or it cannot be written.
+        """
+        run, own = self._rows.get(run_id), RunFolder.of(self._home, run_id)
+        names = [found.folder.name for found in list_checkpoints(own.path)]
+        name = checkpoint or run.best_checkpoint or next(reversed(names), "")
+        if name not in names:
+            known = f"It has: {', '.join(names)}." if names else "It has none yet."
+            raise RunInvalid(f"Run {run_id} has no checkpoint {name[:40]!r}. {known}")
+        if folder.exists():
+            raise OutputInvalid(f"{folder} exists already. Name a new folder.")
+        weights = read_exportable(own, name)
+        if weights.adapter is not None and not merged:
+            export_adapter(weights, folder)
+            return [folder]
+        return list(export_all(replace(weights, adapter=None), folder).values())
 
     def write_report(self, run_id: str, path: Path | None = None) -> Path:
         """Write the run's page, finished or not; among its other files unless a path is given.

@@ -14,7 +14,6 @@ import numpy as np
 
 from backend.audio.encoding import StreamEncoder, encode
 from backend.errors import EncoreError
-from training.model.checkpoint.digest import checkpoint_digest
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
@@ -31,6 +30,7 @@ from backend.serving.speak_again import spoken_from
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
+from training.model.checkpoint.digest import checkpoint_digest
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel

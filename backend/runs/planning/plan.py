@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import psutil
 import torch
@@ -28,7 +28,7 @@ from backend.voices.registry import Voices
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
 from training.data.training_set import TrainingSet
 from training.estimate import RunEstimate, estimate_run, free_bytes
-from training.job import STRATEGIES, FineTuneJob, Strategy
+from training.job import METHODS, STRATEGIES, FineTuneJob, Method, Strategy
 from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
@@ -40,6 +40,7 @@ from training.model.prompt.length import FRAMES_PER_SECOND
 from training.preflight import disk_problems, job_problems, uses_gpus
 from training.presets import PRESETS, Preset, preset_fields
 from training.renamed import with_current_names
+from training.strategies.build import frozen_dtype
 from training.worker import plan_batches, read_data
 
 DATASETS_FOLDER = "datasets"
@@ -50,8 +51,11 @@ WORKER_COUNTS = (1, 2, 4, 8)
 LITTLE_MINUTES, MUCH_MINUTES = 3.0, 30.0
 """With less there is not enough to repeat; with more, longer training still finds something new."""
 
+MethodChoice = Literal["auto"] | Method
+METHOD_CHOICES: tuple[MethodChoice, ...] = ("auto", *METHODS)
+
 _UNNAMED = "voice"
-_DECIDED_HERE = frozenset({"voice", "dataset", "dataset_digest", "base_model", "output", "export_at_end"})
+_DECIDED_HERE = frozenset({"voice", "dataset", "dataset_digest", "base_model", "output", "export_at_end", "method"})
 
 
 class RunRequest(BaseModel):
@@ -62,6 +66,7 @@ class RunRequest(BaseModel):
         dataset: name of one in the home, or its folder; None while it is yet to be built.
         voice: name of the new voice; None while the run is only looked at.
         preset: quick, standard or thorough; chosen by the amount of speech when None.
+        method: full trains all weights, lora an adapter; auto trains an adapter where all weights do not fit.
         accept_synthetic: learn also from recordings that Encore made.
         options: fields of `FineTuneJob` and `LaunchOptions` that the preset shall not decide.
     """
@@ -72,6 +77,7 @@ class RunRequest(BaseModel):
     dataset: str | Path | None = None
     voice: str | None = None
     preset: str | None = "standard"
+    method: MethodChoice = "auto"
     accept_synthetic: bool = False
     options: Mapping[str, Any] = {}
 
@@ -96,6 +102,7 @@ class DataPlan(BaseModel):
         evaluation: what checkpoints will speak.
         memory: of every strategy and number of workers.
         worker_bytes: memory that each worker could have on this machine; None where that is not known.
+        full_bytes: memory that a worker would need to train all weights, where an adapter was chosen for that reason.
         free_disk_bytes: where the run will be stored.
     """
 
@@ -107,6 +114,7 @@ class DataPlan(BaseModel):
     evaluation: EvaluationPlan
     memory: tuple[MemoryCell, ...]
     worker_bytes: int | None
+    full_bytes: int | None = None
     free_disk_bytes: int
 
 
@@ -146,6 +154,12 @@ class RunPlan(BaseModel):
             f"Each worker needs about {estimate.memory.total / 2**30:.1f} GiB of memory; checkpoints and export take "
             f"up to {estimate.disk_bytes / 1e9:.1f} GB of disk.",
         ]
+        if job.method == "lora":
+            notes.append(f"Trained is {job.method_in_words}; the weights of the base model stay as they are.")
+        if (needed := self.data.full_bytes) is not None and (available := self.data.worker_bytes) is not None:
+            notes.append(
+                f"All weights would need {needed / 2**30:.1f} GiB, and a worker has {available / 2**30:.1f} GiB."
+            )
         if estimate.num_too_long:
             notes.append(f"{estimate.num_too_long} clips are too long to train on and are left out.")
         if not any(sentence.held_out for sentence in self.data.evaluation.sentences):
@@ -168,6 +182,7 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
         EncoreError: there is nothing to plan: an option is wrong, the name is taken, data or model cannot be read.
     """
     chosen, job_options = _split_options(request.options)
+    method = _choose_method(request, job_options)
     preset = _check_preset(request.preset) if request.preset is not None else None
     voice = _UNNAMED
     if request.voice is not None:
@@ -176,6 +191,7 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     machine = Machine.here(num_cpus)
     fixed: dict[str, Any] = {
         "voice": voice,
+        "method": method or "full",
         "output": RunFolder.of(home.folder, run_id).path,
         # The best checkpoint is exported once all have been evaluated; it is seldom the last.
         "export_at_end": False,
@@ -195,8 +211,7 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     )
     training_set = read_data(job, rows)
     preset = preset or recommend_preset(training_set.num_frames / FRAMES_PER_SECOND / 60)
-    decided = preset_fields(preset, training_set, job)
-    job = job.model_copy(update={name: value for name, value in decided.items() if name not in job.model_fields_set})
+    job, asked = _with_preset(job, preset, training_set), job
     launch = _plan_launch(job, machine, chosen, run_id)
     evaluation = plan_evaluation(
         folder,
@@ -210,6 +225,12 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
         seed=job.seed,
     )
     data = _plan_data(job, launch, training_set, card.name, preset, evaluation)
+    needed = data.estimate.memory.total
+    is_open = method is None and not job.train_text_embedding
+    if is_open and data.worker_bytes is not None and needed > data.worker_bytes:
+        job = _with_preset(asked.model_copy(update={"method": "lora"}), preset, training_set)
+        data = _plan_data(job, launch, training_set, card.name, preset, evaluation)
+        data = data.model_copy(update={"full_bytes": needed})
     synthetic = () if request.accept_synthetic else _synthetic_problems(home, folder)
     problems = (*_problems(job, launch), *disk_problems(job, data.estimate), *synthetic)
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
@@ -225,17 +246,34 @@ def _plan_data(
 ) -> DataPlan:
     """What training on these clips takes: steps, time, memory and disk."""
     device = torch.device("cuda" if launch.use_gpu and torch.cuda.is_available() else "cpu")
-    tensors = network_tensors(training_set.config, train_text_embedding=job.train_text_embedding)
+    config = training_set.config
+    tensors = network_tensors(config, train_text_embedding=job.train_text_embedding, lora=job.lora)
     estimate = estimate_run(job, training_set, plan_batches(job, training_set), device=device, tensors=tensors)
     return DataPlan(
         dataset=dataset,
         preset=preset,
         estimate=estimate,
         evaluation=evaluation,
-        memory=_memory_cells(training_set.config, job, tensors, compute_bytes=2 if device.type == "cuda" else 4),
+        memory=_memory_cells(config, job, tensors, device),
         worker_bytes=_worker_bytes(job.num_workers, device, launch.machine),
         free_disk_bytes=free_bytes(job.output),
     )
+
+
+def _choose_method(request: RunRequest, options: Mapping[str, Any]) -> Method | None:
+    """The method that is asked for, by name or by an option of adapters; None to train what fits. Raises RunInvalid."""
+    of_adapters = sorted(name for name in options if name.startswith("lora_"))
+    if request.method == "full" and of_adapters:
+        raise RunInvalid(f"{of_adapters[0]} is of adapters, and method full trains none. Leave it out, or use lora.")
+    if request.method == "auto":
+        return "lora" if of_adapters else None
+    return request.method
+
+
+def _with_preset(job: FineTuneJob, preset: Preset, training_set: TrainingSet) -> FineTuneJob:
+    """The job with what a preset decides, but for the fields that were set."""
+    decided = preset_fields(preset, training_set, job)
+    return job.model_copy(update={name: value for name, value in decided.items() if name not in job.model_fields_set})
 
 
 def recommend_preset(minutes: float) -> Preset:
@@ -371,9 +409,10 @@ def _plan_launch(job: FineTuneJob, machine: Machine, options: LaunchOptions, run
 
 
 def _memory_cells(
-    config: ModelConfig, job: FineTuneJob, tensors: Tensors, *, compute_bytes: int
+    config: ModelConfig, job: FineTuneJob, tensors: Tensors, device: torch.device
 ) -> tuple[MemoryCell, ...]:
     """Memory of every strategy with 1, 2, 4 and 8 workers; hybrid sharding needs 4 or more."""
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     return tuple(
         MemoryCell(
             strategy=strategy,
@@ -382,7 +421,8 @@ def _memory_cells(
                 config,
                 strategy,
                 count,
-                compute_bytes=compute_bytes,
+                compute_bytes=dtype.itemsize,
+                frozen_bytes=frozen_dtype(job, device, dtype).itemsize,
                 micro_batch_tokens=job.micro_batch_tokens,
                 code_predictor_fraction=job.code_predictor_fraction,
                 activation_checkpointing=job.activation_checkpointing,

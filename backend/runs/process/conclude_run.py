@@ -23,10 +23,8 @@ from backend.voices.registry import Voices
 from backend.voices.voice import Variant
 from training.checkpoint import list_checkpoints, mark_best, read_checkpoint, set_aside
 from training.errors import ResumeError, TrainingError
-from training.export import export_weights, read_weights
+from training.export import FineTunedWeights, export_all, read_weights
 from training.job import FineTuneJob
-
-VARIANTS: tuple[Variant, ...] = ("custom_voice", "base")
 
 
 def conclude(home: Home, run_id: str) -> None:
@@ -63,22 +61,27 @@ def conclude(home: Home, run_id: str) -> None:
 
 
 def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
-    """Write both variants of a checkpoint in the public format, in the place of earlier ones.
+    """Write both variants of a checkpoint in the public format and its adapter, in the place of earlier ones.
 
     Raises:
         EncoreError: the checkpoint cannot be read, or the disk is full.
     """
     shutil.rmtree(folder.export, ignore_errors=True)
-    exported: dict[Variant, Path] = {}
+    return export_all(read_exportable(folder, name), folder.export)
+
+
+def read_exportable(folder: RunFolder, name: str) -> FineTunedWeights:
+    """A checkpoint's weights as they are to be exported.
+
+    Raises:
+        EncoreError: the checkpoint or its base model cannot be read.
+    """
     checkpoint = read_checkpoint(folder.checkpoints / name)
     speaker = torch.tensor(EvaluationPlan.read(folder.evaluation_plan).speaker, dtype=torch.float32)
     weights = read_weights(checkpoint, speaker)
     # With the dataset as the user knows it: the run learnt from a copy of its own.
     job = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
-    for variant in VARIANTS:
-        exported[variant] = folder.export / variant
-        export_weights(replace(weights, job=job), exported[variant], variant)
-    return exported
+    return replace(weights, job=job)
 
 
 def _choose(checkpoints: Sequence[CheckpointRecord], folder: RunFolder) -> Choice:
@@ -117,6 +120,7 @@ def _keep_voice(
                 "dataset": run.dataset,
                 "dataset_digest": job.dataset_digest,
                 "checkpoint": run.best_checkpoint,
+                "trained": job.method_in_words,
                 "scores": scores.model_dump(mode="json") if scores is not None else None,
             },
         )

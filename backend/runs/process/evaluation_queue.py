@@ -14,7 +14,6 @@ from backend.errors import EncoreError
 from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import EvaluatedTake, summarize
-from training.model.checkpoint.digest import checkpoint_digest
 from backend.provenance.signing import FileSigner
 from backend.provenance.statement import SpeechStatement
 from backend.runs.planning.launch import LaunchPlan
@@ -26,6 +25,7 @@ from backend.transcription.select_transcriber import load_stored_transcribers
 from backend.voices.speaker_verifier import load_verifier
 from training.checkpoint import hold, mark_best, read_checkpoint, release
 from training.export import export_checkpoint
+from training.model.checkpoint.digest import checkpoint_digest
 from training.model.voice_model import VoiceModel
 
 MAX_WAITING = 3

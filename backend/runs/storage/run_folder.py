@@ -104,7 +104,7 @@ class RunFolder:
 
     @property
     def export(self) -> Path:
-        """The best checkpoint in the public format, one folder for each variant."""
+        """The best checkpoint in the public format, one folder for each variant, and one for an adapter by itself."""
         return self.path / "export"
 
     @property

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from app import main
-from backend.commands.finetune import add_training_options, describe_progress, training_options
+from backend.commands.finetune import (
+    add_training_options,
+    describe_progress,
+    training_options,
+    training_request,
+)
 from backend.commands.pipeline import dataset_name
 from backend.commands.progress import describe_seconds
 from backend.runs.storage.run_table import RunTable
@@ -55,6 +60,17 @@ def test_a_cluster_may_give_fewer_workers_and_lose_some() -> None:
     }
 
 
+def test_an_adapter_is_asked_for_by_its_own_options() -> None:
+    given = parse("--method", "lora", "--lora-rank", "8", "--lora-alpha", "16", "--lora-layers", "mlp", "attention")
+    assert training_options(given) == {
+        "num_workers": 1,
+        "lora_rank": 8,
+        "lora_alpha": 16.0,
+        "lora_layers": ["mlp", "attention"],
+    }
+    assert (training_request(given, None).method, training_request(parse(), None).method) == ("lora", "auto")
+
+
 def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(list(arguments)) == 2
     told = capsys.readouterr().err.strip()
@@ -75,6 +91,7 @@ def test_a_misspelt_option_is_answered_with_the_right_one(capsys: pytest.Capture
     options = ["--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT), *AGREED, "--set", "lerning_rate=1"]
     assert "did you mean 'learning_rate'" in refuse(capsys, "finetune", "mine", *options)
     assert "option=value" in refuse(capsys, "finetune", "mine", *options[:-1], "nonsense")
+    assert "--set cannot change method" in refuse(capsys, "finetune", "mine", *options[:-1], "method=lora")
     assert "--set cannot change voice" in refuse(capsys, "finetune", "mine", *options[:-1], "voice=Bea")
 
 
@@ -113,6 +130,7 @@ def test_runs_are_listed_shown_and_reported(capsys: pytest.CaptureFixture[str], 
     shown = capsys.readouterr().out
     assert "The disk was full." in shown
     assert "talker_loss 3.25" in shown
+    assert "1 worker(s), training all weights" in shown
     assert main(["runs", "report", "one", "--output", str(home / "r.html")]) == 0
     assert "The disk was full." in (home / "r.html").read_text()
 

@@ -7,24 +7,27 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
+from training.model.checkpoint.reading import find_weights
+from training.model.errors import CheckpointError
+
 _MAX_REMEMBERED = 64
 _hashing = threading.Lock()
 
 
 def checkpoint_digest(folder: Path) -> str | None:
-    """SHA-256 of the weights in a checkpoint folder; None if there are none to read.
+    """SHA-256 of a checkpoint's weights; None if there are none to read. Other files in its folder do not count.
 
     Of one file it is that file's own, which `sha256sum model.safetensors` and the pages of a hub show; of several
     that of the lines which `sha256sum *.safetensors` prints. Gigabytes take seconds the first time, then it is
     remembered until a file changes.
     """
     try:
-        files = sorted(folder.glob("*.safetensors"))
+        files = find_weights(folder)
         state = tuple((file, status.st_size, status.st_mtime_ns) for file in files for status in [file.stat()])
         # One at a time: the second who asks while a large one is being read gets it from memory.
         with _hashing:
             return _digest(state) if state else None
-    except OSError:
+    except (OSError, CheckpointError):
         return None
 
 

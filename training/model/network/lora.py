@@ -1,6 +1,6 @@
-"""Low-rank adapters (Hu et al. 2021, arXiv 2106.09685): frozen linear layers, and beside each the product of two thin matrices.
+"""Low-rank adapters (Hu et al. 2021, arXiv 2106.09685): beside a frozen linear layer the product of two thin matrices.
 
-Only those matrices are trained. They are called what PEFT calls them, and every other parameter keeps its name, so that
+Only these matrices are trained. They are called what PEFT calls them, and every other parameter keeps its name, so that
 files need no renaming in either direction.
 """
 
@@ -102,7 +102,9 @@ def is_adapter_weight(name: str) -> bool:
     return name.endswith((_DOWN, _UP))
 
 
-def merge_adapter(weights: Mapping[str, Tensor], adapter: Mapping[str, Tensor], config: LoraConfig) -> dict[str, Tensor]:
+def merge_adapter(
+    weights: Mapping[str, Tensor], adapter: Mapping[str, Tensor], config: LoraConfig
+) -> dict[str, Tensor]:
     """The weights of a plain network that computes what the adapted one does.
 
     Args:

@@ -173,6 +173,70 @@ def test_the_preset_is_chosen_by_the_amount_of_speech(runs: Runs, dataset: Path)
     assert plan(runs, dataset, preset=None).data.preset == "quick"
 
 
+def adapter_request(dataset: Path | None, method: str = "auto", **options: Any) -> RunRequest:
+    return RunRequest(
+        dataset=dataset, voice="Ann", model=str(GOLDEN_CHECKPOINT), preset="quick", method=method, options=options
+    )
+
+
+def test_all_weights_are_trained_where_they_fit(runs: Runs, dataset: Path) -> None:
+    planned = runs.plan(adapter_request(dataset))
+    assert (planned.job.method, planned.data.full_bytes) == ("full", None)
+    assert not any("adapter" in note for note in planned.notes)
+
+
+def test_an_adapter_is_trained_where_all_weights_do_not_fit(
+    runs: Runs, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = runs.plan(adapter_request(dataset, "full")).data.estimate.memory.total
+    monkeypatch.setattr("backend.runs.planning.plan._worker_bytes", lambda *given: whole - 1)
+    planned = runs.plan(adapter_request(dataset)).require_possible()
+    assert (planned.job.method, planned.data.full_bytes) == ("lora", whole)
+    assert planned.data.estimate.memory.state.total < whole / 2
+    assert planned.data.estimate.disk_bytes > 0
+    # The table of strategies is of what will be trained.
+    assert min(cell.memory.state.total for cell in planned.data.memory if cell.num_workers == 1) < whole / 2
+    assert any(note.startswith("All weights would need ") for note in planned.notes)
+    assert runs.plan(adapter_request(dataset, "full")).job.method == "full"
+    assert runs.plan(adapter_request(dataset, train_text_embedding=True)).job.method == "full"
+
+
+def test_an_adapter_that_is_asked_for_is_planned_and_explained(runs: Runs, dataset: Path) -> None:
+    planned = runs.plan(adapter_request(dataset, "lora", lora_layers=["attention", "mlp", "code-predictor"]))
+    assert planned.data.full_bytes is None
+    told = "Trained is an adapter of rank 16 on attention, mlp and code-predictor; the weights of the base model stay"
+    assert any(note.startswith(told) for note in planned.notes)
+    # A preset's rate is ten times that of all weights, and one that is given stays.
+    whole = runs.plan(adapter_request(dataset, "full"))
+    assert planned.job.learning_rate == pytest.approx(10 * whole.job.learning_rate)
+    assert runs.plan(adapter_request(dataset, "lora", learning_rate=0.5)).job.learning_rate == 0.5
+
+
+def test_an_option_of_adapters_asks_for_one(runs: Runs, dataset: Path) -> None:
+    assert runs.plan(adapter_request(dataset, lora_rank=8)).job.lora.rank == 8
+    with pytest.raises(EncoreError, match="lora_rank is of adapters, and method full trains none"):
+        runs.plan(adapter_request(dataset, "full", lora_rank=8))
+    assert runs.plan(adapter_request(None, "lora")).job.method == "lora"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"lora_rank": 0}, "lora_rank"),
+        ({"lora_rank": 5000}, "lora_rank"),
+        ({"lora_dropout": 1.0}, "lora_dropout"),
+        ({"lora_layers": []}, "lora_layers"),
+        ({"lora_layers": ["mlp", "mlp"]}, "names the same layers twice"),
+        ({"lora_layers": ["heads"]}, "lora_layers"),
+        ({"train_text_embedding": True}, "train_text_embedding needs method full"),
+    ],
+)
+def test_an_adapter_that_cannot_be_is_refused(runs: Runs, dataset: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(EncoreError, match=told) as refusal:
+        runs.plan(adapter_request(dataset, "lora", **options))
+    assert "\n" not in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
