@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from training.errors import JobInvalid
-from training.model.network.lora import AdaptedLayers, LoraConfig
+from training.model.lora_config import AdaptedLayers, LoraConfig
 from training.model.seed import Seed
 from training.renamed import with_current_names
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name

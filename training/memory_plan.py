@@ -15,7 +15,8 @@ import torch
 
 from training.job import Strategy
 from training.model.config import ModelConfig, TransformerConfig
-from training.model.network.lora import LoraConfig, put_adapter
+from training.model.lora_config import LoraConfig
+from training.model.network.lora import put_adapter
 from training.model.network.talker import Talker
 from training.strategies.fsdp2 import hybrid_group_size
 from training.strategies.learner import StateBytes

@@ -24,7 +24,7 @@ from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
 from training.job import BATCHINGS, STRATEGIES
-from training.model.network.lora import ADAPTED_LAYERS
+from training.model.lora_config import ADAPTED_LAYERS
 from training.presets import PRESETS
 
 _NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "method", "consent"})

@@ -51,7 +51,9 @@ def runs(home: Path) -> Runs:
     folder.launch.write_text(plan.launch.model_dump_json())
     folder.evaluation_plan.write_text(plan.data.evaluation.model_dump_json())
     rows = RunTable(opened.database)
-    rows.add(record(state=RunState.EVALUATING, consent=Consent.give("Ann"), job=job.model_dump(mode="json"), num_steps=2))
+    rows.add(
+        record(state=RunState.EVALUATING, consent=Consent.give("Ann"), job=job.model_dump(mode="json"), num_steps=2)
+    )
     conclude(opened, "one")
     return runs
 

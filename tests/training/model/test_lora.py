@@ -15,9 +15,8 @@ from tests.training.finetuning import make_job, make_rows, write_dataset
 from training.data.batching import BatchPlan, generator_of
 from training.data.example import TrainingBatch
 from training.loss import SpeechLoss
+from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.network.lora import (
-    ADAPTED_LAYERS,
-    LoraConfig,
     LoraLinear,
     is_adapter_weight,
     merge_adapter,

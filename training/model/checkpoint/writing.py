@@ -22,7 +22,7 @@ from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, find_weights
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError
-from training.model.network.lora import LoraConfig
+from training.model.lora_config import LoraConfig
 
 # A whole shard is converted and held in memory while it is written. The public 0.6B model is still one file.
 MAX_SHARD_BYTES = 2_000_000_000
