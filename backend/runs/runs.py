@@ -226,8 +226,8 @@ class Runs:
         names = [found.folder.name for found in list_checkpoints(own.path)]
         name = checkpoint or run.best_checkpoint or next(reversed(names), "")
         if name not in names:
-            known = f"It has: {', '.join(names)}." if names else "It has none yet."
-            raise RunInvalid(f"Run {run_id} has no checkpoint {name[:40]!r}. {known}")
+            known = f"It has: {', '.join(names)}." if names else "It has none to export."
+            raise RunInvalid(f"Run {run_id} has no checkpoint{f' {name[:40]!r}' if name else ''}. {known}")
         if folder.exists():
             raise OutputInvalid(f"{folder} exists already. Name a new folder.")
         weights = read_exportable(own, name)
