@@ -100,11 +100,13 @@ class SpeechSummary:
         facts: about the take.
         sample_rate: in Hz.
         num_frames: length of the speech as the model speaks it.
+        take_problem: why the take is not kept; empty where it is, or is not meant to be.
     """
 
     facts: TakeFacts
     sample_rate: int
     num_frames: int
+    take_problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

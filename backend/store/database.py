@@ -7,7 +7,7 @@ on; artefacts, which workers on other machines read, may lie elsewhere.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class Database:
         """
         if self.before_writing is not None:
             self.before_writing()
-        with self._connection() as connection:
+        with self._connection(self._open) as connection:
             connection.execute(f"PRAGMA foreign_keys = {int(checks_references)}")  # has no effect in a transaction
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -64,24 +64,19 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Read one state of the database, whatever is written meanwhile."""
-        with self._connection() as connection:
+        """Read one state of the database, whatever is written meanwhile. Also on a full disk."""
+        with self._connection(self._open_for_reading) as connection:
             connection.execute("BEGIN")
             yield connection
             connection.execute("COMMIT")
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self, open_it: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
         try:
-            connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+            connection = open_it()
         except sqlite3.Error as error:
             raise _explained(self.path, error) from error
         try:
-            connection.row_factory = sqlite3.Row
-            # A flipped bit in one text must not make all rows unreadable.
-            connection.text_factory = lambda content: content.decode(errors="replace")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")  # consent must survive a power loss
             yield connection
         except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
@@ -90,10 +85,39 @@ class Database:
         finally:
             connection.close()
 
+    def _open(self) -> sqlite3.Connection:
+        connection = _connected(str(self.path))
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")  # consent must survive a power loss
+            # Makes the files beside the database, for which a full disk has no room: better now than later.
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _open_for_reading(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except sqlite3.OperationalError as error:
+            wal = self.path.with_name(f"{self.path.name}-wal")
+            is_whole = self.path.is_file() and not (wal.is_file() and wal.stat().st_size)
+            if not _is_about_the_disk(error) or not is_whole:
+                raise
+            # Nobody has it open for writing, so that it is whole without them.
+            return _connected(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1")
+
     def _migrate(self) -> None:
         """Apply the migrations this file has not seen, in the order of their names."""
         known = {path.name: path for path in sorted(_MIGRATIONS.glob("*.sql"))}
-        self._copy_before_migrating(known.keys())
+        if self.path.is_file():
+            applied = self._applied()
+            if applied == known.keys():
+                return
+            # What an earlier version wrote stays to be had as it was; what a later one wrote is refused below.
+            if applied and applied < known.keys():
+                DatabaseCopies(self.path.parent).make()
         with self.transaction(checks_references=False) as connection:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL)"
@@ -111,15 +135,25 @@ class Database:
                     connection.execute(statement)
                 connection.execute("INSERT INTO migrations VALUES (?, datetime('now'))", (name,))
 
-    def _copy_before_migrating(self, known: Collection[str]) -> None:
-        """What an earlier version wrote stays to be had as it was."""
-        with self._connection() as connection:
+    def _applied(self) -> set[str]:
+        with self.reading() as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'migrations'").fetchone():
-                return
-            applied = {row["name"] for row in connection.execute("SELECT name FROM migrations")}
-        # What a later version wrote is refused and stays as it is.
-        if applied and applied < set(known):
-            DatabaseCopies(self.path.parent).make()
+                return set()
+            return {row["name"] for row in connection.execute("SELECT name FROM migrations")}
+
+
+def _connected(place: str) -> sqlite3.Connection:
+    """A connection without transactions of its own."""
+    connection = sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None, uri=place.startswith("file:"))
+    connection.row_factory = sqlite3.Row
+    # A flipped bit in one text must not make all rows unreadable.
+    connection.text_factory = lambda content: content.decode(errors="replace")
+    return connection
+
+
+def _is_about_the_disk(error: sqlite3.Error) -> bool:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN"))
 
 
 def _explained(path: Path, error: sqlite3.Error) -> StoreError:

@@ -120,6 +120,7 @@ class ApiContext:
                             keeper.add(item.content)
                         case SpeechSummary():
                             await asyncio.to_thread(keeper.finish, item)
+                            item = replace(item, take_problem=keeper.problem)
                     yield item
 
     def _sign(self, content: bytes, summary: SpeechSummary) -> tuple[bytes, SpeechSummary]:

@@ -110,6 +110,8 @@ def whole_response(content: bytes, summary: SpeechSummary, audio_format: AudioFo
         "x-encore-real-time-factor": f"{facts.real_time_factor:.3f}",
         "cache-control": "no-store",
     }
+    if summary.take_problem:
+        headers["x-encore-take-problem"] = summary.take_problem
     response = Response(content, media_type=FORMAT_TABLE[audio_format].media_type, headers=headers)
     response.raw_headers += provenance_headers(facts.statement)
     return response

@@ -112,7 +112,9 @@ class StreamedSpeech(Response):
                 "output_tokens": summary.num_frames,
                 "total_tokens": num_characters + summary.num_frames,
             }
-            last = _event("speech.audio.done", {"usage": usage, "finish_reason": summary.facts.finish_reason})
+            done = {"usage": usage, "finish_reason": summary.facts.finish_reason}
+            problem = {"take_problem": summary.take_problem} if summary.take_problem else {}
+            last = _event("speech.audio.done", done | problem)
         await self._send_bytes(send, last, is_last=True)
 
     async def _send_bytes(self, send: Send, content: bytes, *, is_last: bool = False) -> None:

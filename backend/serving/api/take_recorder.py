@@ -1,10 +1,12 @@
-"""Stores what the API speaks while it is streamed; the client neither waits for it nor sees its failures."""
+"""Stores what the API speaks while it is streamed; the client does not wait for it, and its failures break nothing."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import sqlite3
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +20,11 @@ _logger = logging.getLogger(__name__)
 
 
 class TakeRecorder:
-    """Writes one speech to a file, and adds it to the takes once complete; does nothing if takes are not kept."""
+    """Writes one speech to a file, and adds it to the takes once complete; does nothing if takes are not kept.
+
+    Attributes:
+        problem: why it cannot be kept, in a sentence; empty while it can be.
+    """
 
     def __init__(self, takes: Takes | None, order: SynthesisRequest, model_name: str) -> None:
         self._takes, self._order, self._model_name = takes, order, model_name
@@ -27,7 +33,7 @@ class TakeRecorder:
         self._stack = ExitStack()
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
-        self._has_failed, self._comment = False, ""
+        self._has_failed, self._comment, self.problem = False, "", ""
         # A listener may leave while the last of it is being written in another thread.
         self._closing = threading.Lock()
 
@@ -67,11 +73,21 @@ class TakeRecorder:
         """Remove an incomplete file; nothing is stored from then on."""
         with self._closing:
             self._has_failed = True
-            self._stack.close()
+            # What a full disk refused before, it may refuse again on closing; the file is removed all the same.
+            with suppress(OSError):
+                self._stack.close()
 
     def _give_up(self, error: Exception) -> None:
         _logger.warning("a take is not kept: %s", error)
-        self._has_failed = True
+        self._has_failed, self.problem = True, explain_not_kept(error)
+
+
+def explain_not_kept(error: Exception) -> str:
+    """Why, for a client: without a path of this machine."""
+    cause = error.__cause__ or error
+    is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    is_full |= isinstance(cause, sqlite3.Error) and getattr(cause, "sqlite_errorname", "") == "SQLITE_FULL"
+    return "the server's disk is full" if is_full else "the server could not write it"
 
 
 def _write_true_header(file: IO[bytes], sample_rate: int, comment: str) -> None:
