@@ -23,9 +23,11 @@ from training.machine import Machine
 from training.memory_plan import activation_bytes, network_tensors, worker_memory
 from training.model.config import ModelConfig
 from training.model.errors import EncoreError
+from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.voice_model import VoiceModel
 from training.preflight import disk_problems, job_problems
 from training.presets import PRESETS, Preset, preset_fields
+from training.strategies.build import frozen_dtype
 from training.worker import plan_data, read_data
 
 MACHINE = Machine(num_cpus=2, num_gpus=0)
@@ -61,6 +63,37 @@ def test_the_large_model_has_its_published_size(large):
     assert tensors.num_frozen == 151936 * 2048
     # Weights of all, and 12 bytes more for what is trained.
     assert worker_memory(large, "ddp", 4).state.total == 4 * tensors.num_frozen + 16 * tensors.num_trained
+
+
+@pytest.mark.parametrize("layers", [("attention", "mlp"), ADAPTED_LAYERS], ids="+".join)
+def test_an_adapter_of_the_large_model_takes_a_fraction_of_its_memory(large, layers):
+    whole = network_tensors(large)
+    tensors = network_tensors(large, lora=LoraConfig(rank=16, alpha=32, layers=layers))
+    assert tensors.num_frozen == whole.num_trained + whole.num_frozen
+    # Its checkpoints: weights and two moments.
+    assert 12 * tensors.num_trained < 300e6
+    full, on_gpu = worker_memory(large, "ddp", 1), worker_memory(large, "ddp", 1, frozen_bytes=2, tensors=tensors)
+    assert on_gpu.state.total == 2 * tensors.num_frozen + 16 * tensors.num_trained
+    assert on_gpu.state.total < full.state.total / 6
+    # Where the arithmetic is bfloat16 and the base is not, every weight that is multiplied with is copied.
+    on_cpu = worker_memory(large, "ddp", 1, frozen_bytes=4, tensors=tensors)
+    assert on_cpu.gathered - on_gpu.gathered == 2 * (tensors.num_frozen - whole.num_frozen)
+    shares = [worker_memory(large, "fsdp2", n, frozen_bytes=2, tensors=tensors).state.total for n in (1, 4)]
+    assert shares[1] == pytest.approx(shares[0] / 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("method", "device", "expected"),
+    [
+        ("lora", "cuda", torch.bfloat16),
+        ("lora", "cpu", torch.float32),
+        ("full", "cuda", torch.float32),
+    ],
+)
+def test_the_frozen_base_of_an_adapter_is_halved_on_a_gpu(tmp_path, method, device, expected):
+    job = make_job(tmp_path, method=method)
+    assert frozen_dtype(job, torch.device(device), torch.bfloat16) == expected
+    assert frozen_dtype(job, torch.device(device), torch.float32) == torch.float32
 
 
 def test_the_table_of_the_benchmark_report_shows_all_strategies(large):
