@@ -374,7 +374,7 @@ class Studio:
         if not listeners:
             raise ConsentInvalid(
                 "There is no speech recognition on this machine to hear the phrase with. Give the statement alone, or "
-                "download a Whisper model on the System tab."
+                "download a Whisper model under System."
             )
         verifier = load_verifier()
         return check_phrase(

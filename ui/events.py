@@ -15,10 +15,12 @@ from typing import Any
 import gradio as gr
 from gradio.blocks import Block, BlockContext
 from gradio.components import Component
+from gradio.context import LocalContext
 from gradio.events import Dependency
 
 from backend.errors import EncoreError
 from backend.web.redaction import public_message
+from ui.words.words import spoken_to
 
 SHOWN_SECONDS = 15
 """Long enough to read two sentences and do what they say."""
@@ -100,24 +102,42 @@ def to_shown(error: EncoreError) -> gr.Error:
     return gr.Error(message, duration=SHOWN_SECONDS, print_exception=False)
 
 
+_END: Any = object()
+
+
+def _accepted_languages() -> str | None:
+    """What the browser that sent the event would like to read; None for programs."""
+    request = LocalContext.request.get(None)
+    return request.headers.get("accept-language") if request is not None else None
+
+
 def _showing_errors(handler: Callable[..., Any]) -> Callable[..., Any]:
     """The handler, whose EncoreError becomes a message on the page while the log stays clean."""
     if inspect.isgeneratorfunction(handler):
 
         @functools.wraps(handler)
         def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            updates = handler(*args, **kwargs)
             try:
-                for update in handler(*args, **kwargs):
+                # Each step may run in another thread, which knows nothing of the language of the one before.
+                while True:
+                    with spoken_to(_accepted_languages()):
+                        update = next(updates, _END)
+                    if update is _END:
+                        return
                     yield update or gr.skip()
             except EncoreError as error:
                 raise to_shown(error) from error
+            finally:
+                updates.close()
 
         return streamed
 
     @functools.wraps(handler)
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
-            update = handler(*args, **kwargs)
+            with spoken_to(_accepted_languages()):
+                update = handler(*args, **kwargs)
         except EncoreError as error:
             raise to_shown(error) from error
         # Gradio would take an empty dictionary for a value.

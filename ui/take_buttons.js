@@ -3,4 +3,29 @@
 element.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-take]");
   if (button) trigger("click", { take: button.dataset.take, part: Number(button.dataset.part ?? 0) });
+  const again = event.target.closest("button[data-again]");
+  if (again) sayAgain(again.dataset.text ?? again.closest(".take").querySelector("blockquote").textContent);
+});
+function sayAgain(text) {
+  encore.nav.go("speak");
+  const field = document.querySelector("#text textarea");
+  field.value = text;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  // Gradio takes the text over in its own time.
+  setTimeout(encore.keys.speak, 100);
+}
+// One menu at a time; it closes when the focus or a click goes elsewhere.
+document.addEventListener("click", (event) => {
+  for (const menu of element.querySelectorAll("details.menu[open]"))
+    if (!menu.contains(event.target)) menu.open = false;
+});
+element.addEventListener("focusout", (event) => {
+  const menu = event.target.closest("details.menu[open]");
+  if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+});
+element.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && event.target.closest("details.menu[open]");
+  if (!menu) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
 });

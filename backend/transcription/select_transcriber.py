@@ -28,7 +28,7 @@ NO_TRANSCRIBER = "none"
 _AUTOMATIC = (None, "", "mini")
 _POCKETSPHINX_NOTICE = (
     "pocketsphinx transcribes; it knows English only and gets about one letter in ten wrong. "
-    "Check the texts, or download a Whisper model on the System tab."
+    "Check the texts, or download a Whisper model under System."
 )
 _ENGLISH_ONLY = "What listens without a download, pocketsphinx, knows English only. "
 

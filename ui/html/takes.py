@@ -12,10 +12,15 @@ from backend.takes.parts import TakePart
 from backend.takes.take import Take
 from training.model.generation.frame_loop import FinishReason
 from ui.html.messages import note
+from ui.html.sound import length_in_words, sound_html
 from ui.html.templates import render
+from ui.html.words import file_name
 
 NO_TAKES = "Takes appear here, also those of earlier visits."
 NO_API_TAKES = "Speech generated through the API appears here."
+
+NUM_OPEN = 5
+"""Older ones are folded away."""
 
 ENDINGS = {
     FinishReason.EOS: "ended by itself",
@@ -26,19 +31,24 @@ ENDINGS = {
 
 def take_list(takes: Sequence[tuple[Take, Path]], empty: str = NO_TAKES) -> Markup:
     """Takes in the order given, each with its file, a player, a download and a delete button."""
-    return render("takes", "take_list", cards=[take_card(*one) for one in takes]) if takes else note(empty)
+    cards = [take_card(*one) for one in takes]
+    return render("takes", "take_list", cards=cards, num_open=NUM_OPEN) if takes else note(empty)
 
 
 def take_card(take: Take, place: Path) -> Markup:
     """One take; `place` is the file to play."""
     how = "Cloned with the transcript" if take.is_in_context else "Cloned from the sound of the voice alone"
+    name, length = download_name(take), length_in_words(take.seconds)
+    ending = "" if take.finish_reason is FinishReason.EOS else ENDINGS[take.finish_reason]
     return render(
         "takes",
         "card",
         take=take,
         place=place,
-        ending=ENDINGS[take.finish_reason],
-        suffix=FORMAT_TABLE[take.audio_format].suffix,
+        name=name,
+        sound=sound_html(place, f"Take {take.number}", voice=take.voice, download=name, length=length),
+        ending=ending,
+        warning=f"{ending[:1].upper()}{ending[1:]}." if ending else "",
         rate=rate_in_words(take.real_time_factor),
         how="Spoken by a fine-tuned voice," if take.is_fine_tuned else how,
         seeds=list(dict.fromkeys(take.seeds)),
@@ -66,6 +76,11 @@ def numbered_parts(numbers: Sequence[int]) -> str:
     if len(numbers) == 1:
         return f"Part {numbers[0]}"
     return f"Parts {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def download_name(take: Take) -> str:
+    """What its file is called when it is saved: the voice, the first words, the number."""
+    return file_name(take.voice, take.text, f"t{take.number:02}", suffix=FORMAT_TABLE[take.audio_format].suffix)
 
 
 def carried(take: Take) -> str:

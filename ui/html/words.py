@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +26,19 @@ def consent_in_words(consent: Consent | None) -> str:
 def count_of(number: int, what: str) -> str:
     """`1 clip`, `2 clips`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def file_name(*parts: str, suffix: str) -> str:
+    """A name for a download that every file system takes: `rufus_hello-this-is_t04.wav`."""
+    slugs = [_slug(part) for part in parts]
+    return "_".join(slug for slug in slugs if slug) + suffix
+
+
+def _slug(words: str) -> str:
+    """The first words in plain letters; other scripts keep their own."""
+    plain = "".join(one for one in unicodedata.normalize("NFKD", words[:200]) if not unicodedata.combining(one))
+    stem = re.sub(r"\.(wav|mp3|m4a|flac|ogg|webm|mp4|3gp|opus)$", "", plain.lower())
+    return "-".join(re.findall(r"\w+", stem.replace("'", "").replace("’", "").replace("_", " "))[:4])[:40]
 
 
 def file_url(path: Path) -> str:

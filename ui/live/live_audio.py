@@ -26,28 +26,41 @@ class LiveWindow(TypedDict):
     """What the page gets with each update: base64 of little-endian int16 chunks, each followed by a comma.
 
     `first` counts the chunks of the speech before those in the window. Between two updates `chunks` mostly
-    grows at its end, and Gradio sends only what was added.
+    grows at its end, and Gradio sends only what was added. `url` and `download`, the address and the name of the
+    finished file, are empty until there is one.
     """
 
     speech: str
+    title: str
+    voice: str
     sample_rate: int
+    expected_seconds: float
     first: int
     chunks: str
     is_complete: bool
+    url: str
+    download: str
 
 
 class LiveAudio:
     """Collects the chunks of one speech into windows."""
 
-    def __init__(self, speech: str, sample_rate: int) -> None:
-        """Begin; `speech` tells this one from those before."""
-        self._speech = speech
+    def __init__(self, speech: str, sample_rate: int, *, title: str = "", voice: str = "") -> None:
+        """Begin; `speech` tells this one from those before, `title` and `voice` are shown beside the player."""
+        self._speech, self._title, self._voice = speech, title, voice
         self._sample_rate = sample_rate
+        self._expected_seconds = 0.0
         self._first = 0
         self._chunks: list[tuple[float, str]] = []
 
-    def add(self, chunk: NDArray[np.float32]) -> LiveWindow:
-        """Append mono samples (samples,) between -1 and 1; louder ones are clipped, nothing is normalised."""
+    def add(self, chunk: NDArray[np.float32], expected_seconds: float = 0.0) -> LiveWindow:
+        """Append mono samples (samples,) between -1 and 1; louder ones are clipped, nothing is normalised.
+
+        Args:
+            chunk: what follows.
+            expected_seconds: how long the whole take will probably be; 0 where nothing is known.
+        """
+        self._expected_seconds = expected_seconds
         integers = np.rint(np.clip(chunk, -1.0, 1.0) * 32767.0).astype("<i2")
         encoded = base64.b64encode(integers.tobytes()).decode("ascii")
         self._chunks.append((len(chunk) / self._sample_rate, f"{encoded},"))
@@ -55,9 +68,9 @@ class LiveAudio:
             self._drop_oldest()
         return self._window(is_complete=False)
 
-    def complete(self) -> LiveWindow:
-        """The last window, which says that nothing more will come."""
-        return self._window(is_complete=True)
+    def complete(self, url: str = "", download: str = "") -> LiveWindow:
+        """The last window, which says that nothing more will come, and where the file is once there is one."""
+        return self._window(is_complete=True, url=url, download=download)
 
     def _seconds(self) -> float:
         return sum(seconds for seconds, _ in self._chunks)
@@ -67,13 +80,18 @@ class LiveAudio:
             del self._chunks[0]
             self._first += 1
 
-    def _window(self, *, is_complete: bool) -> LiveWindow:
+    def _window(self, *, is_complete: bool, url: str = "", download: str = "") -> LiveWindow:
         return {
             "speech": self._speech,
+            "title": self._title,
+            "voice": self._voice,
             "sample_rate": self._sample_rate,
+            "expected_seconds": self._expected_seconds,
             "first": self._first,
             "chunks": "".join(encoded for _, encoded in self._chunks),
             "is_complete": is_complete,
+            "url": url,
+            "download": download,
         }
 
 
@@ -82,7 +100,7 @@ def build_live_player(stop_button_id: str) -> gr.HTML:
     script = PLAYER_SCRIPT.read_text(encoding="utf-8").replace("STOP_BUTTON_ID", stop_button_id)
     return gr.HTML(
         value=None,
-        html_template='<p class="note" role="status"></p>',
+        html_template="",
         js_on_load=script,
         elem_id="live-player",
         elem_classes=["live-player"],

@@ -15,8 +15,10 @@ import gradio as gr
 from backend.errors import SettingsError
 from backend.settings import Settings
 from backend.web.connections import bound_connections
+from ui.web.head import build_head
 from ui.web.studio_app import StudioApp
-from ui.web.theme import STYLESHEETS, build_theme
+from ui.web.theme import FAVICON, STYLESHEETS, build_theme
+from ui.words.words import translations
 
 MAX_UPLOAD_BYTES = 100 * 1024 * 1024
 """Five minutes of the largest sensible recording (96 kHz stereo, 24 bit) fit in."""
@@ -65,7 +67,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "ssr_mode": False,
         # Processes of Gradio's own, which would take uploads without asking who sends them.
         "num_workers": 0,
-        "footer_links": ["settings"],
+        "footer_links": [],
         "show_error": False,
         "quiet": True,
         "prevent_thread_lock": True,
@@ -74,6 +76,9 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "_frontend": False,
         "theme": build_theme(),
         "css_paths": STYLESHEETS,
+        "head": build_head(),
+        "favicon_path": FAVICON,
+        "i18n": translations(),
     }
 
 

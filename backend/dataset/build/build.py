@@ -50,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 _NOBODY_LISTENS = (
     "Texts that came along are taken as given, and clips without one need yours. "
-    "With a Whisper model, to be downloaded on the System tab, they would be heard."
+    "With a Whisper model, to be downloaded under System, they would be heard."
 )
 
 

@@ -1,4 +1,4 @@
-"""The Check tab: drop a recording, and see whether Encore made it."""
+"""Check a recording, in the sheet behind the model: drop one, and see whether Encore made it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ui.html.words import time_in_words
 from ui.tabs.check.render import EXPLAINED, verdict_card
 
 
-class CheckTab:
+class CheckPart:
     """Checks one file at a time for each session."""
 
     def __init__(self, context: PageContext, browser: gr.State) -> None:

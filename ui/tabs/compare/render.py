@@ -128,7 +128,7 @@ def _card(take: ComparedTake, heard: HeardTake, comparison: Comparison) -> dict[
         "take": take,
         "path": heard.path,
         "has_won": comparison.verdict == take.letter,
-        "waveform": waveform_svg(peak_envelope(heard.samples, _NUM_BARS), f"Waveform of {name}"),
+        "waveform": waveform_svg(peak_envelope(heard.samples, _NUM_BARS), f"Waveform of {name}", heard.path),
         "spectrogram": spectrogram_html(heard.samples, heard.sample_rate, f"Spectrogram of {name}, 0 to 8 kHz"),
         "scores": _score_rows(take.scores),
         "ending": ENDINGS[take.finish_reason],

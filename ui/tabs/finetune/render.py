@@ -16,6 +16,7 @@ from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRe
 from backend.runs.storage.states import RunState
 from training.charts import line_chart
 from ui.html.messages import NOTHING, download_link, note, progress_bar, says
+from ui.html.sound import sound_html
 from ui.html.templates import html, render
 from ui.html.words import count_of, gib, size_in_words, time_in_words, time_left
 
@@ -233,7 +234,7 @@ def takes_html(checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Pat
     if not spoken:
         return NOTHING
     named = [(checkpoint_name(point), _named(point, best), point.takes) for point in spoken]
-    return render("finetune", "takes", checkpoints=named, places=places, hearings=describe_hearings)
+    return render("finetune", "takes", checkpoints=named, places=places, hearings=describe_hearings, sound=sound_html)
 
 
 def checkpoint_name(point: CheckpointRecord) -> str:

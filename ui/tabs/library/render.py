@@ -13,6 +13,7 @@ from backend.comparisons.contenders import WAYS, Contender
 from backend.comparisons.preference import Standing
 from backend.voices.voice import Voice
 from ui.html.messages import note
+from ui.html.sound import sound_html
 from ui.html.templates import render
 
 EMPTY = "No voice is saved yet. Add a recording or choose a sample on the Voice tab, give it a name and save it."
@@ -47,10 +48,11 @@ def voice_list(voices: Sequence[Voice], players: Mapping[str, Path], votes: Mapp
 def _facts(voice: Voice, players: Mapping[str, Path], votes: Votes) -> dict[str, object]:
     """Of a voice, what the template shows."""
     how = "in context" if voice.transcript else "from the sound alone"
+    player = players.get(voice.id)
     return {
         "voice": voice,
         "kind": "Fine-tuned" if voice.kind == "fine-tuned" else f"Zero-shot, {how}",
-        "player": players.get(voice.id),
+        "sound": sound_html(player, f"The recording of {voice.name}", voice=voice.name) if player else "",
         "won": " ".join(votes_in_words(WAYS[side.way], standing) for side, standing in votes),
         "provenance": provenance_in_words(voice),
     }

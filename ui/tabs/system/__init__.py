@@ -1,1 +1,1 @@
-"""The System tab."""
+"""System: what Encore runs on."""

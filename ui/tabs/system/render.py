@@ -1,4 +1,4 @@
-"""What the System tab says: the model in use, what is on the disk, and the doctor's findings. Pure."""
+"""What System says: what is on the disk, and the doctor's findings. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from backend.cluster.size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import Inventory, StoredModel
 from ui.html.messages import NOTHING, cards, says, task_line
-from ui.html.models import running_on
 from ui.html.templates import html, render
 from ui.html.words import count_of, size_in_words
 
@@ -39,14 +38,6 @@ class Examined:
     cluster: str | None
     size: ClusterSize | None = None
     problem: str = ""
-
-
-def model_in_use(name: str | None, precision: str, device: str) -> Markup:
-    """The loaded model, and where to choose another."""
-    if name is None:
-        return says("mixed", "No model is loaded. Choose one at the top of the page.")
-    running = running_on(precision, device)
-    return says("good", html("<strong>{}</strong>, {}. Choose another one at the top of the page.", name, running))
 
 
 def findings_html(findings: Sequence[Finding]) -> Markup:

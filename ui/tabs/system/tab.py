@@ -1,4 +1,4 @@
-"""The System tab: what Encore runs on, what is missing, and how to get it."""
+"""System, in the sheet behind the model: what Encore runs on, what is missing, and how to get it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from backend.doctor.inventory import fetch_whisper, take_inventory
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from training.machine import Machine
 from ui.context import PageContext
-from ui.events import Update, bind
+from ui.events import Trigger, Update, bind
 from ui.html.messages import NOTHING, failure, heading, says
-from ui.html.models import explain_models
 from ui.html.words import size_in_words
-from ui.tabs.system.render import EXAMINING, Examined, download_line, examined_html, model_in_use
+from ui.tabs.system.render import EXAMINING, Examined, download_line, examined_html
 
 POLL_SECONDS = 0.7
 _KEY = "machine"
 """All sessions see the same machine, so they share the work."""
 
 
-class SystemTab:
+class SystemPart:
     """Examines the machine and downloads Whisper models."""
 
-    def __init__(self, context: PageContext, tab: gr.Tab) -> None:
+    def __init__(self, context: PageContext, opened: Trigger) -> None:
+        """Lay it out; the machine is examined whenever it is `opened`."""
         self.context = context
         self._examining: BackgroundTasks[Examined] = BackgroundTasks()
         self._fetching: BackgroundTasks[None] = BackgroundTasks()
         gr.HTML(heading("System"), elem_classes=["step"])
-        self.model = gr.HTML(NOTHING, elem_id="model-in-use")
         self.again = gr.Button("Check again", elem_id="look-again")
         self.found = gr.HTML(says("", f"{EXAMINING} …"), elem_id="findings")
         gr.HTML(heading("Get a Whisper model"), elem_classes=["step"])
@@ -43,11 +42,9 @@ class SystemTab:
             self.fetch = gr.Button("Download", variant="primary", scale=1, min_width=120, elem_id="fetch-whisper")
             self.cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-whisper")
         self.fetched = gr.HTML(NOTHING, elem_id="whisper-download")
-        with gr.Accordion("How to load Qwen3-TTS", open=False, elem_id="how-to-load"):
-            gr.HTML(explain_models())
         self.timer = gr.Timer(POLL_SECONDS, active=False)
-        shown = [self.model, self.found, self.fetched, self.fetch, self.cancel, self.timer]
-        bind([tab.select, self.again.click], self._examine, None, shown, api="examine_system", quick=True)
+        shown = [self.found, self.fetched, self.fetch, self.cancel, self.timer]
+        bind([opened, self.again.click], self._examine, None, shown, api="examine_system", quick=True)
         bind(self.timer.tick, self._follow, None, shown, api="follow_system", quick=True)
         bind(self.fetch.click, self._fetch, {"name": self.name}, shown, api="fetch_whisper", quick=True)
         bind(self.cancel.click, self._cancel, api="cancel_whisper", quick=True)
@@ -60,14 +57,10 @@ class SystemTab:
         return self._follow()
 
     def _follow(self) -> Update:
-        """The model in use, findings, and the download."""
-        loaded = self.context.studio.loaded
+        """Findings, and the download."""
         examining, fetching = self._examining.state(_KEY), self._fetching.state(_KEY)
         is_fetching = fetching is not None and fetching.is_running
         update: Update = {
-            self.model: model_in_use(None, "", "")
-            if loaded is None
-            else model_in_use(loaded.name, loaded.model.precision, loaded.model.device.type),
             self.fetched: download_line(fetching),
             self.fetch: gr.update(interactive=not is_fetching),
             self.cancel: gr.update(visible=is_fetching),

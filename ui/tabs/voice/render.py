@@ -16,10 +16,10 @@ from training.model.generation.frame_loop import FinishReason
 from training.model.hub.hub import EMBEDDED_MODEL
 from ui.html.messages import says
 from ui.html.models import CLONING_MODELS
+from ui.html.sound import length_in_words, sound_html
 from ui.html.takes import ENDINGS, numbered_parts
 from ui.html.templates import html, render
-from ui.html.waveform import waveform_svg
-from ui.html.words import consent_in_words, file_url, short_name, size_in_words, time_in_words, time_left
+from ui.html.words import consent_in_words, short_name, size_in_words, time_in_words, time_left
 
 VOICE_NOTE = "Ten to thirty seconds of one person speaking clearly are ideal."
 PHRASE_NOTE = (
@@ -80,11 +80,7 @@ def listening(name: str, number: int, count: int, seconds_left: float | None = N
 
 def recording_picture(report: ReferenceReport, preview: Path) -> Markup:
     """A recording to look at and to listen to."""
-    seconds = f"{report.seconds:.1f} s"
-    waveform = waveform_svg(report.envelope, f"Waveform of the recording, {seconds}")
-    return html(
-        '{}<audio controls src="{}" aria-label="The recording, {}"></audio>', *(waveform, file_url(preview), seconds)
-    )
+    return sound_html(preview, "The recording", length=length_in_words(report.seconds))
 
 
 def sample_card(sample: SampleVoice, report: ReferenceReport, preview: Path) -> Markup:
@@ -97,9 +93,7 @@ def saved_card(voice: Voice, preview: Path | None) -> Markup:
     """A voice of the library that was chosen."""
     player = Markup()
     if preview is not None:
-        player = html(
-            '<audio controls src="{}" aria-label="The recording of {}"></audio>', file_url(preview), voice.name
-        )
+        player = sound_html(preview, f"The recording of {voice.name}", voice=voice.name)
     consent = consent_in_words(voice.consent)
     return says(
         "good", html("<strong>{}</strong>, {}, from the library. {}", voice.name, voice.kind, consent), more=player
@@ -146,7 +140,7 @@ def likeness_line(take: Take) -> Markup:
         said = "The built-in model does not know voices like this one."
         size, seconds = SMALLER_MODEL.num_bytes, SMALLER_MODEL.num_bytes * 8 / ORDINARY_BITS_PER_SECOND
         help_ = (
-            f"{short_name(SMALLER_MODEL.name)} knows many more: load it at the top ({size_in_words(size)}, about "
+            f"{short_name(SMALLER_MODEL.name)} knows many more: load it with the model button above ({size_in_words(size)}, about "
             f"{time_in_words(seconds)} at 50 Mbit/s). A fine-tune on a few minutes of this voice helps, too."
         )
     else:

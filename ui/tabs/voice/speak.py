@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from backend.audio.writing import WavWriter
 from backend.errors import EncoreError
 from backend.serving.requests import Reference, SynthesisRequest
-from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream
+from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream, SpeechProgress
 from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
 from backend.takes.errors import TakeTooShort
@@ -27,6 +27,8 @@ from ui.context import PageContext
 from ui.events import Inputs, Update, bind, client_of, session_of
 from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
 from ui.html.messages import NOTHING, failure, heading, says, task_line
+from ui.html.takes import download_name
+from ui.html.words import file_url
 from ui.live.follow import POLL_SECONDS
 from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields
@@ -34,6 +36,12 @@ from ui.tabs.voice.render import FIRST_TEXT, WAYS, likeness_line, part_line, spe
 from ui.takes import OwnTakes
 
 STOP_BUTTON_ID = "stop"
+
+_MAX_TITLE = 60
+"""Characters of a text that stand for it beside the player."""
+
+CHARACTERS_PER_SECOND = 15.0
+"""Of English at its usual pace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,17 @@ class SpeakForm:
     top_p: float
     repetition_penalty: float
     signed: str = ""
+
+    @property
+    def first_words(self) -> str:
+        """What a take of it is called while it is made."""
+        words = " ".join(self.text.split())
+        return words if len(words) <= _MAX_TITLE else words[: _MAX_TITLE - 1].rsplit(" ", 1)[0] + " …"
+
+    @property
+    def voice_name(self) -> str:
+        """Who speaks."""
+        return self.source.name if self.source is not None else ""
 
     def missing(self) -> list[str]:
         """What is still to be done before it can speak."""
@@ -107,6 +126,15 @@ class Spoken:
     take: Take
     owner: str
     reference: Path | None
+
+
+def expected_seconds(segments: Sequence[str], progress: SpeechProgress) -> float:
+    """How long a take will be: by what its finished parts took, and before that by its characters."""
+    if progress.share_done > 0 and progress.segments_done == progress.num_segments:
+        return progress.seconds_spoken
+    by_text = sum(map(len, segments)) / CHARACTERS_PER_SECOND
+    by_pace = progress.seconds_spoken / progress.share_done if progress.share_done > 0 else by_text
+    return max(by_pace if progress.segments_done > 1 else by_text, progress.seconds_spoken)
 
 
 class SpeechPart:
@@ -243,7 +271,8 @@ class SpeechPart:
             )
             # Closed at once when the listener leaves: the model is then free for the next one.
             with closing(stream), studio.takes.incoming() as file:
-                yield from self._play(stream, file)
+                live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=form.first_words, voice=form.voice_name)
+                yield from self._play(stream, file, live)
                 if not stream.num_samples:
                     yield {self.status: says("", "Stopped before the first sound.")}
                     return
@@ -255,10 +284,13 @@ class SpeechPart:
                 # A program that drives the page has no browser; its list ends with the visit.
                 owner = browser or f"visit {session}"
                 take = studio.takes.add(stream.facts(), file, owner)
+            place = self.context.files.place(take.path)
+            whole = live.complete(file_url(place) if place is not None else "", download_name(take))
             spoken_take = Spoken(take=take, owner=owner, reference=_reference_of(form, studio))
             yield {
                 self.status: spoken_line(take),
                 self.takes.listed: self.takes.html(owner),
+                self.player: whole,
                 self._spoken: spoken_take,
             }
 
@@ -309,7 +341,9 @@ class SpeechPart:
                     lambda state: {self.status: task_line(state)},
                 )
                 with closing(stream):
-                    live, chunks = LiveAudio(uuid.uuid4().hex, stream.sample_rate), []
+                    title = f"Part {number} of take {take.number}"
+                    live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=title, voice=take.voice)
+                    chunks = []
                     for chunk in stream:
                         chunks.append(chunk)
                         yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
@@ -328,12 +362,13 @@ class SpeechPart:
                 self._spoken: Spoken(take=take, owner=owner, reference=None),
             }
 
-    def _play(self, stream: AudioStream, path: Path) -> Iterator[Update]:
-        live = LiveAudio(uuid.uuid4().hex, stream.sample_rate)
+    def _play(self, stream: AudioStream, path: Path, live: LiveAudio) -> Iterator[Update]:
         with WavWriter(path, stream.sample_rate, stream.comment) as writer:
             for chunk in stream:
                 writer.write(chunk)
-                yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
+                progress = stream.progress()
+                expected = expected_seconds(stream.segments, progress)
+                yield {self.status: speaking_line(progress), self.player: live.add(chunk, expected)}
         yield {self.player: live.complete()}
 
 

@@ -1,0 +1,114 @@
+"""The model: a chip in the bar that says which one speaks, and the sheet in which another is chosen."""
+
+from __future__ import annotations
+
+
+import gradio as gr
+from gradio.components import Component
+from gradio.events import Dependency
+from markupsafe import Markup
+
+from backend.settings import Settings
+from backend.studio import Studio
+from ui.context import PageContext
+from ui.events import Update, bind
+from ui.html.messages import NOTHING
+from ui.html.models import explain_models, loading_line, model_choices, model_line, no_model_line
+from ui.html.templates import render
+from ui.html.words import short_name
+from ui.words.words import say, word
+
+DEVICE_SIGNS = {"cpu": "CPU", "cuda": "GPU"}
+
+Shown = tuple[str, str]
+"""What a page shows: the loaded model and the state of a loading, each as a text to compare."""
+
+NOTHING_SHOWN: Shown = ("?", "?")
+
+
+class ModelPart:
+    """The chip; it stands in the bar."""
+
+    def __init__(self, context: PageContext) -> None:
+        self._studio = context.studio
+        self.chip = gr.HTML(
+            render("bar", "chip", state="busy", name="…", device=""),
+            elem_id="model-chip",
+            js_on_load="element.addEventListener('click', () => { encore.sheet.open(); trigger('click'); })",
+            apply_default_css=False,
+        )
+
+    def update(self) -> Update:
+        """The loaded model, or that there is none."""
+        loaded, loading = self._studio.loaded, self._studio.loading
+        if loading is not None and loading.is_running:
+            return {self.chip: _chip("busy", say("bar.loading", name=short_name(loading.what)))}
+        if loaded is None:
+            return {self.chip: _chip("missing", say("bar.no_model"))}
+        device = loaded.model.device.type
+        return {self.chip: _chip("ready", short_name(loaded.name), DEVICE_SIGNS.get(device, device))}
+
+
+class ModelChooser:
+    """The loaded model in full, and a way to load another; `requests` are the events that ask for a change."""
+
+    def __init__(self, studio: Studio, settings: Settings) -> None:
+        self._studio, self._settings = studio, settings
+        self.status = gr.HTML(no_model_line(is_loading=True), elem_id="model")
+        with gr.Row(elem_classes=["choose"]):
+            self.choice = gr.Dropdown(
+                model_choices(),
+                value=settings.model,
+                label=word("sheet.model"),
+                info=word("sheet.model_help"),
+                allow_custom_value=True,
+                scale=3,
+                min_width=200,
+                elem_id="model-choice",
+            )
+            self.load = gr.Button(word("sheet.load"), variant="primary", scale=1, min_width=100, elem_id="load")
+            self.cancel = gr.Button(
+                word("sheet.cancel"), visible=False, scale=1, min_width=100, elem_id="cancel-load"
+            )
+        self.loading = gr.HTML(NOTHING, elem_id="loading")
+        gr.HTML(explain_models(), elem_id="explanation")
+        self.requests: list[Dependency] = [
+            bind(self.load.click, self._load, {"name": self.choice}, api="load_model", quick=True),
+            bind(self.cancel.click, studio.cancel_loading, quick=True),
+        ]
+
+    @property
+    def shown(self) -> list[Component]:
+        """What `update` changes."""
+        return [self.status, self.load, self.cancel, self.loading]
+
+    def what_to_show(self) -> Shown:
+        """Equal to what a page shows already if there is nothing to update."""
+        loaded = self._studio.loaded
+        return (f"{loaded.name} {id(loaded)}" if loaded is not None else "", repr(self._studio.loading))
+
+    def is_loading(self) -> bool:
+        """Whether a model is being loaded."""
+        return self._studio.loading is not None and self._studio.loading.is_running
+
+    def update(self) -> Update:
+        """The loaded model, and how far loading another is."""
+        loaded, loading, is_busy = self._studio.loaded, self._studio.loading, self.is_loading()
+        status = no_model_line(is_busy)
+        if loaded is not None:
+            status = model_line(loaded.name, loaded.model.precision, loaded.model.device.type)
+        can_cancel = is_busy and loading is not None and loading.num_total > 0
+        return {
+            self.status: status,
+            self.load: gr.update(interactive=not is_busy),
+            self.cancel: gr.update(visible=can_cancel),
+            self.loading: loading_line(loading),
+        }
+
+    def _load(self, name: str | None) -> None:
+        settings = self._settings
+        self._studio.start_loading((name or "").strip(), precision=settings.precision, device=settings.device)
+
+
+def _chip(state: str, name: str, device: str = "") -> Markup:
+    return render("bar", "chip", state=state, name=name, device=device)

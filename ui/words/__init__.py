@@ -1,0 +1,1 @@
+"""What the page says, in each language: one table for Gradio's labels, for Python and for our scripts."""
