@@ -1,4 +1,4 @@
-"""The page: the bar, one tab for each of its places, the sheet behind the model, the player, and what keeps them true."""
+"""The page: the bar, one tab for each of its places, the sheet behind the model, and the player."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ _logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 IDLE_POLL_SECONDS = 4.0
 """Another page may load a model at any time, but hardly ever does; each poll costs some milliseconds."""
+
 
 def serve(settings: Settings) -> int:
     """Show the studio until interrupted; returns the exit code.

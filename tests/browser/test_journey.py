@@ -21,7 +21,8 @@ from backend.settings import Settings
 from backend.studio import Studio
 from backend.voices.cloning import read_reference
 from backend.voices.samples import get_sample
-from tests.browser.test_studio_tabs import LOUDEST, open_tab
+from tests.browser.sounds import loudest, play
+from tests.browser.test_studio_tabs import open_tab
 from tests.programs import find_program
 from tests.ui.app_process import AppProcess, free_port, start_app
 from tests.ui.recordings import write_broken
@@ -101,17 +102,16 @@ def upload_and_hear(page: Page, sounds: list[Path], broken: Path) -> None:
     """Recordings of which one is broken, and the voice of the others."""
     page.locator("#upload input[type=file]").set_input_files([broken, *sounds])
     expect(page.locator("#verdict")).to_contain_text("broken.wav is not a kind of audio file")
-    expect(page.locator("#verdict audio")).to_have_count(len(sounds))
+    expect(page.locator("#verdict .play")).to_have_count(len(sounds))
     page.locator("#consent input").first.check()
     page.locator("#who input, #who textarea").first.fill("Owen Keeper")
     page.locator("#text textarea").fill("Hello, it is me.")
     page.locator("#speak").click()
     expect(page.locator("#status")).to_contain_text("Take 1 is ready")
     assert max(sound["peak"] for sound in page.evaluate("window.sounds.map(({peak}) => ({peak}))")) > 0.01
-    audio = page.locator("#takes audio")
-    assert audio.evaluate(LOUDEST) > 0.01
-    audio.evaluate("audio => audio.play()")
-    page.wait_for_function("document.querySelector('#takes audio').currentTime > 0.05", timeout=PATIENCE_MS)
+    button = page.locator("#takes .play")
+    assert loudest(button) > 0.01
+    play(page, button)
 
 
 def say_consent_aloud(page: Page, microphone: Path) -> None:
@@ -153,7 +153,7 @@ def record_phrase(page: Page, microphone: Path, phrase: str) -> None:
 
 def prepare_and_correct(page: Page, texts: list[Path]) -> None:
     """A dataset of the same recordings, in one process: Ray would take longer to start than that to work."""
-    open_tab(page, "Dataset")
+    open_tab(page, "Data")
     expect(page.locator("#dataset-sources")).to_contain_text("sentence-1.wav")
     page.locator("#dataset-files input[type=file]").set_input_files(texts)
     expect(page.locator("#dataset-sources")).to_contain_text(str(len(texts)))
@@ -173,7 +173,7 @@ def prepare_and_correct(page: Page, texts: list[Path]) -> None:
 
 def start_training(page: Page) -> None:
     """The button, and as an advanced option a run so short that one can wait for it."""
-    open_tab(page, "Fine-tune")
+    open_tab(page, "Tune")
     expect(page.locator("#plan")).to_contain_text("steps, about")
     page.locator("#tune-voice input, #tune-voice textarea").first.fill("Owen tuned")
     page.locator("#tune-advanced > button").click()
@@ -210,7 +210,7 @@ def cancel_and_resume(page: Page) -> int:
     assert step == NUM_STEPS or loss_curve(page) != curve
     page.reload()
     page.locator("#speak").wait_for()
-    open_tab(page, "Fine-tune")
+    open_tab(page, "Tune")
     expect(page.locator("#run-status")).to_contain_text("Owen tuned")
     assert step_of(page) >= step
     page.locator("#cancel-run").click()
@@ -229,9 +229,9 @@ def compare_and_keep(page: Page) -> None:
     page.locator("#compare-text textarea").fill("Hello there.")
     page.locator("#compare").click()
     expect(page.locator("#compare-status")).to_contain_text("Listen to all of them")
-    players = page.locator("#compare-takes audio")
+    players = page.locator("#compare-takes .play")
     expect(players).to_have_count(2)
-    assert all(players.nth(number).evaluate(LOUDEST) > 0.01 for number in range(2))
+    assert all(loudest(players.nth(number)) > 0.01 for number in range(2))
     expect(page.locator("#compare-takes")).not_to_contain_text("Owen tuned")
     page.locator("#vote-A").click()
     expect(page.locator("#vote-result")).to_contain_text("Your vote: A, ")
@@ -242,7 +242,7 @@ def compare_and_keep(page: Page) -> None:
 
 def export_voice(page: Page) -> bytes:
     """Fetch the newest voice of the library as a file."""
-    open_tab(page, "Library")
+    open_tab(page, "Voices")
     expect(page.locator("#voices")).to_contain_text("Owen tuned")
     page.locator("#export").click()
     with page.expect_download(timeout=PATIENCE_MS) as download:
@@ -264,13 +264,13 @@ def test_from_an_upload_to_an_exported_voice(program, open_page, microphone, tmp
     program.kill()
     page.goto(program.start())
     expect(page.locator("#takes h3")).to_have_text("Take 1")
-    assert page.locator("#takes audio").evaluate(LOUDEST) > 0.01
-    open_tab(page, "Fine-tune")
+    assert loudest(page.locator("#takes .play")) > 0.01
+    open_tab(page, "Tune")
     expect(page.locator("#run-status")).to_contain_text("Owen tuned")
     assert step_of(page) >= step, "the run went on without the app"
     expect(page.locator("#run-status")).to_contain_text("Done")
     expect(page.locator("#checkpoint-scores")).to_contain_text("best")
-    assert page.locator("#checkpoint-takes details[open] audio").first.evaluate(LOUDEST) > 0.01
+    assert loudest(page.locator("#checkpoint-takes details[open] .play").first) > 0.01
     expect(page.locator("#run-events")).not_to_contain_text("process was gone")
     compare_and_keep(page)
     with zipfile.ZipFile(io.BytesIO(export_voice(page))) as file:

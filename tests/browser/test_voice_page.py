@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.backend.audio.sounds import FORMATS, encode
+from tests.browser.sounds import listen, play
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 
@@ -20,15 +21,7 @@ expect.set_options(timeout=PATIENCE_MS)
 
 ENDLESS_TEXT = "Say it again. " * 7000
 
-# Decodes what an audio element plays and returns its length and loudest sample.
-LISTEN = """async (audio) => {
-  const bytes = await (await fetch(audio.src)).arrayBuffer();
-  const sound = await new OfflineAudioContext(1, 1, 24000).decodeAudioData(bytes);
-  const peak = sound.getChannelData(0).reduce((most, sample) => Math.max(most, Math.abs(sample)), 0);
-  return { seconds: sound.duration, peak };
-}"""
-
-UNNAMED_CONTROLS = """() => [...document.querySelectorAll('button, input, textarea, select, audio, a[href]')]
+UNNAMED_CONTROLS = """() => [...document.querySelectorAll('button, input, textarea, select, a[href], summary')]
   .filter((control) => control.checkVisibility() && !(control.ariaLabel || control.title || control.innerText
     || [...(control.labels || [])].some((label) => label.innerText.trim())
     || control.getAttribute('aria-labelledby') || control.placeholder))
@@ -58,11 +51,16 @@ def voice(tmp_path):
 
 def test_without_a_model_the_page_explains_and_waits(open_page, app_without_model, voice):
     page = open_page(app_without_model.address)
+    # Nothing can be done without one: the sheet in which one is chosen is open.
+    expect(page.locator("#sheet")).to_be_visible()
+    expect(page.locator("#model-chip")).to_contain_text("No model")
     expect(page.locator("#model")).to_contain_text("No model is loaded.")
     expect(page.locator("#loading")).to_contain_text("no-such-model was not loaded. There is no folder")
     explanation = page.locator("#explanation")
     for words in ("Qwen/Qwen3-TTS-12Hz-0.6B-Base", "2.5 GB to download", "Without a network", "type its path"):
         expect(explanation).to_contain_text(words)
+    page.keyboard.press("Escape")
+    expect(page.locator("#sheet")).to_be_hidden()
     expect(page.locator("#speak")).to_be_disabled()
     expect(page.locator("#speak")).to_have_text("Waiting for a model")
     give(page, voice)
@@ -77,18 +75,18 @@ def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_pat
     page.locator("#load").click()
     expect(page.locator("#model")).to_contain_text("Model: a model, in full precision (fp32) on the CPU")
     expect(page.locator("#explanation")).to_be_hidden()
+    expect(page.locator("#model-chip")).to_have_text("a model · CPU")
     fill_in(page, voice, "Hello. How are you today?")
     page.locator("#speak").click()
     expect(page.locator("#status")).to_contain_text("Take 1 is ready")
-    audio = page.locator("#takes audio")
-    heard = audio.evaluate(LISTEN)
+    button = page.locator("#takes .play")
+    heard = listen(button)
     assert heard["seconds"] > 0.1
     assert heard["peak"] > 0.01
     live = page.evaluate("window.sounds.map(({when, seconds, peak}) => ({when, seconds, peak}))")
     assert sum(sound["seconds"] for sound in live) == pytest.approx(heard["seconds"], abs=1e-3)
     assert max(sound["peak"] for sound in live) == pytest.approx(heard["peak"], abs=1e-3)
-    audio.evaluate("audio => audio.play()")
-    page.wait_for_function("document.querySelector('#takes audio').currentTime > 0.05", timeout=PATIENCE_MS)
+    play(page, button)
 
 
 def test_chunks_follow_each_other_without_a_gap(open_page, app, voice):
@@ -111,7 +109,7 @@ def test_stop_is_silent_at_once_and_keeps_what_was_heard(open_page, app, voice):
     page.locator("#stop").click()
     page.wait_for_function("window.sounds.every((sound) => sound.isOver)", timeout=PATIENCE_MS)
     expect(page.locator("#status")).to_contain_text("stopped before the end")
-    assert page.locator("#takes audio").evaluate(LISTEN)["peak"] > 0.01
+    assert listen(page.locator("#takes .play"))["peak"] > 0.01
 
 
 def test_a_closed_tab_frees_the_model_for_the_next_visitor(open_page, app, voice):
@@ -144,7 +142,7 @@ def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, ap
     expect(page.locator("#verdict")).to_contain_text("Good to clone from.")
     page.locator("#speak").click()
     expect(page.get_by_test_id("toast-body")).to_contain_text("choose the consent")
-    assert page.locator("#takes audio").count() == 0
+    assert page.locator("#takes .play").count() == 0
     agree(page)
     page.locator("#text textarea").fill("Hm.")
     page.locator("#speak").click()
@@ -158,7 +156,7 @@ def test_a_voice_is_recorded_in_the_browser(open_page, app):
     page.wait_for_timeout(4_000)
     page.locator("#microphone button", has_text="Stop").first.click()
     expect(page.locator("#verdict")).to_contain_text("Length ")
-    assert page.locator("#verdict audio").evaluate(LISTEN)["peak"] > 0.01
+    assert listen(page.locator("#verdict .play"))["peak"] > 0.01
 
 
 def test_everything_is_reached_with_the_keyboard_and_has_a_name(open_page, app, voice):

@@ -21,7 +21,7 @@ def prepare_sample(page):
     """Choose a sample, and prepare it in one process: Ray would take most of the time."""
     page.locator("#sample").get_by_text("Owen").click()
     expect(page.locator("#verdict")).to_contain_text("Sample voice Owen")
-    open_tab(page, "Dataset")
+    open_tab(page, "Data")
     expect(page.locator("#dataset-sources")).to_contain_text("Owen")
     page.get_by_text("Transcription model and parallel workers").click()
     page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
@@ -41,16 +41,14 @@ def test_a_sample_is_prepared_and_a_text_corrected(open_page, app, screenshots):
     expect(page.locator("#clips")).to_contain_text("My father kept the light for thirty years.")
     page.locator("#apply").click()
     expect(page.locator("#stale")).not_to_contain_text("Apply the changes")
-    open_tab(page, "Fine-tune")
+    open_tab(page, "Tune")
     expect(page.locator("#plan")).to_contain_text("steps, about")
     expect(page.locator("#start-run")).to_have_text(re.compile(r"Fine-tune \("))
     expect(page.locator("#memory-picture")).to_contain_text("zero3")
-    open_tab(page, "System")
-    expect(page.locator("#findings")).to_contain_text("are free")
     for theme, width in WIDTHS:
         page.emulate_media(color_scheme=theme)
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate("(isDark) => document.body.classList.toggle('dark', isDark)", theme == "dark")
-        for tab in ("Dataset", "Fine-tune", "System"):
+        for tab in ("Data", "Tune"):
             open_tab(page, tab)
             picture(page, screenshots / f"{tab.lower()}-filled-{theme}-{width}.png", width)

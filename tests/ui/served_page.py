@@ -103,8 +103,8 @@ class ServedPage:
         return Session(self.address, self.blocks)
 
     def fetch(self, html: str) -> bytes:
-        """The file of the first player in `html`."""
-        path = html.split("<audio controls")[1].split('src="')[1].split('"')[0]
+        """The file of the first play button in `html`."""
+        path = html.split('data-play="')[1].split('"')[0]
         return httpx.get(self.address + path, timeout=PATIENCE_SECONDS).raise_for_status().content
 
 

@@ -160,7 +160,7 @@ def test_a_blind_comparison_is_revealed_after_the_vote(page, client):
     made = compare(client)
     assert "Ready." in made["compare-status"]
     takes = made["compare-takes"]
-    addresses = re.findall(r'<audio [^>]*src="([^"]+)"', takes)
+    addresses = re.findall(r'data-play="([^"]+)"', takes)
     assert len(addresses) == 2
     for address in addresses:
         assert len(httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content) > 1000

@@ -87,7 +87,7 @@ def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
     html = str(client.call("choose_dataset", chosen=dataset))
     assert "min accepted of" in html
     assert "Every morning I open the bakery" in html
-    address = re.search(r'<audio [^>]*src="([^"]+)"', html).group(1)
+    address = re.search(r'data-play="([^"]+)"', html).group(1)
     assert httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content[:4] == b"RIFF"
     assert all(clip.text for clip in clips_of(page, dataset))
 

@@ -48,7 +48,11 @@ class ActivityPart:
         shown = str(activity_html(running))
         if shown == seen:
             return {}
-        return {self.shown: shown, self.seen: shown, self.timer: gr.Timer(POLL_SECONDS if running else IDLE_POLL_SECONDS)}
+        return {
+            self.shown: shown,
+            self.seen: shown,
+            self.timer: gr.Timer(POLL_SECONDS if running else IDLE_POLL_SECONDS),
+        }
 
 
 def activity_html(running: list[Running]) -> Markup:

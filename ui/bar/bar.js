@@ -64,7 +64,8 @@
     if (event.target.closest(".skip")) {
       event.preventDefault();
       encore.nav.go("speak");
-      document.querySelector("#text textarea")?.focus();
+      // The tab is drawn in its own time.
+      setTimeout(() => document.querySelector("#text textarea")?.focus(), 50);
     }
     if (event.target.closest("#theme")) encore.theme(!document.body.classList.contains("dark"));
     if (event.target.closest("#log-out"))
@@ -117,7 +118,8 @@
       const sheet = document.querySelector("#sheet");
       sheet.classList.add("open");
       sheet.inert = false;
-      document.querySelector(".close-sheet").focus();
+      // What is still hidden in this frame cannot have the focus.
+      setTimeout(() => document.querySelector(".close-sheet").focus(), 60);
     },
     close() {
       if (!encore.sheet.isOpen) return;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
@@ -67,9 +66,7 @@ class ModelChooser:
                 elem_id="model-choice",
             )
             self.load = gr.Button(word("sheet.load"), variant="primary", scale=1, min_width=100, elem_id="load")
-            self.cancel = gr.Button(
-                word("sheet.cancel"), visible=False, scale=1, min_width=100, elem_id="cancel-load"
-            )
+            self.cancel = gr.Button(word("sheet.cancel"), visible=False, scale=1, min_width=100, elem_id="cancel-load")
         self.loading = gr.HTML(NOTHING, elem_id="loading")
         gr.HTML(explain_models(), elem_id="explanation")
         self.requests: list[Dependency] = [

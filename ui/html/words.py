@@ -38,7 +38,9 @@ def _slug(words: str) -> str:
     """The first words in plain letters; other scripts keep their own."""
     plain = "".join(one for one in unicodedata.normalize("NFKD", words[:200]) if not unicodedata.combining(one))
     stem = re.sub(r"\.(wav|mp3|m4a|flac|ogg|webm|mp4|3gp|opus)$", "", plain.lower())
-    return "-".join(re.findall(r"\w+", stem.replace("'", "").replace("’", "").replace("_", " "))[:4])[:40]
+    return "-".join(
+        re.findall(r"\w+", stem.replace("'", "").replace("\N{RIGHT SINGLE QUOTATION MARK}", "").replace("_", " "))[:4]
+    )[:40]
 
 
 def file_url(path: Path) -> str:

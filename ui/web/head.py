@@ -1,4 +1,4 @@
-"""What every part of the page finds when it is loaded: the words, and our own scripts, all of them in the page itself."""
+"""What every part of the page finds when it is loaded: the words and our own scripts, within the page itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ SCRIPTS = (
 """In the order in which they are run; each adds its part to `window.encore`."""
 
 FIRST = "(window.encore ??= {}).tables = "
+
 
 def build_head() -> str:
     """HTML for the end of the page's head."""

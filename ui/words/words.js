@@ -10,6 +10,9 @@
 
   encore.words = (key, values = {}) => (table[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 
+  // Gradio's drop zones have words of their own; `page.css` shows these instead.
+  document.documentElement.style.setProperty("--drop-words", JSON.stringify(encore.words("drop.words")));
+
   // What is the same for all visitors is written in English by the server.
   encore.words.apply = (element) => {
     for (const one of element.querySelectorAll("[data-word]")) one.textContent = encore.words(one.dataset.word);

@@ -26,7 +26,7 @@ from training.model.hub.hub import KNOWN_MODELS
 from training.model.sampling import Sampling
 from ui.html import models, words
 from ui.html.messages import NOTHING, task_line
-from ui.html.takes import ENDINGS, rate_in_words, take_card, take_list
+from ui.html.takes import ENDINGS, download_name, rate_in_words, take_card, take_list
 from ui.html.voices import saved_line
 from ui.tabs.library import render as render_library
 from ui.tabs.voice import render as render_voice
@@ -107,6 +107,10 @@ class Page(HTMLParser):
     @property
     def text(self):
         return " ".join("".join(self.words).split())
+
+
+def played(page):
+    return [attributes["data-play"] for _, attributes in page.tags if "data-play" in attributes]
 
 
 def downloading(name, done, *, at_start=0, seconds=3.0, file="model.safetensors"):
@@ -202,10 +206,8 @@ def test_a_loading_that_ended_well_says_nothing_and_a_failed_one_why():
 
 def test_the_verdict_names_length_level_and_noise():
     page = Page(render_voice.verdict(REPORT, Path("/tmp/a b/reference.wav")))
-    assert page.text == "Good to clone from. Length 8.4 s, level good (-18 dB), background quiet (-62 dB)."
-    assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
-        "gradio_api/file=/tmp/a%20b/reference.wav"
-    ]
+    assert page.text == "Good to clone from. Length 8.4 s, level good (-18 dB), background quiet (-62 dB).0:08"
+    assert played(page) == ["gradio_api/file=/tmp/a%20b/reference.wav"]
 
 
 @pytest.mark.parametrize("concern", Concern)
@@ -223,7 +225,8 @@ def test_a_noisy_background_is_called_so():
 def test_a_take_says_how_it_was_made_in_words():
     text = Page(take_card(TAKE, PLACE)).text
     for fact in (
-        "4.2 s, ended by itself.",
+        "0:04",
+        "4.2 s. Language: English.",
         "First sound after 0.3 s",
         "0.50 s of work for each second of speech, faster than listening",
         "voice.wav. Cloned with the transcript by mini",
@@ -235,7 +238,8 @@ def test_a_take_says_how_it_was_made_in_words():
 
 @pytest.mark.parametrize("reason", FinishReason)
 def test_every_way_to_end_has_words(reason):
-    assert ENDINGS[reason] in take_card(take(finish_reason=reason), PLACE)
+    # What went as it should needs no words.
+    assert (ENDINGS[reason] in take_card(take(finish_reason=reason), PLACE)) == (reason is not FinishReason.EOS)
     assert ENDINGS[reason] in render_voice.spoken_line(take(finish_reason=reason))
 
 
@@ -291,16 +295,34 @@ def test_takes_are_listed_each_with_player_download_and_delete():
     takes = [(take(id=str(number), number=number), Path(f"/t/{number}.wav")) for number in (2, 1)]
     page = Page(take_list(takes))
     assert re.findall(r"Take (\d)", page.text) == ["2", "1"]
-    assert [attributes["src"] for tag, attributes in page.tags if tag == "audio"] == [
-        "gradio_api/file=/t/2.wav",
-        "gradio_api/file=/t/1.wav",
-    ]
+    assert played(page) == ["gradio_api/file=/t/2.wav", "gradio_api/file=/t/1.wav"]
     downloads = [attributes["download"] for tag, attributes in page.tags if tag == "a"]
-    assert downloads == ["encore-take-2.wav", "encore-take-1.wav"]
-    assert [attributes["data-take"] for tag, attributes in page.tags if tag == "button"] == ["2", "1"]
+    assert downloads == ["voice_hello_t02.wav", "voice_hello_t01.wav"]
+    assert [attributes["data-take"] for _, attributes in page.tags if "data-take" in attributes] == ["2", "1"]
+    assert [attributes["data-again"] for _, attributes in page.tags if "data-again" in attributes] == ["2", "1"]
     spoken_as_mp3 = Page(take_card(take(audio_format="mp3"), PLACE))
-    assert [attributes["download"] for tag, attributes in spoken_as_mp3.tags if tag == "a"] == ["encore-take-3.mp3"]
+    assert [attributes["download"] for tag, attributes in spoken_as_mp3.tags if tag == "a"] == ["voice_hello_t03.mp3"]
     assert Page(take_list([])).text
+
+
+def test_older_takes_are_folded_away():
+    takes = [(take(id=str(number), number=number), Path(f"/t/{number}.wav")) for number in range(8, 0, -1)]
+    folded = take_list(takes).split('<details class="older">')
+    assert [part.count("data-take=") for part in folded] == [5, 3]
+    assert "3 older takes" in folded[1]
+
+
+@pytest.mark.parametrize(
+    ("voice", "text", "name"),
+    [
+        ("Sample Rufus", "Hello, this is what I sound like.", "sample-rufus_hello-this-is-what_t04.wav"),
+        ("my voice.m4a", "Don't stop!", "my-voice_dont-stop_t04.wav"),
+        ("Zoë", "Äpfel und Öl", "zoe_apfel-und-ol_t04.wav"),
+        ("../../etc", "a/b\\c", "etc_a-b-c_t04.wav"),
+    ],
+)
+def test_a_download_is_named_after_voice_and_words(voice, text, name):
+    assert download_name(take(voice=voice, text=text, number=4)) == name
 
 
 def test_progress_counts_parts_only_where_there_are_several():

@@ -267,7 +267,9 @@ def _facts(clip: ClipRow, number: int, heard: HeardClip | None) -> dict[str, obj
         "tone": TONES[clip.verdict],
         "verdict": VERDICT_WORDS[clip.verdict] + (" by you" if clip.details.person_verdict is not None else ""),
         "marks": [words for words, is_marked in marks.items() if is_marked],
-        "waveform": waveform_svg(heard.envelope, f"Waveform of clip {number}", heard.path) if heard is not None else None,
+        "waveform": waveform_svg(heard.envelope, f"Waveform of clip {number}", heard.path)
+        if heard is not None
+        else None,
         "path": heard.path if heard is not None else None,
     }
 

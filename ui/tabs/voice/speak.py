@@ -154,7 +154,7 @@ class SpeechPart:
         )
         self.way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")
         with gr.Row():
-            self.language = build_language(interactive=False)
+            self.language = build_language(interactive=False, elem_id="language")
             self.seed = build_seed(interactive=False, elem_id="seed")
         with gr.Accordion("Advanced sampling", open=False):
             self.temperature = gr.Slider(

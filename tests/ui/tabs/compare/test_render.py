@@ -38,7 +38,7 @@ def counted(first_wins, second_wins):
 
 def test_a_blind_comparison_gives_nothing_away():
     html = render_compare.comparison_html(comparison(TUNED, ZERO), heard("A", "B"))
-    assert html.count("<audio") == 2
+    assert html.count("data-play=") == 2
     assert all(word not in html for word in ("tuned", "zero", "Likeness"))
     assert "after your vote" in html
 
@@ -55,7 +55,7 @@ def test_after_the_vote_everybody_is_named_and_the_choice_is_marked():
 def test_loudness_is_said_and_a_lost_file_is_left_out():
     html = render_compare.comparison_html(comparison(TUNED, ZERO), heard("A"))
     assert "brought to the same loudness" in html
-    assert html.count("<audio") == 1
+    assert html.count("data-play=") == 1
 
 
 def test_nothing_foreign_becomes_markup():

@@ -59,7 +59,7 @@ def test_a_card_tells_kind_consent_origin_and_votes():
         "Zero-shot, from the sound alone: won 9 of 9, clearly preferred.",
         "Consent by Ann on",
         "Recordings: a.wav, b.wav.",
-        'src="gradio_api/file=/tmp/x/reference.wav"',
+        'data-play="gradio_api/file=/tmp/x/reference.wav"',
     ):
         assert words in card
 

@@ -1,0 +1,56 @@
+"""What the page lets one hear: files behind play buttons, the player, and what is playing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+PATIENCE_MS = 120_000
+
+# Decodes the file behind a play button and returns its length and loudest sample.
+LISTEN = """async (button) => {
+  const bytes = await (await fetch(button.dataset.play)).arrayBuffer();
+  const sound = await new OfflineAudioContext(1, 1, 24000).decodeAudioData(bytes);
+  const peak = sound.getChannelData(0).reduce((most, sample) => Math.max(most, Math.abs(sample)), 0);
+  return { seconds: sound.duration, peak };
+}"""
+
+STATE = """() => {
+  const source = window.encore.player.current;
+  if (!source) return null;
+  const { url, title, position, seconds, isPlaying, isComplete } = source;
+  return { url, title, position, seconds, isPlaying, isComplete };
+}"""
+
+
+def listen(button: Locator) -> dict[str, float]:
+    """Length and peak of what a play button plays."""
+    heard: dict[str, float] = button.evaluate(LISTEN)
+    return heard
+
+
+def loudest(button: Locator) -> float:
+    """Its peak alone."""
+    return listen(button)["peak"]
+
+
+def player(page: Page) -> dict[str, Any]:
+    """What the dock shows."""
+    state: dict[str, Any] = page.evaluate(STATE)
+    return state
+
+
+def play(page: Page, button: Locator) -> None:
+    """Press a play button and wait until it sounds."""
+    button.click()
+    wait_until_sounding(page, button)
+
+
+def wait_until_sounding(page: Page, button: Locator) -> None:
+    """Until the file of a play button has been heard for a moment."""
+    page.wait_for_function(
+        "(url) => encore.player.current?.url === url && encore.player.current.position > 0.05",
+        arg=button.get_attribute("data-play"),
+        timeout=PATIENCE_MS,
+    )

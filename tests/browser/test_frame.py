@@ -1,0 +1,272 @@
+"""What stands around every tab: the bar, the sheet behind the model, the player, and the keys that all of it obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
+from tests.browser.test_studio_tabs import open_tab
+
+pytestmark = pytest.mark.browser
+
+expect.set_options(timeout=PATIENCE_MS)
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+
+FINDINGS = """async () => {
+  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+  const { violations } = await axe.run(document, { runOnly: tags });
+  return violations.flatMap(({ id, nodes }) => nodes.map(({ html, target }) => [id, target.join(" "), html]));
+}"""
+
+GRADIOS_OWN = {
+    # Drop zones are called by what they do, which is not what they show; the picture beside says what they show.
+    ("label-content-name-mismatch", "upload-container"),
+    ("image-redundant-alt", "upload-container"),
+}
+
+
+def speak(page: Page, text: str, number: int) -> None:
+    """A sample voice says something, and the take is there."""
+    page.locator("#text textarea").fill(text)
+    page.locator("#speak").click()
+    expect(page.locator("#takes")).to_contain_text(f"Take {number}")
+
+
+@pytest.fixture
+def page(open_page, app) -> Page:
+    page = open_page(app.address)
+    expect(page.locator("#speak")).to_be_enabled()
+    page.locator("#sample").get_by_text("Iris").click()
+    expect(page.locator("#verdict")).to_contain_text("Sample voice Iris")
+    return page
+
+
+def test_the_tab_is_in_the_address_and_survives_a_reload(open_page, app):
+    page = open_page(app.address)
+    open_tab(page, "Data")
+    assert page.url.endswith("#data")
+    page.reload()
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Data")
+    expect(page.locator("#prepare")).to_be_visible()
+    open_tab(page, "Voices")
+    page.go_back()
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Data")
+    page.goto(f"{app.address}#compare")
+    expect(page.locator("#compare")).to_be_visible()
+    assert page.title() == "Compare · Encore"
+
+
+def test_arrow_keys_move_between_the_places_which_are_one_stop(open_page, app):
+    page = open_page(app.address)
+    page.get_by_role("link", name="Speak").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Data")
+    expect(page.get_by_role("link", name="Data")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Voices")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('#places')") is None
+
+
+def test_the_first_stop_leads_to_the_text(open_page, app):
+    page = open_page(app.address)
+    open_tab(page, "Data")
+    page.locator("h1").click()
+    page.evaluate("document.activeElement.blur()")
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#text textarea")).to_be_focused()
+
+
+def test_light_and_dark_are_kept(open_page, app):
+    page = open_page(app.address)
+    expect(page.locator("body")).not_to_have_class("dark")
+    page.locator("#theme").click()
+    page.reload()
+    page.locator("#speak").wait_for()
+    page.wait_for_function("document.body.classList.contains('dark')", timeout=PATIENCE_MS)
+    page.locator("#theme").click()
+    page.wait_for_function("!document.body.classList.contains('dark')", timeout=PATIENCE_MS)
+
+
+def test_the_sheet_takes_the_focus_and_gives_it_back(open_page, app):
+    page = open_page(app.address)
+    chip = page.locator("#model-chip button")
+    expect(chip).to_contain_text("CPU")
+    chip.click()
+    expect(page.locator(".close-sheet")).to_be_focused()
+    expect(page.locator("#findings")).to_contain_text("are free")
+    page.keyboard.press("Escape")
+    expect(page.locator("#sheet")).to_be_hidden()
+    expect(chip).to_be_focused()
+    chip.click()
+    page.locator("#bar").click(position={"x": 5, "y": 5}, force=True)
+    expect(page.locator("#sheet")).to_be_hidden()
+
+
+def test_one_sound_at_a_time(page):
+    speak(page, "One sentence after another. " * 4, 1)
+    recording, take = page.locator("#verdict .play"), page.locator("#takes .play")
+    play(page, recording)
+    take.click()
+    wait_until_sounding(page, take)
+    expect(take).to_have_attribute("aria-pressed", "true")
+    expect(recording).to_have_attribute("aria-pressed", "false")
+    # The live take is a sound like any other.
+    page.locator("#text textarea").fill("One sentence after another. " * 40)
+    sounds = page.evaluate("window.sounds.length")
+    page.locator("#speak").click()
+    page.wait_for_function("(before) => window.sounds.length > before", arg=sounds, timeout=PATIENCE_MS)
+    expect(take.last).to_have_attribute("aria-pressed", "false")
+    assert player(page)["url"] == ""
+    play(page, recording)
+    at = page.evaluate("new Promise((done) => setTimeout(() => done(encore.player.current.position), 300))")
+    assert player(page)["position"] >= at > 0
+    page.locator("#stop").click()
+
+
+def test_the_player_seeks_where_one_clicks_and_by_keys(page):
+    speak(page, "One sentence after another. " * 6, 1)
+    take = page.locator("#takes .take").first
+    play(page, take.locator(".play"))
+    page.locator(".dock-play").click()
+    page.wait_for_function("!encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    page.wait_for_function("encore.player.current.seconds > 0", timeout=PATIENCE_MS)
+    seconds = player(page)["seconds"]
+    wave = page.locator(".dock-wave")
+    box = wave.bounding_box()
+    wave.click(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    assert player(page)["position"] == pytest.approx(seconds / 2, rel=0.05)
+    wave.focus()
+    page.keyboard.press("Home")
+    assert player(page)["position"] == 0
+    page.keyboard.press("ArrowRight")
+    assert player(page)["position"] == pytest.approx(min(5, seconds), abs=0.1)
+    page.keyboard.press("ArrowLeft")
+    assert player(page)["position"] == pytest.approx(max(0, min(5, seconds) - 5), abs=0.1)
+    drawn = take.locator("svg[data-seek]")
+    place = drawn.bounding_box()
+    drawn.click(position={"x": place["width"] * 0.1, "y": place["height"] / 2})
+    page.wait_for_function("encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    page.locator("h1").click()
+    page.keyboard.press("Space")
+    page.wait_for_function("!encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    page.locator(".dock-speed").select_option("2")
+    page.locator(".dock-volume input").fill("0.5")
+    page.reload()
+    page.locator("#speak").wait_for()
+    assert page.evaluate("encore.player.settings") == {"speed": 2, "volume": 0.5}
+
+
+def test_a_take_becomes_a_file_in_the_player_once_it_was_heard(page):
+    speak(page, "Hm, yes.", 1)
+    take = page.locator("#takes .play")
+    page.wait_for_function(
+        "(url) => encore.player.current.url === url && !encore.player.current.isPlaying",
+        arg=take.get_attribute("data-play"),
+        timeout=PATIENCE_MS,
+    )
+    assert page.locator(".dock-download").get_attribute("download") == "sample-iris_hm-yes_t01.wav"
+    page.locator(".dock-play").click()
+    wait_until_sounding(page, take)
+
+
+def test_while_it_is_made_one_can_pause_and_seek(page):
+    page.locator("#text textarea").fill("One sentence after another. " * 40)
+    page.locator("#speak").click()
+    page.wait_for_function("encore.player.current?.seconds > 1.5", timeout=PATIENCE_MS)
+    state = player(page)
+    assert not state["isComplete"]
+    assert state["title"].startswith("One sentence after another.")
+    page.locator(".dock-play").click()
+    page.wait_for_function("!encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    page.evaluate("encore.player.seek(1)")
+    assert player(page)["position"] == pytest.approx(1.0, abs=0.1)
+    page.locator(".dock-play").click()
+    page.wait_for_function("encore.player.current.position > 1.1", timeout=PATIENCE_MS)
+    page.locator("#stop").click()
+
+
+def test_ctrl_enter_speaks(page):
+    page.locator("#text textarea").fill("With two keys.")
+    page.locator("#text textarea").press("Control+Enter")
+    expect(page.locator("#takes")).to_contain_text("With two keys.")
+
+
+def test_a_take_is_spoken_again(page):
+    speak(page, "Say it twice.", 1)
+    page.locator("#text textarea").fill("Something else.")
+    page.locator("#takes .again").click()
+    expect(page.locator("#takes h3").first).to_have_text("Take 2")
+    expect(page.locator("#takes blockquote").first).to_have_text("Say it twice.")
+
+
+def test_lists_close_behind_the_focus(open_page, app):
+    page = open_page(app.address)
+    expect(page.locator("#speak")).to_be_enabled()
+    for name in ("saved-voice", "language"):
+        field = page.locator(f"#{name} input").first
+        field.focus()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("listbox")).to_have_count(0)
+        expect(field).to_have_attribute("aria-expanded", "false")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_of_ours(open_page, app, theme):
+    page = open_page(app.address, theme=theme)
+    expect(page.locator("#speak")).to_be_enabled()
+    page.locator("#sample").get_by_text("Iris").click()
+    expect(page.locator("#verdict")).to_contain_text("Sample voice Iris")
+    speak(page, "Hm.", 1)
+    page.add_script_tag(path=AXE)
+    for name in ("Speak", "Data", "Tune", "Compare", "Voices"):
+        open_tab(page, name)
+        page.wait_for_timeout(500)
+        assert ours(page.evaluate(FINDINGS)) == [], name
+    page.locator("#model-chip button").click()
+    expect(page.locator("#findings")).to_contain_text("are free")
+    page.wait_for_timeout(500)
+    assert ours(page.evaluate(FINDINGS)) == []
+
+
+def ours(findings: list[list[str]]) -> list[list[str]]:
+    """Without what lies in components that are Gradio's own."""
+    return [one for one in findings if not any(one[0] == rule and part in one[2] for rule, part in GRADIOS_OWN)]
+
+
+def test_on_a_phone_the_places_are_at_the_bottom(open_page, app):
+    page = open_page(app.address, width=390)
+    expect(page.locator("#speak")).to_be_enabled()
+    box = page.locator("#places").bounding_box()
+    assert box["y"] + box["height"] == pytest.approx(900, abs=1)
+    assert page.locator("#bar").bounding_box()["height"] <= 48
+    open_tab(page, "Tune")
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Tune")
+
+
+def test_nothing_of_gradio_shows_through(open_page, app):
+    page = open_page(app.address)
+    for words in ("Drop File Here", "Click to Upload", "Built with Gradio", "Settings", "queue:"):
+        shown = page.get_by_text(words)
+        assert not any(
+            one.is_visible() and one.evaluate("(e) => parseFloat(getComputedStyle(e).fontSize) > 0")
+            for one in shown.all()
+        ), words
+    assert "svg" in page.request.get(f"{app.address}favicon.ico").headers["content-type"]
+
+
+def test_german_browsers_read_german(chromium, app):
+    context = chromium.new_context(locale="de-DE")
+    page = context.new_page()
+    page.goto(app.address)
+    expect(page.get_by_role("link", name="Vergleichen")).to_be_visible()
+    page.locator("#model-chip button").click()
+    expect(page.locator("#load")).to_have_text("Laden")
+    assert page.evaluate("document.documentElement.lang") == "de"
+    context.close()
