@@ -24,7 +24,7 @@ MAX_ACTORS = 256
 def gather_material(
     references: Sequence[Reference], source: Source | None, transcript: str = "", files: Sequence[str] = ()
 ) -> Material:
-    """What the Voice tab has, or the sample chosen there, and the files that were added to it."""
+    """What the Speak tab has, or the sample chosen there, and the files that were added to it."""
     added = [Path(path) for path in files]
     texts = [path for path in added if path.suffix.lower() in SIDECAR_SUFFIXES]
     is_sample = not references and source is not None and source.kind == "sample"
@@ -60,7 +60,7 @@ def plan_build(
         EncoreError: there is nothing to prepare, or the name cannot be used.
     """
     if not material.is_given:
-        raise FormIncomplete("There is no recording yet. Add some here or on the Voice tab, or choose a sample there.")
+        raise FormIncomplete("There is no recording yet. Add some here or on the Speak tab, or choose a sample there.")
     name = check_name(name.strip())
     # A folder of its own: what was uploaded before belongs to a dataset, or to one in the trash.
     recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name) / uuid.uuid4().hex[:8])

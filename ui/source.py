@@ -65,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceFields:
-    """What is filled in on the Voice tab, for the tabs that go on from there.
+    """What is filled in on the Speak tab, for the tabs that go on from there.
 
     Attributes:
         references: a list of `Reference`.

@@ -264,7 +264,7 @@ def test_a_take_says_which_of_its_parts_lost_words_and_offers_to_speak_them_agai
     page = Page(take_card(take(parts=parts), PLACE))
     assert "where this voice needs about 4.2 s" in page.text
     assert "50% of its letters were not heard. Heard: “one”" in page.text
-    assert [a.get("data-part") for tag, a in page.tags if tag == "button"] == ["2", "3", "4", None]
+    assert [a["data-part"] for tag, a in page.tags if tag == "button" and "data-part" in a] == ["2", "3", "4"]
     assert "Parts 2, 3 and 4 may have lost words" in Page(render_voice.spoken_line(take(parts=parts))).text
 
 

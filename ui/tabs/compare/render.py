@@ -44,7 +44,7 @@ VERDICTS: dict[Verdict, str] = {
 
 WHAT_HELPS = (
     "More minutes of clean recordings: ten are a good start, thirty are better",
-    "Transcripts that are right word for word: listen to the doubtful clips on the Dataset tab",
+    "Transcripts that are right word for word: listen to the doubtful clips on the Data tab",
     "An earlier checkpoint: too many steps make a voice hurry or mumble",
     "One room and one microphone for all recordings",
 )

@@ -1,1 +1,1 @@
-"""The Dataset tab."""
+"""The Data tab."""

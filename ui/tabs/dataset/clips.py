@@ -1,4 +1,4 @@
-"""The lower half of the Dataset tab: totals, the table of clips, and what is done with all of them."""
+"""The lower half of the Data tab: totals, the table of clips, and what is done with all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Dataset tab says: progress, totals, clips and what is wrong with them. Pure."""
+"""What the Data tab says: progress, totals, clips and what is wrong with them. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ABOUT = (
     "A fine-tune learns from clips: single sentences, each with what it says. Ten minutes of one person are a good "
     "start."
 )
-NO_RECORDINGS = "Add recordings here, or on the Voice tab, or choose a sample voice there."
+NO_RECORDINGS = "Add recordings here, or on the Speak tab, or choose a sample voice there."
 STALE = "You have changed clips. Apply the changes before you fine-tune or export."
 
 STAGE_NAMES: dict[Stage, str] = {
@@ -106,7 +106,7 @@ def sources_line(names: Sequence[str], num_more: int) -> Markup:
     parts = []
     if names:
         listed = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
-        parts.append(f"{count_of(len(names), 'recording')} from the Voice tab ({listed})")
+        parts.append(f"{count_of(len(names), 'recording')} from the Speak tab ({listed})")
     if num_more:
         parts.append(f"{count_of(num_more, 'file')} from here")
     return note(f"To be prepared: {' and '.join(parts)}.")

@@ -1,4 +1,4 @@
-"""The Dataset tab: recordings become clips with transcripts, and the user decides which to learn from."""
+"""The Data tab: recordings become clips with transcripts, and the user decides which to learn from."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WHISPERS = (
 
 
 class DatasetTab:
-    """Builds a dataset of what was given here and on the Voice tab, and shows its clips."""
+    """Builds a dataset of what was given here and on the Speak tab, and shows its clips."""
 
     def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields) -> None:
         self.context, self.voice = context, voice

@@ -1,1 +1,1 @@
-"""The Fine-tune tab."""
+"""The Tune tab."""

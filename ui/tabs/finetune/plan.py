@@ -1,4 +1,4 @@
-"""From what is filled in on the Fine-tune tab to a plan, and from there to a run."""
+"""From what is filled in on the Tune tab to a plan, and from there to a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FROM_DATA = ""
 """Instead of a preset: the one that suits how much speech there is."""
 
 MADE_FIRST = "+"
-"""Instead of a dataset, none of which can be called so: one that is made of what the Voice tab has."""
+"""Instead of a dataset, none of which can be called so: one that is made of what the Speak tab has."""
 
 MAKING_CLIPS = "Preparing the clips"
 """What a start does that makes a dataset first; it may take minutes, and can be cancelled."""
@@ -100,7 +100,7 @@ class Planner:
         `consent` is for recordings without one. The result is the id of the run. Raises EncoreError.
         """
         if not wish.dataset:
-            raise FormIncomplete("Choose a dataset first. They are made on the Dataset tab.")
+            raise FormIncomplete("Choose a dataset first. They are made on the Data tab.")
         request, studio = self._request(wish, voice), self._context.studio
 
         def work(_: BackgroundTask[str]) -> str:

@@ -1,4 +1,4 @@
-"""What the Fine-tune tab says: what a run would take, how it is doing, and how its checkpoints sound. Pure."""
+"""What the Tune tab says: what a run would take, how it is doing, and how its checkpoints sound. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ui.html.words import count_of, gib, size_in_words, time_in_words, time_left
 
 ABOUT = "A fine-tune changes the model itself to speak like one person. It goes on when this page is closed."
 NOTHING_TO_LEARN_FROM = (
-    "There is nothing to learn from yet. Choose a sample voice or add recordings on the Voice tab, or prepare a "
-    "dataset on the Dataset tab."
+    "There is nothing to learn from yet. Choose a sample voice or add recordings on the Speak tab, or prepare a "
+    "dataset on the Data tab."
 )
 NO_MEMORY_YET = "It is drawn with the plan, as soon as there is a dataset."
 STARTED = html('<strong>Fine-tuning has started;</strong> <a href="#runs-section">follow it below</a>.')
 PLANNED_LATER = html(
     "<strong>One click does it all:</strong> clips are made first, and then the run is planned for them, checked and "
-    "started. To see the plan before, or to correct the clips, prepare them on the Dataset tab."
+    "started. To see the plan before, or to correct the clips, prepare them on the Data tab."
 )
 
 PRESET_WORDS = {

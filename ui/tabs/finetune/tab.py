@@ -1,4 +1,4 @@
-"""The Fine-tune tab: a run planned and started; watching it is `watch`."""
+"""The Tune tab: a run planned and started; watching it is `watch`."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class FinetuneTab:
         source: Source | None,
         **given: Any,
     ) -> Update:
-        """The datasets there are, and what the Voice tab knows already."""
+        """The datasets there are, and what the Speak tab knows already."""
         datasets = self.context.studio.datasets
         choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
         if (material := gather_material(references, source)).is_given:

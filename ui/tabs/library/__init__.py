@@ -1,1 +1,1 @@
-"""The Library tab."""
+"""The Voices tab."""

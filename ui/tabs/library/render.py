@@ -1,4 +1,4 @@
-"""What the Library tab says: voices, where they come from, who agreed, and how to use them from a program. Pure."""
+"""What the Voices tab says: voices, where they come from, who agreed, and how to use them from a program. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ui.html.messages import note
 from ui.html.sound import sound_html
 from ui.html.templates import render
 
-EMPTY = "No voice is saved yet. Add a recording or choose a sample on the Voice tab, give it a name and save it."
+EMPTY = "No voice is saved yet. Add a recording or choose a sample on the Speak tab, give it a name and save it."
 IMPORT_NOTE = (
     "A voice file holds the recording, the consent and, of a fine-tune, the checkpoint. It is checked before anything "
     "of it is used."

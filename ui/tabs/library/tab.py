@@ -1,4 +1,4 @@
-"""The Library tab: voices with where they come from and who agreed, and what can be done with each."""
+"""The Voices tab: voices with where they come from and who agreed, and what can be done with each."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class LibraryTab:
     def _get(self, voice_id: str | None) -> Voice:
         """The voice that is chosen. Raises EncoreError."""
         if not voice_id:
-            raise FormIncomplete("Choose a voice first. To have one, save it on the Voice tab.")
+            raise FormIncomplete("Choose a voice first. To have one, save it on the Speak tab.")
         return self.context.studio.voices.get(voice_id)
 
     def _rename(self, chosen: str | None, name: str) -> Update:

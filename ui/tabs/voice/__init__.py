@@ -1,1 +1,1 @@
-"""The Voice tab."""
+"""The Speak tab."""

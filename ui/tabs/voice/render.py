@@ -1,4 +1,4 @@
-"""What the Voice tab says: recordings and their quality, samples, voices of the library, takes under way. Pure."""
+"""What the Speak tab says: recordings and their quality, samples, voices of the library, takes under way. Pure."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def likeness_line(take: Take) -> Markup:
         said = "The built-in model does not know voices like this one."
         size, seconds = SMALLER_MODEL.num_bytes, SMALLER_MODEL.num_bytes * 8 / ORDINARY_BITS_PER_SECOND
         help_ = (
-            f"{short_name(SMALLER_MODEL.name)} knows many more: load it with the model button above ({size_in_words(size)}, about "
+            f"{short_name(SMALLER_MODEL.name)} knows many more: load it above ({size_in_words(size)}, about "
             f"{time_in_words(seconds)} at 50 Mbit/s). A fine-tune on a few minutes of this voice helps, too."
         )
     else:

@@ -1,4 +1,4 @@
-"""The left half of the Voice tab: recordings with their verdicts, samples, the library, consent, and saving."""
+"""The left half of the Speak tab: recordings with their verdicts, samples, the library, consent, and saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The right half of the Voice tab: a text, how it is spoken, and the takes."""
+"""The right half of the Speak tab: a text, how it is spoken, and the takes."""
 
 from __future__ import annotations
 

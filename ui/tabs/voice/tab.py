@@ -1,4 +1,4 @@
-"""The Voice tab: a recording, its verdict, and the voice speaking any text at once."""
+"""The Speak tab: a recording, its verdict, and the voice speaking any text at once."""
 
 from __future__ import annotations
 

@@ -70,4 +70,4 @@ def test_an_imported_voice_says_from_which_file():
 
 
 def test_an_empty_library_says_what_to_do():
-    assert "Voice tab" in render_library.voice_list([], {}, {})
+    assert "Speak tab" in render_library.voice_list([], {}, {})
