@@ -34,6 +34,11 @@ Inputs = Mapping[str, Component | BlockContext]
 Trigger = Callable[..., Dependency]
 """An event of a component, such as `button.click`, or what follows one, such as `event.then`."""
 
+
+class SaidInPlace(EncoreError):
+    """Raised by a handler that has told the reason itself, beside what was pressed: no pop-up repeats it."""
+
+
 HIDE = gr.update(visible=False)
 SHOW = gr.update(visible=True)
 
@@ -99,7 +104,8 @@ def to_shown(error: EncoreError) -> gr.Error:
     Escaped, because Gradio shows it as HTML, and it may hold names of files and models.
     """
     message = escape(public_message(error), quote=False)
-    return gr.Error(message, duration=SHOWN_SECONDS, print_exception=False)
+    is_shown = not isinstance(error, SaidInPlace)
+    return gr.Error(message, duration=SHOWN_SECONDS, visible=is_shown, print_exception=False)
 
 
 _END: Any = object()

@@ -75,15 +75,15 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
     with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
         context = PageContext(page=page, studio=studio, settings=settings, folder=folder, files=ServedFiles(folder))
         bar = Bar(context)
-        speech = _build_tabs(context)
-        chooser = _build_sheet(context, bar, speech)
+        voice = _build_tabs(context)
+        chooser = _build_sheet(context, bar, voice.speech)
         build_dock()
-        _keep_up_to_date(context, bar, chooser, speech)
+        _keep_up_to_date(context, bar, chooser, voice)
     return cast("gr.Blocks", page)
 
 
-def _build_tabs(context: PageContext) -> SpeechPart:
-    """One tab for each place of the bar; returns what waits for a model."""
+def _build_tabs(context: PageContext) -> VoiceTab:
+    """One tab for each place of the bar; returns the first, which waits for a model."""
     with gr.Tabs(elem_id="steps"):
         with gr.Tab(PLACES["speak"], id="speak") as tab:
             voice = VoiceTab(context, tab)
@@ -96,7 +96,7 @@ def _build_tabs(context: PageContext) -> SpeechPart:
             CompareTab(context, tab)
         with gr.Tab(PLACES["voices"], id="voices") as tab:
             LibraryTab(context, tab)
-    return voice.speech
+    return voice
 
 
 def _build_sheet(context: PageContext, bar: Bar, speech: SpeechPart) -> ModelChooser:
@@ -109,7 +109,7 @@ def _build_sheet(context: PageContext, bar: Bar, speech: SpeechPart) -> ModelCho
     return chooser
 
 
-def _keep_up_to_date(context: PageContext, bar: Bar, chooser: ModelChooser, speech: SpeechPart) -> None:
+def _keep_up_to_date(context: PageContext, bar: Bar, chooser: ModelChooser, voice: VoiceTab) -> None:
     """Poll for what has changed: loading goes on without the page, or was started by another one."""
     timer, shown = gr.Timer(POLL_SECONDS), gr.State(NOTHING_SHOWN)
 
@@ -122,9 +122,10 @@ def _keep_up_to_date(context: PageContext, bar: Bar, chooser: ModelChooser, spee
         update: Update = {shown: now, timer: gr.Timer(rate), **bar.model.update(), **chooser.update()}
         # Only for another model: otherwise what has been filled in would be reset while a download proceeds.
         if now[0] != before[0]:
-            update |= speech.model_update(context.studio.loaded)
+            update |= voice.speech.model_update(context.studio.loaded)
         return update
 
-    outputs: list[Block] = [shown, timer, bar.model.chip, *chooser.shown, *speech.waiting]
+    outputs: list[Block] = [shown, timer, bar.model.chip, *chooser.shown, *voice.speech.waiting]
     events: list[Trigger] = [context.page.load, timer.tick, *(event.then for event in chooser.requests)]
-    bind(events, refresh, {"before": shown}, outputs, quick=True)
+    opened = bind(events, refresh, {"before": shown}, outputs, quick=True)
+    voice.draft.restore_after(opened.then)

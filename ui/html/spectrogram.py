@@ -34,11 +34,11 @@ def spectrogram_html(samples: NDArray[np.float32], sample_rate: int, label: str)
 def spectrogram_png(samples: NDArray[np.float32], sample_rate: int) -> bytes:
     """The same as the bytes of a PNG file."""
     content = io.BytesIO()
-    Image.fromarray(_coloured(_levels(samples, sample_rate))).save(content, "PNG")
+    Image.fromarray(_coloured(spectrum_levels(samples, sample_rate))).save(content, "PNG")
     return content.getvalue()
 
 
-def _levels(samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float64]:
+def spectrum_levels(samples: NDArray[np.float32], sample_rate: int) -> NDArray[np.float64]:
     """Share of the range, 0 to 1, of each pixel: (HEIGHT, WIDTH), the lowest frequency in the last row."""
     window = max(16, round(WINDOW_SECONDS * sample_rate))
     padded = np.pad(samples.astype(np.float64), (window // 2, window))

@@ -8,18 +8,21 @@ from pathlib import Path
 from markupsafe import Markup
 
 from backend.audio.quality import NOISY_RATIO_DB, QUIET_SPEECH_DBFS, Concern, ReferenceReport
+from backend.errors import EncoreError
 from backend.serving.speech.audio_stream import SpeechProgress
 from backend.takes.take import Take
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
+from backend.web.redaction import public_message
 from training.model.generation.frame_loop import FinishReason
 from training.model.hub.hub import EMBEDDED_MODEL
-from ui.html.messages import says
+from ui.html.messages import note, says
 from ui.html.models import CLONING_MODELS
 from ui.html.sound import length_in_words, sound_html
 from ui.html.takes import ENDINGS, numbered_parts
 from ui.html.templates import html, render
 from ui.html.words import consent_in_words, short_name, size_in_words, time_in_words, time_left
+from ui.words.words import say
 
 VOICE_NOTE = "Ten to thirty seconds of one person speaking clearly are ideal."
 PHRASE_NOTE = (
@@ -27,11 +30,10 @@ PHRASE_NOTE = (
     "machine listens."
 )
 FIRST_TEXT = "Hello! This is what I sound like when a machine has listened to me for a few seconds."
-WAYS = [
-    ("Closest: with the transcript if available", "auto"),
-    ("In context: continues the recording", "in-context"),
-    ("From the sound alone (x-vector)", "x-vector"),
-]
+LINE = (
+    "The boy was there when the sun rose. A rod is used to catch pink salmon, and the source of the huge river is the "
+    "clear spring. Help the woman get back to her feet."
+)
 SAMPLE_CONSENT = "It is synthetic speech: no person's voice is cloned, so no consent is needed."
 
 ADVICE = {
@@ -83,21 +85,20 @@ def recording_picture(report: ReferenceReport, preview: Path) -> Markup:
     return sound_html(preview, "The recording", length=length_in_words(report.seconds))
 
 
-def sample_card(sample: SampleVoice, report: ReferenceReport, preview: Path) -> Markup:
+def sample_card(sample: SampleVoice) -> Markup:
     """A sample that was chosen."""
-    text = html("<strong>Sample voice {}.</strong> {} {}", sample.name.title(), sample.about, SAMPLE_CONSENT)
-    return says("good", text, more=recording_picture(report, preview))
+    return note(html("<strong>Sample voice {}.</strong> {} {}", sample.name.title(), sample.about, SAMPLE_CONSENT))
 
 
-def saved_card(voice: Voice, preview: Path | None) -> Markup:
+def saved_card(voice: Voice) -> Markup:
     """A voice of the library that was chosen."""
-    player = Markup()
-    if preview is not None:
-        player = sound_html(preview, f"The recording of {voice.name}", voice=voice.name)
     consent = consent_in_words(voice.consent)
-    return says(
-        "good", html("<strong>{}</strong>, {}, from the library. {}", voice.name, voice.kind, consent), more=player
-    )
+    return note(html("<strong>{}</strong>, {}, from the library. {}", voice.name, voice.kind, consent))
+
+
+def line_to_read() -> Markup:
+    """Something to say into the microphone: most sounds of English in a breath."""
+    return html('<p class="read-aloud"><span>{}</span> “{}”</p>', "Read aloud:", LINE)
 
 
 def phrase_card(phrase: str) -> Markup:
@@ -122,6 +123,12 @@ def spoken_line(take: Take) -> Markup:
     ready = html("<strong>Take {} is ready:</strong>", take.number)
     doubt = f" {numbered_parts(numbers)} may have lost words: listen, and speak again." if numbers else ""
     return says(tone, html("{} {:.1f} s, {}.{}", ready, take.seconds, ENDINGS[take.finish_reason], doubt))
+
+
+def refusal_line(error: EncoreError) -> Markup:
+    """Why it does not speak; what a new voice still needs is one press away."""
+    button = html('<button type="button" class="quiet" data-open-voice>{}</button>', say("speak.finish"))
+    return says("bad", public_message(error), more=button if "consent" in str(error) else "", role="alert")
 
 
 def part_line(take: Take, number: int) -> Markup:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
-from backend.audio.quality import ReferenceReport
 from backend.background_tasks import BackgroundTask
 from backend.errors import EncoreError
 from backend.voices.consent import SpokenProof
-from backend.voices.samples import get_sample, list_samples
+from backend.voices.samples import get_sample
 from backend.voices.voice import Voice
 from ui.consent import Stated, sign
 from ui.context import PageContext
@@ -22,10 +22,14 @@ from ui.html.messages import NOTHING, cards, failure, heading, note, says, task_
 from ui.html.voices import saved_line
 from ui.source import Reference, Source, VoiceFields, best_reference, delete_references
 from ui.tabs.voice.examine import Examining
-from ui.tabs.voice.render import VOICE_NOTE, listening, sample_card, saved_card
+from ui.tabs.voice.rail import rail_html
+from ui.tabs.voice.render import VOICE_NOTE, line_to_read, sample_card, saved_card
 from ui.tabs.voice.spoken_consent import SpokenConsent
 from ui.tabs.voice.transcript import TranscriptPart
 from ui.web.temporary import unguessable_path
+from ui.words.words import word
+
+RAIL_SCRIPT = Path(__file__).with_name("rail.js")
 
 ALL_TOGETHER = "all"
 SAMPLE_STATEMENT = "synthetic"
@@ -39,45 +43,59 @@ class SourcePart:
 
     def __init__(self, context: PageContext, tab: gr.Tab) -> None:
         self.context = context
-        gr.HTML(heading("1. The voice"), elem_classes=["step"])
-        gr.HTML(note(VOICE_NOTE))
-        with gr.Row():
+        with gr.Column(elem_id="rail-column"):
+            self.rail = gr.HTML(
+                NOTHING, elem_id="rail", js_on_load=RAIL_SCRIPT.read_text("utf-8"), apply_default_css=False
+            )
+            self.about = gr.HTML(NOTHING, elem_id="voice-about")
+            # Which card was pressed; `rail.js` writes it there.
+            self.sample = gr.Textbox(visible="hidden", show_label=False, elem_id="sample")
+            self.saved = gr.Textbox(visible="hidden", show_label=False, elem_id="saved-voice")
+        with gr.Column(elem_id="new-voice"):
+            self._build_steps()
+        self.references = gr.State([], delete_callback=delete_references)
+        self.source, self.signed = gr.State(None), gr.State("")
+        self.spoken.connect(self.source)
+        self.text.connect(self.source)
+        self._connect(tab)
+        self._remember_who()
+
+    def _build_steps(self) -> None:
+        """The three steps to a new voice."""
+        with gr.Column(elem_classes=["step-card"], min_width=240):
+            gr.HTML(heading(word("speak.step_give")), elem_classes=["step"])
             # Not gr.Audio, which refuses the MP4, WebM and 3GP files of phones. Any file may come: the decoder tells
             # by its content what it is, and says in plain words what is wrong with it.
             self.upload = gr.File(
-                label="Upload recordings", file_count="multiple", height=170, min_width=200, elem_id="upload"
+                label=word("speak.upload"), file_count="multiple", height=132, min_width=200, elem_id="upload"
             )
+            gr.HTML(line_to_read())
             self.microphone = gr.Audio(
-                label="Or record one",
+                label=word("speak.record"),
                 sources=["microphone"],
                 type="filepath",  # and no `format`: nothing is converted on the way to the decoder
                 buttons=[],
                 min_width=200,
                 elem_id="microphone",
             )
-        samples = [(f"{sample.name.title()}: {sample.about}", sample.name) for sample in list_samples()]
-        self.sample = gr.Radio(samples, label="Or use a sample voice", visible=bool(samples), elem_id="sample")
-        self.saved = gr.Dropdown([], value=None, label="Or a voice from your library", elem_id="saved-voice")
-        self.verdict = gr.HTML(NOTHING, elem_id="verdict")
-        self.stop = gr.Button("Skip the others", visible=False, elem_id="stop-examining")
-        self.pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
-        self.text = TranscriptPart(context)
-        self.transcript = self.text.field
-        self.statement, self.who = build_consent()
-        self.spoken = SpokenConsent(context)
-        self.accept = gr.Checkbox(label=ACCEPT_SYNTHETIC, value=False, visible=False, elem_id="accept-synthetic")
-        with gr.Row(elem_classes=["choose"]):
-            self.name = gr.Textbox(
-                label="Name of the voice", max_length=64, scale=3, min_width=180, elem_id="voice-name"
-            )
-            self.save = gr.Button("Save to library", scale=2, min_width=150, elem_id="save-voice")
-        self.references = gr.State([], delete_callback=delete_references)
-        self.source, self.signed = gr.State(None), gr.State("")
-        self.saved_note = gr.HTML(NOTHING, elem_id="saved-note")
-        self.spoken.connect(self.source)
-        self.text.connect(self.source)
-        self._connect(tab)
-        self._remember_who()
+            gr.HTML(note(VOICE_NOTE))
+        with gr.Column(elem_classes=["step-card"], min_width=240):
+            gr.HTML(heading(word("speak.step_hear")), elem_classes=["step"])
+            self.verdict = gr.HTML(NOTHING, elem_id="verdict")
+            self.stop = gr.Button("Skip the others", visible=False, elem_id="stop-examining")
+            self.pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
+            self.text = TranscriptPart(self.context)
+            self.transcript = self.text.field
+        with gr.Column(elem_classes=["step-card"], min_width=240):
+            gr.HTML(heading(word("speak.step_agree")), elem_classes=["step"])
+            self.statement, self.who = build_consent()
+            self.spoken = SpokenConsent(self.context)
+            self.accept = gr.Checkbox(label=ACCEPT_SYNTHETIC, value=False, visible=False, elem_id="accept-synthetic")
+            self.name = gr.Textbox(label=word("speak.name"), max_length=64, elem_id="voice-name")
+            with gr.Row():
+                self.save = gr.Button(word("speak.save"), min_width=120, elem_id="save-voice")
+                gr.Button(word("speak.done"), min_width=80, elem_id="voice-done")
+            self.saved_note = gr.HTML(NOTHING, elem_id="saved-note")
 
     @property
     def fields(self) -> VoiceFields:
@@ -100,7 +118,7 @@ class SourcePart:
             "references": self.references,
             "source": self.source,
         }
-        examined = [self.verdict, self.references, self.source, self.pick, self.sample, self.saved, self.statement]
+        examined = [self.verdict, self.about, self.references, self.source, self.pick, self.statement]
         examined += [self.transcript, self.text.state]
         for component, api in ((self.upload, "examine"), (self.microphone, "examine_microphone")):
             bind(
@@ -114,14 +132,12 @@ class SourcePart:
                 trigger_mode="always_last",
             )
         bind(self.stop.click, self._stop, api="stop_examining", quick=True)
-        used = [self.source, self.verdict, self.transcript, self.text.state]
-        sampled = [*used, self.statement, self.saved, self.pick]
-        bind(self.sample.input, self._use_sample, {"name": self.sample}, sampled, api="use_sample")
+        bind(self.sample.input, self._use_sample, {"name": self.sample}, self.chosen, api="use_sample")
         bind(
             self.saved.input,
             self._use_saved,
             {"voice_id": self.saved},
-            [*used, self.sample, self.pick, self.statement],
+            self.chosen,
             api="use_voice",
         )
         picking = {"picked": self.pick, "references": self.references, "source": self.source}
@@ -129,7 +145,8 @@ class SourcePart:
         bind(self.pick.input, self._use_picked, picking, picked, api="use_picked")
         stated = {"source": self.source}
         bind(self.statement.input, lambda source: {self.signed: sign(source)}, stated, self.signed, api="state_consent")
-        bind([tab.select, self.context.page.load], self._list_saved, None, self.saved, api="list_saved", quick=True)
+        listing = [tab.select, self.context.page.load, self.source.change]
+        bind(listing, self._list_voices, {"source": self.source}, self.rail, api="list_saved", quick=True)
         saving = {
             "name": self.name,
             "source": self.source,
@@ -141,7 +158,7 @@ class SourcePart:
             "accepted": self.accept,
         }
         bind(self.source.change, self._ask_about, {"source": self.source}, self.accept, quick=True)
-        bind(self.save.click, self._save, saving, [self.saved_note, self.saved], api="save_voice")
+        bind(self.save.click, self._save, saving, [self.saved_note, self.rail], api="save_voice")
 
     def _remember_who(self) -> None:
         """Keep the name in the user's own browser. The key hides nothing there; without it each start has another."""
@@ -182,7 +199,7 @@ class SourcePart:
             chosen = Source.of_reference(best) if best else None
             update |= {self.source: chosen, **self.text.cleared(source, chosen, request)}
         if given:
-            update |= {self.sample: gr.update(value=None), self.saved: gr.update(value=None)}
+            update[self.about] = NOTHING
         if self.source in update and _is_another(source, update[self.source]):
             # What was stated of one recording is not true of another.
             update[self.statement] = gr.update(value=None)
@@ -191,33 +208,32 @@ class SourcePart:
     def _stop(self, request: gr.Request) -> None:
         self.context.background_tasks.cancel(f"examine {session_of(request)}")
 
-    def _use_sample(self, name: str | None, request: gr.Request) -> Iterator[Update]:
+    @property
+    def chosen(self) -> list[Component]:
+        """What `use` changes."""
+        used = [self.source, self.about, self.verdict, self.transcript, self.text.state, self.pick]
+        return [*used, self.statement]
+
+    def use(self, kind: str, key: str, request: gr.Request) -> Update:
+        """Choose a sample or a voice of the library. Raises EncoreError if it is gone."""
+        if kind == "sample":
+            return self._use_sample(key, request)
+        return self._use_saved(key, request) if kind == "voice" else {}
+
+    def _use_sample(self, name: str | None, request: gr.Request) -> Update:
         """Clone one of the voices that came with the program."""
-        if name is None:
-            return
-        sample, studio = get_sample(name), self.context.studio
-        cleared = self.text.cleared(None, None, request)
-        yield {self.verdict: listening(sample.name.title(), 1, 1), **cleared, self.source: None}
-
-        def examine(_: BackgroundTask[Any]) -> tuple[Path, ReferenceReport]:
-            """Write the sample to a file, and check it as a recording is checked."""
-            path = self.context.files.place(studio.sample_reference(name))
-            assert path is not None, "it was just written"
-            return path, studio.examine(path)
-
-        path, report = yield from self.context.follow(
-            f"sample {session_of(request)}",
-            f"Listening to {sample.name.title()}",
-            examine,
-            lambda state: {self.verdict: task_line(state)},
-        )
+        if not name:
+            return {}
+        sample, path = get_sample(name), self.context.files.place(self.context.studio.sample_reference(name))
+        assert path is not None, "it was just written"
         title = f"Sample {sample.name.title()}"
-        yield {
+        return {
             self.source: Source(kind="sample", name=title, sample=name, reference=path, preview=path),
-            self.verdict: sample_card(sample, report, path),
+            self.about: sample_card(sample),
+            self.verdict: NOTHING,
+            **self.text.cleared(None, None, request),
             self.transcript: sample.reference_text,
             self.statement: SAMPLE_STATEMENT,
-            self.saved: gr.update(value=None),
             self.pick: HIDE,
         }
 
@@ -229,11 +245,11 @@ class SourcePart:
         preview = self.context.files.place(voice.reference) if voice.reference is not None else None
         return {
             self.source: Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview),
-            self.verdict: saved_card(voice, preview),
+            self.about: saved_card(voice),
+            self.verdict: NOTHING,
             **self.text.cleared(None, None, request),
             self.transcript: voice.transcript or "",
             self.statement: gr.update(value=None),
-            self.sample: gr.update(value=None),
             self.pick: HIDE,
         }
 
@@ -276,9 +292,8 @@ class SourcePart:
         """Ask once more where Encore made the recording; never for another one with the same tick."""
         return {self.accept: gr.update(value=False, visible=source is not None and source.made_by_encore)}
 
-    def _list_saved(self) -> Update:
-        voices = reversed(self.context.studio.voices.list())
-        return {self.saved: gr.update(choices=[(voice.name, voice.id) for voice in voices])}
+    def _list_voices(self, source: Source | None) -> Update:
+        return {self.rail: rail_html(self.context, source)}
 
     def _save(
         self,
@@ -318,7 +333,7 @@ class SourcePart:
         except EncoreError as error:
             yield {self.saved_note: failure(error)}
             return
-        yield {self.saved_note: saved_line(voice), **self._list_saved()}
+        yield {self.saved_note: saved_line(voice), **self._list_voices(source)}
 
 
 def _is_another(before: Source | None, now: Source | None) -> bool:

@@ -24,18 +24,25 @@ from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
 from ui.consent import Stated
 from ui.context import PageContext
-from ui.events import Inputs, Update, bind, client_of, session_of
+from ui.events import Inputs, SaidInPlace, Update, bind, client_of, session_of
 from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
 from ui.html.messages import NOTHING, failure, heading, says, task_line
 from ui.html.takes import download_name
+from ui.html.templates import html
 from ui.html.words import file_url
 from ui.live.follow import POLL_SECONDS
 from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields
-from ui.tabs.voice.render import FIRST_TEXT, WAYS, likeness_line, part_line, speaking_line, spoken_line
+from ui.tabs.voice.render import FIRST_TEXT, likeness_line, part_line, refusal_line, speaking_line, spoken_line
 from ui.takes import OwnTakes
+from ui.words.words import say, word
 
 STOP_BUTTON_ID = "stop"
+
+DESK_SCRIPT = Path(__file__).with_name("desk.js")
+
+WAYS = [("Closer", "auto"), ("Freer", "x-vector")]
+"""With the transcript where there is one, or from the sound of the voice alone."""
 
 _MAX_TITLE = 60
 """Characters of a text that stand for it beside the player."""
@@ -142,21 +149,48 @@ class SpeechPart:
 
     def __init__(self, context: PageContext, voice: VoiceFields) -> None:
         self.context = context
-        gr.HTML(heading("2. What it says"), elem_classes=["step"])
-        self.text = gr.Textbox(
-            label="Text",
-            value=FIRST_TEXT,
-            placeholder="Write or paste what the voice should say.",
-            lines=4,
-            max_lines=12,
-            max_length=MAX_TEXT_LENGTH,
-            elem_id="text",
-        )
-        self.way = gr.Radio(WAYS, value="auto", label="How to clone", elem_id="way")
-        with gr.Row():
-            self.language = build_language(interactive=False, elem_id="language")
+        with gr.Column(elem_id="desk"):
+            self.text = gr.Textbox(
+                label=word("speak.text"),
+                value=FIRST_TEXT,
+                placeholder=word("speak.placeholder"),
+                lines=8,
+                max_lines=16,
+                max_length=MAX_TEXT_LENGTH,
+                elem_id="text",
+            )
+            with gr.Row(elem_id="how"):
+                self.way = gr.Radio(WAYS, value="auto", label=word("speak.way"), scale=1, min_width=200, elem_id="way")
+                self.language = build_language(interactive=False, scale=1, min_width=160, elem_id="language")
+            self._build_settings()
+            with gr.Row(elem_id="go"):
+                gr.HTML(
+                    '<span class="count"></span>',
+                    elem_id="count",
+                    js_on_load=DESK_SCRIPT.read_text("utf-8"),
+                    apply_default_css=False,
+                )
+                self.speak = gr.Button(
+                    word("speak.waiting"), variant="primary", interactive=False, min_width=160, elem_id="speak"
+                )
+                self.stop = gr.Button(
+                    word("speak.stop"), variant="primary", interactive=False, min_width=160, elem_id=STOP_BUTTON_ID
+                )
+            # Says to the style sheet which of the two buttons is there.
+            self._speaking = gr.HTML("", elem_id="speaking", js_on_load=None)
+            self.status = gr.HTML(NOTHING, elem_id="status")
+            self.likeness = gr.HTML(NOTHING, elem_id="likeness")
+        self.player = build_live_player(STOP_BUTTON_ID)
+        self._spoken = gr.State(None)
+        self._part = gr.JSON(None, visible=False, elem_id="pressed-part")
+        with gr.Column(elem_id="takes-part"):
+            gr.HTML(heading(word("speak.takes")), elem_classes=["step"])
+            self.takes = OwnTakes(context)
+        self._connect(voice)
+
+    def _build_settings(self) -> None:
+        with gr.Accordion(word("speak.more"), open=False, elem_id="settings"):
             self.seed = build_seed(interactive=False, elem_id="seed")
-        with gr.Accordion("Advanced sampling", open=False):
             self.temperature = gr.Slider(
                 0, 2, 0.9, step=0.05, label="Temperature", info="Lower is steadier, higher livelier."
             )
@@ -167,26 +201,15 @@ class SpeechPart:
             self.repetition_penalty = gr.Slider(
                 0.8, 2, 1.05, step=0.05, label="Repetition penalty", info="Above 1 it avoids repeating itself."
             )
-        with gr.Row():
-            self.speak = gr.Button("Waiting for a model", variant="primary", interactive=False, elem_id="speak")
-            self.stop = gr.Button("Stop", interactive=False, elem_id=STOP_BUTTON_ID)
-        self.status = gr.HTML(NOTHING, elem_id="status")
-        self.likeness = gr.HTML(NOTHING, elem_id="likeness")
-        self.player = build_live_player(STOP_BUTTON_ID)
-        self._spoken = gr.State(None)
-        self._part = gr.JSON(None, visible=False, elem_id="pressed-part")
-        gr.HTML(heading("Takes"), elem_classes=["step"])
-        self.takes = OwnTakes(context)
-        self._connect(voice)
 
     def model_update(self, loaded: Synthesizer | None) -> Update:
         """What waits for a model: enabled, with the checkpoint's own values, or disabled."""
         if loaded is None:
             disabled = {field: gr.update(interactive=False) for field in self.waiting}
-            return disabled | {self.speak: gr.update(value="Waiting for a model", interactive=False)}
+            return disabled | {self.speak: gr.update(value=say("speak.waiting"), interactive=False)}
         sampling = loaded.model.default_sampling
         values = {
-            self.speak: "Speak",
+            self.speak: say("speak.button"),
             self.temperature: sampling.temperature,
             self.top_k: sampling.top_k,
             self.top_p: sampling.top_p,
@@ -222,12 +245,13 @@ class SpeechPart:
             "top_p": self.top_p,
             "repetition_penalty": self.repetition_penalty,
         }
-        begun = bind(self.speak.click, self._begin, None, self.status, quick=True)
+        begun = bind(self.speak.click, self._begin, None, [self.status, self._speaking], quick=True)
         outputs = [self.status, self.player, self.takes.listed, self._spoken]
         run = bind(begun.then, self._speak, form, outputs, api="speak", concurrency_id="model", concurrency_limit=1)
-        bind(run.failure, lambda: {self.status: NOTHING}, None, self.status, quick=True)
-        pressed = bind(self.takes.listed.click, self._press_part, None, [self.status, self._part], quick=True)
-        bind(
+        bind(run.then, self._end, None, self._speaking, quick=True)
+        pressing = [self.status, self._speaking, self._part]
+        pressed = bind(self.takes.listed.click, self._press_part, None, pressing, quick=True)
+        again = bind(
             pressed.then,
             self._speak_part,
             {"browser": self.takes.browser, "pressed": self._part},
@@ -235,6 +259,7 @@ class SpeechPart:
             api="speak_part",
             concurrency_id="model",
         )
+        bind(again.then, self._end, None, self._speaking, quick=True)
         bind(self.stop.click, self._stop, api="stop", quick=True)
         bind(voice.source.change, lambda: {self.likeness: NOTHING}, None, self.likeness, quick=True)
         bind(
@@ -249,17 +274,26 @@ class SpeechPart:
 
     def _begin(self, request: gr.Request) -> Update:
         self.context.flags.begin(session_of(request))
-        return {self.status: says("", "Waiting for its turn …")}
+        return {self.status: says("", "Waiting for its turn …"), self._speaking: html("<i></i>")}
+
+    def _end(self) -> Update:
+        return {self._speaking: ""}
 
     def _stop(self, request: gr.Request) -> None:
         self.context.flags.stop(session_of(request))
 
     def _speak(self, browser: str, request: gr.Request, **fields: Any) -> Iterator[Update]:
-        """Speak in the list of takes that belongs to this browser."""
-        session = session_of(request)
+        """Speak in the list of takes that belongs to this browser; what stands in the way is said beside the button."""
+        try:
+            yield from self._speak_form(SpeakForm(**fields), browser, request)
+        except EncoreError as error:
+            yield {self.status: refusal_line(error)}
+            raise SaidInPlace(str(error)) from error
+
+    def _speak_form(self, form: SpeakForm, browser: str, request: gr.Request) -> Iterator[Update]:
+        studio, session = self.context.studio, session_of(request)
         with self.context.flags.watch(session) as is_stopped:
             yield {self.status: says("", "Listening to the recording …")}
-            form, studio = SpeakForm(**fields), self.context.studio
             if steps := form.missing():
                 raise FormIncomplete(f"Before it can speak: {'; '.join(steps)}.")
             spoken, synthesizer = form.request(studio, client_of(request)), require_model(studio)
