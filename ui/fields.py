@@ -13,6 +13,8 @@ from backend.studio import Studio
 from backend.voices.consent import STATEMENTS
 from training.model.seed import MAX_SEED
 from ui.events import HIDE, SHOW, bind
+from ui.html.templates import html
+from ui.words.words import say
 
 """Upper limit of the random generator."""
 
@@ -53,7 +55,7 @@ def build_language(**options: Any) -> gr.Dropdown:
 
 def build_seed(**options: Any) -> gr.Textbox:
     """The field that `parse_seed` reads. Not gr.Number, which turns an empty field into 0."""
-    return gr.Textbox(label="Seed (optional)", placeholder="random", max_length=19, **options)
+    return gr.Textbox(value="", label="Seed (optional)", placeholder="random", max_length=19, **options)
 
 
 def build_consent(prefix: str = "") -> tuple[gr.Radio, gr.Textbox]:
@@ -65,6 +67,12 @@ def build_consent(prefix: str = "") -> tuple[gr.Radio, gr.Textbox]:
         elem_id=f"{prefix}consent",
     )
     return statement, gr.Textbox(label="Your name, for the consent", max_length=200, elem_id=f"{prefix}who")
+
+
+def build_title(key: str) -> gr.HTML:
+    """The title of a part of a tab, by its word."""
+    title = html('<h2 data-word="{}">{}</h2>', key, say(key))
+    return gr.HTML(title, elem_classes=["step"], js_on_load="encore.words.apply(element)", apply_default_css=False)
 
 
 class Confirmation:

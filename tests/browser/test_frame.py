@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
-from tests.browser.test_studio_tabs import open_tab
+from tests.browser.test_studio_tabs import choose_voice, open_tab
 
 pytestmark = pytest.mark.browser
 
@@ -40,8 +40,7 @@ def speak(page: Page, text: str, number: int) -> None:
 def page(open_page, app) -> Page:
     page = open_page(app.address)
     expect(page.locator("#speak")).to_be_enabled()
-    page.locator("#sample").get_by_text("Iris").click()
-    expect(page.locator("#verdict")).to_contain_text("Sample voice Iris")
+    choose_voice(page, "Iris")
     return page
 
 
@@ -111,7 +110,7 @@ def test_the_sheet_takes_the_focus_and_gives_it_back(open_page, app):
 
 def test_one_sound_at_a_time(page):
     speak(page, "One sentence after another. " * 4, 1)
-    recording, take = page.locator("#verdict .play"), page.locator("#takes .play")
+    recording, take = page.locator(".voice-card.chosen .play"), page.locator("#takes .play")
     play(page, recording)
     take.click()
     wait_until_sounding(page, take)
@@ -192,6 +191,60 @@ def test_while_it_is_made_one_can_pause_and_seek(page):
     page.locator("#stop").click()
 
 
+def test_the_draft_voice_and_settings_survive_a_reload(page):
+    page.locator("#text textarea").fill("My draft.")
+    page.locator("#way").get_by_text("Freer").click()
+    page.locator("#settings > button").click()
+    page.locator("#seed input, #seed textarea").first.fill("7")
+    page.wait_for_timeout(500)
+    page.reload()
+    expect(page.locator("#text textarea")).to_have_value("My draft.")
+    expect(page.locator(".voice-card.chosen")).to_contain_text("Iris")
+    expect(page.locator("#way input:checked")).to_have_value("x-vector")
+    page.locator("#settings > button").click()
+    expect(page.locator("#seed input, #seed textarea").first).to_have_value("7")
+    page.locator("#speak").click()
+    expect(page.locator("#takes")).to_contain_text("My draft.")
+
+
+def test_speak_is_reached_in_twelve_stops_and_becomes_stop(page):
+    page.evaluate("document.activeElement.blur()")
+    page.locator("#text textarea").fill("One sentence after another. " * 40)
+    page.locator(".skip").focus()
+    stops = ["skip"]
+    while stops[-1] != "speak" and len(stops) < 30:
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert stops[-1] == "speak"
+    assert len(stops) <= 12, stops
+    page.keyboard.press("Enter")
+    expect(page.locator("#stop")).to_be_visible()
+    expect(page.locator("#speak")).to_be_hidden()
+    page.wait_for_function("window.sounds.length > 1", timeout=PATIENCE_MS)
+    expect(page.locator("#stop")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#speak")).to_be_visible()
+    expect(page.locator("#status")).to_contain_text("stopped before the end")
+
+
+def test_a_voice_sounds_after_two_clicks(open_page, app):
+    page = open_page(app.address)
+    expect(page.locator("#speak")).to_be_enabled()
+    page.locator(".voice-choice", has_text="Rufus").click()
+    page.locator("#speak").click()
+    page.wait_for_function("window.sounds.length > 0", timeout=PATIENCE_MS)
+
+
+def test_speak_is_in_sight_on_a_phone(open_page, app):
+    page = open_page(app.address, width=390)
+    choose_voice(page, "Iris")
+    page.locator("#text textarea").fill("A long text. " * 60)
+    speak(page, "A long text. " * 20, 1)
+    page.evaluate("window.scrollTo(0, 0)")
+    box = page.locator("#speak").bounding_box()
+    assert box["y"] + box["height"] <= page.locator(".dock").bounding_box()["y"] + 1
+
+
 def test_ctrl_enter_speaks(page):
     page.locator("#text textarea").fill("With two keys.")
     page.locator("#text textarea").press("Control+Enter")
@@ -209,7 +262,7 @@ def test_a_take_is_spoken_again(page):
 def test_lists_close_behind_the_focus(open_page, app):
     page = open_page(app.address)
     expect(page.locator("#speak")).to_be_enabled()
-    for name in ("saved-voice", "language"):
+    for name in ("language",):
         field = page.locator(f"#{name} input").first
         field.focus()
         page.keyboard.press("Tab")
@@ -221,8 +274,7 @@ def test_lists_close_behind_the_focus(open_page, app):
 def test_axe_finds_nothing_of_ours(open_page, app, theme):
     page = open_page(app.address, theme=theme)
     expect(page.locator("#speak")).to_be_enabled()
-    page.locator("#sample").get_by_text("Iris").click()
-    expect(page.locator("#verdict")).to_contain_text("Sample voice Iris")
+    choose_voice(page, "Iris")
     speak(page, "Hm.", 1)
     page.add_script_tag(path=AXE)
     for name in ("Speak", "Data", "Tune", "Compare", "Voices"):

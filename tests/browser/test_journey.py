@@ -103,6 +103,7 @@ def upload_and_hear(page: Page, sounds: list[Path], broken: Path) -> None:
     page.locator("#upload input[type=file]").set_input_files([broken, *sounds])
     expect(page.locator("#verdict")).to_contain_text("broken.wav is not a kind of audio file")
     expect(page.locator("#verdict .play")).to_have_count(len(sounds))
+    page.locator("[data-new]").click()
     page.locator("#consent input").first.check()
     page.locator("#who input, #who textarea").first.fill("Owen Keeper")
     page.locator("#text textarea").fill("Hello, it is me.")

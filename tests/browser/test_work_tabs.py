@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_studio_tabs import open_tab, picture
+from tests.browser.test_studio_tabs import choose_voice, open_tab, picture
 
 pytestmark = pytest.mark.browser
 
@@ -19,8 +19,7 @@ WIDTHS = [("light", 1280), ("dark", 400), ("dark", 1280), ("light", 400)]
 
 def prepare_sample(page):
     """Choose a sample, and prepare it in one process: Ray would take most of the time."""
-    page.locator("#sample").get_by_text("Owen").click()
-    expect(page.locator("#verdict")).to_contain_text("Sample voice Owen")
+    choose_voice(page, "Owen")
     open_tab(page, "Data")
     expect(page.locator("#dataset-sources")).to_contain_text("Owen")
     page.get_by_text("Transcription model and parallel workers").click()

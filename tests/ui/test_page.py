@@ -142,7 +142,6 @@ def test_takes_are_collected_and_a_seed_repeats_one(page, client):
         ({"statement": None}, "choose the consent"),
         ({"who": " "}, "write your name for the consent"),
         ({"text": " \n "}, "write what it should say"),
-        ({"way": "in-context"}, "write what the recording says"),
         ({"seed": "-1"}, "not a valid seed"),
         ({"seed": "<b>"}, "'&lt;b&gt;' is not a valid seed"),
     ],

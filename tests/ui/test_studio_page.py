@@ -47,7 +47,7 @@ def save(client, name, *, statement="own-voice", who="Ann Author", transcript=""
 
 def test_a_sample_speaks_without_anything_else_to_fill_in(page, client):
     chosen = client.call("use_sample", name="iris")
-    assert "Sample voice Iris." in chosen["verdict"]
+    assert "Sample voice Iris." in chosen["voice-about"]
     assert chosen["transcript"].startswith("Every morning")
     assert chosen["consent"] == "synthetic"
     spoken = speak(client, "Hm.", transcript=chosen["transcript"], statement=None)

@@ -45,7 +45,7 @@ def avatar_html(sound: Path | None, key: str) -> Markup:
 
 def hue_of(key: str) -> float:
     """The colour of a voice, 0 to 1 around the wheel: always the same."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:2]) / 65536
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[11:13]) / 65536
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
@@ -78,7 +78,8 @@ def _wound(levels: NDArray[np.float64], hue: float) -> NDArray[np.uint8]:
     steps = [colorsys.hls_to_rgb((hue + turn) % 1.0, light, 0.62) for turn, light in _STEPS]
     places = np.linspace(0.0, 1.0, len(steps))
     channels = [np.interp(level, places, [step[channel] for step in steps]) for channel in range(3)]
-    return np.rint(255 * np.stack(channels, axis=-1)).astype(np.uint8)
+    disc: NDArray[np.uint8] = np.rint(255 * np.stack(channels, axis=-1)).astype(np.uint8)
+    return disc
 
 
 _STEPS = ((0.0, 0.16), (0.02, 0.28), (0.06, 0.46), (0.12, 0.66), (0.16, 0.86))

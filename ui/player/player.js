@@ -191,6 +191,8 @@
   function show() {
     if (!dock) return;
     dock.hidden = !source;
+    // Room for it, for whatever sticks to the bottom of the page.
+    document.documentElement.style.setProperty("--dock", `${dock.offsetHeight}px`);
     if (!source) return;
     const find = (name) => dock.querySelector(`.dock-${name}`);
     const text = (element, words) => element.textContent !== words && (element.textContent = words);

@@ -131,7 +131,7 @@ def downloading(name, done, *, at_start=0, seconds=3.0, file="model.safetensors"
         render_voice.verdict(REPORT, Path("/tmp") / HOSTILE.replace("/", "") / "reference.wav"),
         render_voice.verdict(REPORT, Path("/x.wav"), name=HOSTILE),
         render_voice.listening(HOSTILE, 1, 2),
-        render_voice.saved_card(VOICE, None),
+        render_voice.saved_card(VOICE),
         saved_line(VOICE),
         render_voice.phrase_card(HOSTILE),
         render_library.voice_list([VOICE], {}, {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import gradio as gr
 
@@ -15,11 +15,13 @@ from ui.tabs.voice.source import SourcePart
 from ui.tabs.voice.speak import SpeechPart
 from ui.words.words import say
 
-KEEP = """(sample, voice, text, way, language, seed, temperature, top_k, top_p, repetition_penalty) => {
+KEEP = """(kept, sample, voice, text, way, language, seed, temperature, top_k, top_p, repetition_penalty) => {
+  // Until it is filled in again, what was kept is all there is.
+  if (!encore.isRestored) return kept;
   const model = document.querySelector("#model-chip .chip-name")?.textContent ?? "";
   const sampling = { seed, temperature, top_k, top_p, repetition_penalty };
-  const chosen = document.querySelector(".voice-choice[aria-checked=true]")?.dataset;
-  return { kind: chosen?.kind ?? "", key: chosen?.voiceKey ?? "", text, way, language, model, sampling };
+  const chosen = document.querySelector(".voice-choice[aria-checked=true]")?.dataset ?? kept;
+  return { kind: chosen.kind, voiceKey: chosen.voiceKey, text, way, language, model, sampling };
 }"""
 """Runs in the browser: what is typed is not sent anywhere to be kept."""
 
@@ -40,9 +42,9 @@ class Draft:
         }
         fields = [source.sample, source.saved, speech.text, speech.way, speech.language, *self._sampling.values()]
         gr.on(
-            [field.input for field in fields],
+            [cast("Any", field).change for field in fields],
             None,
-            fields,
+            [self._kept, *fields],
             self._kept,
             js=KEEP,
             queue=False,
@@ -54,7 +56,9 @@ class Draft:
         """Fill in what was kept, once the page has the model's own values."""
         speech, source = self._speech, self._source
         filled = [speech.text, speech.way, speech.language, *self._sampling.values(), *source.chosen]
-        bind(trigger, self._restore, {"kept": self._kept}, filled, quick=True)
+        # Through the queue: only there does Gradio tell the others that the voice has changed.
+        restored = bind(trigger, self._restore, {"kept": self._kept}, filled)
+        restored.then(None, js="() => { encore.isRestored = true; }", api_visibility="private")
 
     def _restore(self, kept: object, request: gr.Request) -> Update:
         speech = self._speech
@@ -69,7 +73,7 @@ class Draft:
                 update[speech.language] = gr.update(value=known["language"])
             sampling = known.get("sampling")
             update |= self._restore_sampling(sampling if isinstance(sampling, dict) else {})
-        return update | self._restore_voice(str(known.get("kind")), str(known.get("key")), request)
+        return update | self._restore_voice(str(known.get("kind")), str(known.get("voiceKey")), request)
 
     def _restore_sampling(self, kept: Mapping[str, Any]) -> Update:
         return {field: gr.update(value=kept[name]) for name, field in self._sampling.items() if name in kept}

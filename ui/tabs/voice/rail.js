@@ -11,11 +11,9 @@ function choose(button) {
   }
   const field = document.querySelector(`${FIELDS[button.dataset.kind]} :is(input, textarea)`);
   if (!field) return;
-  // The same voice again is an event as well: the recording may have come between.
-  for (const value of ["", button.dataset.voiceKey]) {
-    field.value = value;
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-  }
+  // The same voice again is a change as well: a recording may have come between.
+  field.value = button.dataset.voiceKey + (field.value.endsWith(" ") ? "" : " ");
+  field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 encore.voice = {

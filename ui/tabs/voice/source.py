@@ -17,8 +17,8 @@ from backend.voices.voice import Voice
 from ui.consent import Stated, sign
 from ui.context import PageContext
 from ui.events import HIDE, Update, bind, session_of
-from ui.fields import FormIncomplete, build_consent
-from ui.html.messages import NOTHING, cards, failure, heading, note, says, task_line
+from ui.fields import FormIncomplete, build_consent, build_title
+from ui.html.messages import NOTHING, cards, failure, note, says, task_line
 from ui.html.voices import saved_line
 from ui.source import Reference, Source, VoiceFields, best_reference, delete_references
 from ui.tabs.voice.examine import Examining
@@ -49,8 +49,8 @@ class SourcePart:
             )
             self.about = gr.HTML(NOTHING, elem_id="voice-about")
             # Which card was pressed; `rail.js` writes it there.
-            self.sample = gr.Textbox(visible="hidden", show_label=False, elem_id="sample")
-            self.saved = gr.Textbox(visible="hidden", show_label=False, elem_id="saved-voice")
+            self.sample = gr.Textbox(show_label=False, elem_id="sample", elem_classes=["unseen"])
+            self.saved = gr.Textbox(show_label=False, elem_id="saved-voice", elem_classes=["unseen"])
         with gr.Column(elem_id="new-voice"):
             self._build_steps()
         self.references = gr.State([], delete_callback=delete_references)
@@ -63,7 +63,7 @@ class SourcePart:
     def _build_steps(self) -> None:
         """The three steps to a new voice."""
         with gr.Column(elem_classes=["step-card"], min_width=240):
-            gr.HTML(heading(word("speak.step_give")), elem_classes=["step"])
+            build_title("speak.step_give")
             # Not gr.Audio, which refuses the MP4, WebM and 3GP files of phones. Any file may come: the decoder tells
             # by its content what it is, and says in plain words what is wrong with it.
             self.upload = gr.File(
@@ -80,14 +80,14 @@ class SourcePart:
             )
             gr.HTML(note(VOICE_NOTE))
         with gr.Column(elem_classes=["step-card"], min_width=240):
-            gr.HTML(heading(word("speak.step_hear")), elem_classes=["step"])
+            build_title("speak.step_hear")
             self.verdict = gr.HTML(NOTHING, elem_id="verdict")
             self.stop = gr.Button("Skip the others", visible=False, elem_id="stop-examining")
             self.pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
             self.text = TranscriptPart(self.context)
             self.transcript = self.text.field
         with gr.Column(elem_classes=["step-card"], min_width=240):
-            gr.HTML(heading(word("speak.step_agree")), elem_classes=["step"])
+            build_title("speak.step_agree")
             self.statement, self.who = build_consent()
             self.spoken = SpokenConsent(self.context)
             self.accept = gr.Checkbox(label=ACCEPT_SYNTHETIC, value=False, visible=False, elem_id="accept-synthetic")
@@ -132,9 +132,9 @@ class SourcePart:
                 trigger_mode="always_last",
             )
         bind(self.stop.click, self._stop, api="stop_examining", quick=True)
-        bind(self.sample.input, self._use_sample, {"name": self.sample}, self.chosen, api="use_sample")
+        bind(self.sample.change, self._use_sample, {"name": self.sample}, self.chosen, api="use_sample")
         bind(
-            self.saved.input,
+            self.saved.change,
             self._use_saved,
             {"voice_id": self.saved},
             self.chosen,
@@ -222,6 +222,7 @@ class SourcePart:
 
     def _use_sample(self, name: str | None, request: gr.Request) -> Update:
         """Clone one of the voices that came with the program."""
+        name = (name or "").strip()
         if not name:
             return {}
         sample, path = get_sample(name), self.context.files.place(self.context.studio.sample_reference(name))
@@ -241,7 +242,7 @@ class SourcePart:
         """Speak in a voice of the library."""
         if not voice_id:
             return {}
-        voice = self.context.studio.voices.get(voice_id)
+        voice = self.context.studio.voices.get(voice_id.strip())
         preview = self.context.files.place(voice.reference) if voice.reference is not None else None
         return {
             self.source: Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview),

@@ -25,8 +25,16 @@ from backend.voices.voice import CloningMode
 from ui.consent import Stated
 from ui.context import PageContext
 from ui.events import Inputs, SaidInPlace, Update, bind, client_of, session_of
-from ui.fields import FormIncomplete, build_language, build_seed, language_choices, parse_seed, require_model
-from ui.html.messages import NOTHING, failure, heading, says, task_line
+from ui.fields import (
+    FormIncomplete,
+    build_language,
+    build_seed,
+    build_title,
+    language_choices,
+    parse_seed,
+    require_model,
+)
+from ui.html.messages import NOTHING, failure, says, task_line
 from ui.html.takes import download_name
 from ui.html.templates import html
 from ui.html.words import file_url
@@ -184,7 +192,7 @@ class SpeechPart:
         self._spoken = gr.State(None)
         self._part = gr.JSON(None, visible=False, elem_id="pressed-part")
         with gr.Column(elem_id="takes-part"):
-            gr.HTML(heading(word("speak.takes")), elem_classes=["step"])
+            build_title("speak.takes")
             self.takes = OwnTakes(context)
         self._connect(voice)
 
@@ -248,7 +256,7 @@ class SpeechPart:
         begun = bind(self.speak.click, self._begin, None, [self.status, self._speaking], quick=True)
         outputs = [self.status, self.player, self.takes.listed, self._spoken]
         run = bind(begun.then, self._speak, form, outputs, api="speak", concurrency_id="model", concurrency_limit=1)
-        bind(run.then, self._end, None, self._speaking, quick=True)
+        bind([run.then, run.failure], self._end, None, self._speaking, quick=True)
         pressing = [self.status, self._speaking, self._part]
         pressed = bind(self.takes.listed.click, self._press_part, None, pressing, quick=True)
         again = bind(
@@ -259,7 +267,7 @@ class SpeechPart:
             api="speak_part",
             concurrency_id="model",
         )
-        bind(again.then, self._end, None, self._speaking, quick=True)
+        bind([again.then, again.failure], self._end, None, self._speaking, quick=True)
         bind(self.stop.click, self._stop, api="stop", quick=True)
         bind(voice.source.change, lambda: {self.likeness: NOTHING}, None, self.likeness, quick=True)
         bind(
