@@ -15,6 +15,7 @@ from ui.context import PageContext
 from ui.events import Update, bind, session_of
 from ui.html.messages import NOTHING, note
 from ui.source import Source
+from ui.words.words import word
 
 TRANSCRIBED = "Transcribed: correct it if needed."
 UNSURE = "It could not be transcribed for sure. Type what it says, or leave this empty."
@@ -31,8 +32,8 @@ class TranscriptPart:
     def __init__(self, context: PageContext) -> None:
         self.context = context
         self.field = gr.Textbox(
-            label="Transcript (optional)",
-            info="What the recording says, word for word: makes a closer copy.",
+            label=word("speak.transcript"),
+            info=word("speak.transcript_help"),
             lines=2,
             max_length=5_000,
             elem_id="transcript",
