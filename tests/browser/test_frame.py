@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
 from tests.browser.test_studio_tabs import choose_voice, open_tab
+from tests.browser.test_voice_page import ENDLESS_TEXT
 
 pytestmark = pytest.mark.browser
 
@@ -215,7 +216,7 @@ def test_the_draft_voice_and_settings_survive_a_reload(page):
 
 def test_speak_is_reached_in_twelve_stops_and_becomes_stop(page):
     page.evaluate("document.activeElement.blur()")
-    page.locator("#text textarea").fill("One sentence after another. " * 40)
+    page.locator("#text textarea").fill(ENDLESS_TEXT)
     page.locator(".skip").focus()
     stops = ["skip"]
     while stops[-1] != "speak" and len(stops) < 30:
