@@ -125,6 +125,11 @@ def spoken_line(take: Take) -> Markup:
     return says(tone, html("{} {:.1f} s, {}.{}", ready, take.seconds, ENDINGS[take.finish_reason], doubt))
 
 
+def not_kept_line(problem: str) -> Markup:
+    """That it was spoken, and why it is in no list: while it lies in the player it can be heard again."""
+    return says("mixed", html("<strong>{}</strong> {}", say("speak.not_kept"), problem), role="alert")
+
+
 def refusal_line(error: EncoreError) -> Markup:
     """Why it does not speak; what a new voice still needs is one press away."""
     button = html('<button type="button" class="quiet" data-open-voice>{}</button>', say("speak.finish"))

@@ -12,13 +12,13 @@ from typing import Any, cast
 import gradio as gr
 import numpy as np
 
-from backend.audio.writing import WavWriter
 from backend.errors import EncoreError
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream, SpeechProgress
 from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
 from backend.takes.errors import TakeTooShort
+from backend.takes.keeper import TakeKeeper
 from backend.takes.take import Take
 from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
@@ -41,7 +41,15 @@ from ui.html.words import file_url
 from ui.live.follow import POLL_SECONDS
 from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields
-from ui.tabs.voice.render import FIRST_TEXT, likeness_line, part_line, refusal_line, speaking_line, spoken_line
+from ui.tabs.voice.render import (
+    FIRST_TEXT,
+    likeness_line,
+    not_kept_line,
+    part_line,
+    refusal_line,
+    speaking_line,
+    spoken_line,
+)
 from ui.takes import OwnTakes
 from ui.words.words import say, word
 
@@ -312,9 +320,9 @@ class SpeechPart:
                 lambda state: {self.status: task_line(state)},
             )
             # Closed at once when the listener leaves: the model is then free for the next one.
-            with closing(stream), studio.takes.incoming() as file:
+            with closing(stream), TakeKeeper(studio.takes, stream.sample_rate, stream.comment) as keeper:
                 live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=form.first_words, voice=form.voice_name)
-                yield from self._play(stream, file, live)
+                yield from self._play(stream, keeper, live)
                 if not stream.num_samples:
                     yield {self.status: says("", "Stopped before the first sound.")}
                     return
@@ -325,7 +333,10 @@ class SpeechPart:
                     return
                 # A program that drives the page has no browser; its list ends with the visit.
                 owner = browser or f"visit {session}"
-                take = studio.takes.add(stream.facts(), file, owner)
+                take = keeper.keep(stream.facts(), owner)
+            if take is None:
+                yield {self.status: not_kept_line(keeper.problem)}
+                return
             place = self.context.files.place(take.path)
             whole = live.complete(file_url(place) if place is not None else "", download_name(take))
             spoken_take = Spoken(take=take, owner=owner, reference=_reference_of(form, studio))
@@ -404,13 +415,12 @@ class SpeechPart:
                 self._spoken: Spoken(take=take, owner=owner, reference=None),
             }
 
-    def _play(self, stream: AudioStream, path: Path, live: LiveAudio) -> Iterator[Update]:
-        with WavWriter(path, stream.sample_rate, stream.comment) as writer:
-            for chunk in stream:
-                writer.write(chunk)
-                progress = stream.progress()
-                expected = expected_seconds(stream.segments, progress)
-                yield {self.status: speaking_line(progress), self.player: live.add(chunk, expected)}
+    def _play(self, stream: AudioStream, keeper: TakeKeeper, live: LiveAudio) -> Iterator[Update]:
+        for chunk in stream:
+            keeper.write(chunk)
+            progress = stream.progress()
+            expected = expected_seconds(stream.segments, progress)
+            yield {self.status: speaking_line(progress), self.player: live.add(chunk, expected)}
         yield {self.player: live.complete()}
 
 
