@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +41,29 @@ class DatasetEditing:
         """
         with dataset_lock(self._home.folder, name):
             self._edit(name, key, lambda edit: replace(edit, verdict=verdict))
+
+    def overrule_all(self, name: str, verdicts: Mapping[str, Verdict | None]) -> dict[str, Verdict | None]:
+        """The same for many clips at once, by their keys; returns what the user had said of them before.
+
+        Raises:
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        with dataset_lock(self._home.folder, name):
+            rows = {row.key: row for row in self._clips(name)}
+            gone = verdicts.keys() - rows.keys()
+            if gone:
+                self._clip((), name, min(gone))
+            edits = self._table.edits(name)
+            before = {key: edits.get(key, ClipEdit()) for key in verdicts}
+            self._table.save_edits(name, {key: replace(before[key], verdict=verdict) for key, verdict in verdicts.items()})
+            review_clips(
+                self._table.job(name),
+                self._table,
+                {key: row.details for key, row in rows.items()},
+                self._workspace,
+                self._table.encoder(name).identity,
+            )
+            return {key: edit.verdict for key, edit in before.items()}
 
     def edit_text(self, name: str, key: str, text: str | None) -> None:
         """Replace the text of a clip; None restores that of the build.
@@ -166,6 +189,10 @@ class DatasetEditing:
             if progress is not None:
                 progress(index + 1, len(rows))
         return changes
+
+    def recording_audio(self, clip: ClipRow) -> Path:
+        """The WAV of the recording that a clip is cut from; it may be gone."""
+        return self._workspace.wav(clip.details.recording_audio_id)
 
     @property
     def _workspace(self) -> DatasetWorkspace:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -164,19 +164,25 @@ class DatasetTable:
 
     def save_edit(self, name: str, key: str, edit: ClipEdit) -> None:
         """Replace what the user decided about a clip."""
-        span = edit.span
+        self.save_edits(name, {key: edit})
+
+    def save_edits(self, name: str, edits: Mapping[str, ClipEdit]) -> None:
+        """The same for many clips, by their keys."""
         with self._database.transaction() as connection:
-            connection.execute(
+            connection.executemany(
                 "INSERT OR REPLACE INTO dataset_edits (dataset, key, text, verdict, start_seconds, end_seconds) "
                 "VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    name,
-                    key,
-                    edit.text,
-                    edit.verdict,
-                    span.start_seconds if span else None,
-                    span.end_seconds if span else None,
-                ),
+                [
+                    (
+                        name,
+                        key,
+                        edit.text,
+                        edit.verdict,
+                        edit.span.start_seconds if edit.span else None,
+                        edit.span.end_seconds if edit.span else None,
+                    )
+                    for key, edit in edits.items()
+                ],
             )
 
     def _dataset(self, name: str) -> sqlite3.Row:

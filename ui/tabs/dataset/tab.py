@@ -16,19 +16,21 @@ from backend.store.trash import Deleted
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentMissing
+from ui.bar.bar import fixed_html
 from ui.consent import OTHER_RECORDING, Stated
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind
 from ui.fields import Confirmation, FormIncomplete, build_consent, build_language, language_choices
-from ui.html.messages import NOTHING, heading, note, says
+from ui.html.messages import NOTHING, says
 from ui.html.templates import html
 from ui.html.words import size_in_words
 from ui.material import gather_material, is_part_of, parse_actors, plan_build, voice_name, without_unused
 from ui.source import Reference, Source, VoiceFields
 from ui.tabs.dataset.clip_editor import ClipEditor
 from ui.tabs.dataset.clips import ClipsPart
-from ui.tabs.dataset.render import ABOUT, progress_html, sources_line
+from ui.tabs.dataset.render import cancelling_html, progress_html, sources_line
 from ui.undo import Undo
+from ui.words.words import say, word
 
 NEW = ""
 """Chosen instead of a dataset: one that is yet to be made."""
@@ -47,54 +49,35 @@ class DatasetTab:
 
     def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields) -> None:
         self.context, self.voice = context, voice
-        gr.HTML(heading("Dataset"), elem_classes=["step"])
-        gr.HTML(note(ABOUT))
-        self.chosen = gr.Dropdown([("A new one", NEW)], value=NEW, label="Dataset", elem_id="dataset")
-        with gr.Row():
-            self.delete = gr.Button(
-                "Delete this dataset", variant="stop", visible=False, min_width=160, elem_id="delete-dataset"
+        self._cancelling: set[tuple[str, float]] = set()
+        with gr.Row(elem_id="data-top"):
+            fixed_html(html('<h2 data-word="data.title">Data</h2>'), "data-title")
+            self.chosen = gr.Dropdown(
+                [("…", NEW)],
+                value=NEW,
+                label=word("data.dataset"),
+                show_label=False,
+                min_width=200,
+                scale=2,
+                elem_id="dataset",
             )
-            self.replace = gr.Button("Replace it", visible=False, min_width=160, elem_id="replace-dataset")
-        self.confirmation = Confirmation("Yes, delete its clips, texts and uploads", "-dataset")
-        self.replacing = Confirmation("Yes, replace it", "-replaced")
+            self.replace = gr.Button(
+                word("data.replace"), size="sm", visible=False, min_width=90, scale=0, elem_id="replace-dataset"
+            )
+            self.delete = gr.Button(
+                word("data.delete"), size="sm", visible=False, min_width=90, scale=0, elem_id="delete-dataset"
+            )
+        self.confirmation = Confirmation(word("data.really_delete"), "-dataset")
+        self.replacing = Confirmation(word("data.really_replace"), "-replaced")
         self.undo = Undo(context, "dataset")
         self.deleted = gr.HTML(NOTHING, elem_id="dataset-deleted")
-        self.files = gr.File(
-            label="Recordings, zips, and their texts (optional)",
-            file_count="multiple",
-            height=140,
-            elem_id="dataset-files",
-        )
-        self.sources = gr.HTML(sources_line([], 0), elem_id="dataset-sources")
-        self.mix = gr.Checkbox(label="Add the Voice tab's recording too", visible=False, elem_id="dataset-mix")
-        with gr.Accordion("Consent for recordings added here", open=False, elem_id="dataset-consent-section"):
-            self.statement, self.who = build_consent("dataset-")
-        self.signed = gr.State("")
-        with gr.Row(elem_classes=["choose"]):
-            self.name = gr.Textbox(
-                label="Name of the dataset", max_length=64, scale=2, min_width=180, elem_id="dataset-name"
+        with gr.Column(elem_id="adding") as self.adding:
+            self._build_form()
+        with gr.Column(elem_id="building"):
+            self.progress = gr.HTML(NOTHING, elem_id="prepare-progress")
+            self.cancel = gr.Button(
+                word("data.cancel"), visible=False, size="sm", min_width=100, elem_id="cancel-prepare"
             )
-            self.language = build_language(scale=1, min_width=170, elem_id="dataset-language")
-            self.prepare = gr.Button("Prepare", variant="primary", scale=1, min_width=120, elem_id="prepare")
-            self.cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-prepare")
-        with gr.Accordion("Transcription model and parallel workers", open=False):
-            self.whisper = gr.Dropdown(
-                list(WHISPERS),
-                value="",
-                label="Whisper model",
-                info="Texts that came with recordings are taken as they are. A file or folder may be typed.",
-                allow_custom_value=True,
-                elem_id="dataset-whisper",
-            )
-            # Not gr.Number, which turns an empty field into 0.
-            self.actors = gr.Textbox(
-                placeholder="chosen for this machine",
-                max_length=3,
-                label="Parallel workers (optional)",
-                info="Empty suits the machine; 0 works in one process, without Ray.",
-                elem_id="dataset-actors",
-            )
-        self.progress = gr.HTML(NOTHING, elem_id="prepare-progress")
         self.seen = gr.State(None)
         self.timer = gr.Timer(POLL_SECONDS, active=False)
         self.clips = ClipsPart(context, self.chosen)
@@ -103,23 +86,67 @@ class DatasetTab:
         # Ray takes seconds to load: best while the user is still busy on the first tab.
         bind(context.page.load, self._warm_up, quick=True)
 
+    def _build_form(self) -> None:
+        """What clips are made of; folded where there are some already."""
+        with gr.Accordion(word("data.add"), open=True, elem_id="add-recordings") as self.fold:
+            with gr.Row(elem_id="add-row"):
+                self.files = gr.File(
+                    label=word("data.files"),
+                    file_count="multiple",
+                    height=176,
+                    scale=3,
+                    min_width=280,
+                    elem_id="dataset-files",
+                )
+                with gr.Column(scale=2, min_width=260):
+                    self.name = gr.Textbox(label=word("data.name"), max_length=64, elem_id="dataset-name")
+                    self.mix = gr.Checkbox(
+                        value=True, label="…", visible=False, elem_id="dataset-mix"
+                    )
+                    self.sources = gr.HTML(NOTHING, elem_id="dataset-sources")
+                    self.prepare = gr.Button(word("data.prepare"), variant="primary", elem_id="prepare")
+            with gr.Accordion(word("data.consent"), open=False, elem_id="dataset-consent-section"):
+                self.statement, self.who = build_consent("dataset-")
+            self.signed = gr.State("")
+            with gr.Accordion(word("data.engineers"), open=False, elem_id="dataset-engineers"), gr.Row():
+                self.language = build_language(min_width=170, elem_id="dataset-language")
+                self.whisper = gr.Dropdown(
+                    list(WHISPERS),
+                    value="",
+                    label=word("data.whisper"),
+                    info=word("data.whisper_help"),
+                    allow_custom_value=True,
+                    min_width=220,
+                    elem_id="dataset-whisper",
+                )
+                # Not gr.Number, which turns an empty field into 0.
+                self.actors = gr.Textbox(
+                    placeholder=word("data.actors_default"),
+                    max_length=3,
+                    label=word("data.actors"),
+                    info=word("data.actors_help"),
+                    min_width=170,
+                    elem_id="dataset-actors",
+                )
+
     @property
     def following(self) -> list[Block]:
         """What `_follow` changes."""
-        return [self.seen, self.progress, self.prepare, self.cancel, self.timer]
+        return [self.seen, self.progress, self.adding, self.prepare, self.cancel, self.timer]
 
     def _connect(self, tab: gr.Tab) -> None:
         given = {"references": self.voice.references, "source": self.voice.source, "files": self.files}
-        opened = [self.name, *self.following, *self.clips.listing, self.editor.body]
+        opened = [self.name, *self.following, *self.clips.listing]
         chosen = {"chosen": self.chosen}
         bind(
             tab.select,
             self._refresh,
             {**chosen, **given, "name": self.name},
-            [self.chosen, self.sources, self.language, *opened],
+            [self.chosen, self.sources, self.mix, self.language, *opened],
             api="list_datasets",
         )
-        bind(self.files.change, self._list_files, given, [self.sources, self.statement, self.signed], quick=True)
+        listed = [self.sources, self.mix, self.statement, self.signed]
+        bind(self.files.change, self._list_files, {**given, **chosen}, listed, quick=True)
         filed = {"files": self.files}
         bind(self.statement.input, lambda files: {self.signed: _sign(files)}, filed, self.signed, quick=True)
         bind(self.chosen.input, self._choose, chosen, opened, api="choose_dataset")
@@ -149,12 +176,13 @@ class DatasetTab:
             self.timer.tick,
             self._tick,
             {**chosen, "seen": self.seen},
-            [*self.following, *self.clips.listing, self.editor.body],
+            [*self.following, *self.clips.listing],
             api="follow_dataset",
             quick=True,
         )
-        bind(self.cancel.click, self._cancel, chosen, api="cancel_dataset", quick=True)
-        offered: list[Block] = [self.delete, self.replace, self.mix, self.prepare]
+        cancelled = [self.seen, self.progress, self.cancel]
+        bind(self.cancel.click, self._cancel, chosen, cancelled, api="cancel_dataset", quick=True)
+        offered: list[Block] = [self.delete, self.replace, self.prepare, self.fold]
         rows: list[Block] = [self.confirmation.row, self.replacing.row]
         bind(self.chosen.change, self._offer_deletion, chosen, [*offered, *rows], quick=True)
         self.confirmation.ask_on(self.delete)
@@ -180,7 +208,7 @@ class DatasetTab:
         value = chosen if chosen in names else NEW
         update: Update = {
             **self._choices(value),
-            **self._list_sources(references, source, files),
+            **self._list_sources(references, source, files, value),
             self.language: gr.update(choices=language_choices(self.context.studio.loaded)),
             **self._show(value),
         }
@@ -188,33 +216,49 @@ class DatasetTab:
 
     def _choices(self, value: str) -> Update:
         names = self.context.studio.datasets.list()
-        return {self.chosen: gr.update(choices=[("A new one", NEW), *((one, one) for one in names)], value=value)}
+        choices = [(say("data.new"), NEW), *((one, one) for one in names)]
+        return {self.chosen: gr.update(choices=choices, value=value)}
 
     def _show(self, name: str) -> Update:
         """A dataset, and no clip of it."""
-        return {**self._follow(name, None)[0], **self.clips.open(name), self.editor.body: HIDE}
+        return {**self._follow(name, None)[0], **self.clips.open(name)}
 
     def _choose(self, chosen: str | None) -> Update:
         """Show another dataset."""
         name = chosen or proposed_name("", self.context.studio.datasets.list())
         return {self.name: name, **self._show(chosen or NEW)}
 
-    def _list_sources(self, references: list[Reference], source: Source | None, files: list[str] | None) -> Update:
+    def _list_sources(
+        self, references: list[Reference], source: Source | None, files: list[str] | None, chosen: str | None
+    ) -> Update:
+        """What would be prepared, and whether what the Speak tab has is part of it: never beside other recordings
+        unless that is asked for."""
         names = [reference.name for reference in references]
         if gather_material(references, source).sample and source is not None:
             names.append(source.name)
-        return {self.sources: sources_line(names, len(files or []))}
+        recordings = gather_material([], None, "", files or []).recordings
+        listed = ", ".join(names[:2]) + (" …" if len(names) > 2 else "")
+        return {
+            self.sources: sources_line(len(files or []), has_voice=bool(names)),
+            self.mix: gr.update(
+                label=say("data.from_speak", names=listed),
+                visible=bool(names),
+                value=bool(names) and not recordings and not chosen,
+            ),
+        }
 
-    def _list_files(self, references: list[Reference], source: Source | None, files: list[str] | None) -> Update:
+    def _list_files(
+        self, references: list[Reference], source: Source | None, files: list[str] | None, chosen: str | None
+    ) -> Update:
         """Other files: what was stated of those before is not true of them."""
         unsigned: Update = {self.statement: gr.update(value=None), self.signed: ""}
-        return {**self._list_sources(references, source, files), **unsigned}
+        return {**self._list_sources(references, source, files, chosen), **unsigned}
 
     def _prepare(self, chosen: str | None, name: str, mix: bool, **given: Any) -> Update:
         """Start a build: recordings are added to the dataset that is chosen, and anything else makes another one."""
         datasets, wanted = self.context.studio.datasets, name.strip()
         if not chosen or chosen not in datasets.list() or wanted != chosen:
-            return self._start(self._plan(datasets.free_name(wanted), with_voice=True, **given))
+            return self._start(self._plan(datasets.free_name(wanted), with_voice=mix, **given))
         before = datasets.job(chosen)
         if given["files"] or mix:
             planned = self._plan(chosen, with_voice=mix, **given)
@@ -230,7 +274,7 @@ class DatasetTab:
     def _replace(self, chosen: str | None, name: str, mix: bool, **given: Any) -> Update:
         """Put the dataset that is chosen into the trash, and build one of the same name of what was given."""
         if not chosen:
-            raise FormIncomplete("Choose a dataset first.")
+            raise FormIncomplete(say("data.choose_first"))
         job = self._plan(chosen, with_voice=mix or not given["files"], **given)
         replaced = self.context.studio.datasets.start_build(job, replaces=True)
         offered = self.undo.offer(replaced, "was replaced") if replaced is not None else {}
@@ -239,9 +283,9 @@ class DatasetTab:
     def _ask_to_replace(self, chosen: str | None) -> Update:
         """Say what would go."""
         if not chosen:
-            raise FormIncomplete("Choose a dataset first.")
+            raise FormIncomplete(say("data.choose_first"))
         work = self.context.studio.datasets.describe_work(chosen)
-        return {self.replacing.row: SHOW, self.replacing.really: f"Yes, replace its {work}"}
+        return {self.replacing.row: SHOW, self.replacing.really: say("data.really_replace_work", work=work)}
 
     def _plan(
         self,
@@ -289,17 +333,24 @@ class DatasetTab:
     def _restore(self, deleted: Deleted) -> Update:
         """Bring a dataset back; one that replaced it goes into the trash instead."""
         self.context.studio.datasets.restore(deleted)
-        back = html("<strong>{}</strong> is back.", deleted.label)
+        back = html("<strong>{}</strong> {}", deleted.label, say("data.is_back"))
         return {self.deleted: says("good", back), **self._choices(deleted.label), **self._choose(deleted.label)}
 
     def _tick(self, chosen: str | None, seen: str | None) -> Update:
         """Progress of the build, and its clips at its end."""
         update, has_ended = self._follow(chosen or NEW, seen)
-        return {**update, **self.clips.open(chosen or NEW), self.editor.body: HIDE} if has_ended else update
+        return {**update, **self.clips.open(chosen or NEW)} if has_ended else update
 
-    def _cancel(self, chosen: str | None) -> None:
-        if chosen:
-            self.context.studio.datasets.cancel(chosen)
+    def _cancel(self, chosen: str | None) -> Update:
+        """Ask the build to stop, and say so at once: it brings a clip or two to an end first."""
+        if not chosen:
+            return {}
+        datasets = self.context.studio.datasets
+        progress = datasets.progress(chosen)
+        self._cancelling.add((chosen, progress.started_at))
+        datasets.cancel(chosen)
+        shown = cancelling_html(progress)
+        return {self.seen: shown, self.progress: shown, self.cancel: gr.update(interactive=False)}
 
     def _offer_deletion(self, chosen: str | None) -> Update:
         """What can be done with a dataset that is there."""
@@ -307,8 +358,8 @@ class DatasetTab:
         return {
             self.delete: is_there,
             self.replace: is_there,
-            self.mix: gr.update(visible=bool(chosen), value=False),
-            self.prepare: "Add recordings" if chosen else "Prepare",
+            self.prepare: say("data.add") if chosen else say("data.prepare"),
+            self.fold: gr.update(open=not chosen, label=say("data.add") if chosen else say("data.new")),
             self.confirmation.row: HIDE,
             self.replacing.row: HIDE,
         }
@@ -316,9 +367,9 @@ class DatasetTab:
     def _delete(self, chosen: str | None) -> Update:
         """Delete it and say what stays."""
         if not chosen:
-            raise FormIncomplete("Choose a dataset first.")
+            raise FormIncomplete(say("data.choose_first"))
         deleted = self.context.studio.delete_dataset(chosen)
-        gone = html("<strong>{}</strong> was deleted. Voices that were made from it stay.", chosen)
+        gone = html("<strong>{}</strong> {}", chosen, say("data.was_deleted"))
         return {
             self.deleted: says("", gone),
             self.confirmation.row: HIDE,
@@ -334,20 +385,28 @@ class DatasetTab:
         except EncoreError:
             progress = None
         is_running = progress is not None and progress.is_running
-        shown = progress_html(progress)
+        is_cancelling = progress is not None and (name, progress.started_at) in self._cancelling
+        shown = progress_html(progress, uses_ray=self._uses_ray(name), is_cancelling=is_cancelling)
         if progress is not None and not is_running and seen and is_locked(self.context.settings.home_folder, name):
             # Its process is about to end; until then nothing can be edited.
-            is_running, shown = True, says("", "Finishing …")
+            is_running, shown = True, says("", say("data.finishing"))
         if shown == seen:
             return {}, False
         update: dict[Block, Any] = {
             self.seen: shown,
             self.progress: shown,
+            self.adding: gr.update(visible=not is_running),
             self.prepare: gr.update(interactive=not is_running),
-            self.cancel: gr.update(visible=is_running),
+            self.cancel: gr.update(visible=is_running, interactive=not is_cancelling),
             self.timer: gr.Timer(active=is_running),
         }
         return update, not is_running
+
+    def _uses_ray(self, name: str) -> bool:
+        try:
+            return bool(name) and self.context.studio.datasets.job(name).num_actors != 0
+        except EncoreError:
+            return True
 
     def _warm_up(self) -> None:
         threading.Thread(target=lambda: self.context.studio.datasets, daemon=True, name="load-ray").start()
