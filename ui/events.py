@@ -20,6 +20,7 @@ from gradio.events import Dependency
 
 from backend.errors import EncoreError
 from backend.web.redaction import public_message
+from ui.html.messages import NOTHING, failure
 from ui.words.words import spoken_to
 
 SHOWN_SECONDS = 15
@@ -86,6 +87,31 @@ def bind(
 
 
 _PRIVATE = {"api_name": None, "api_visibility": "private"}
+
+
+FOCUS_REFUSAL = """new MutationObserver(() => {
+  const refusal = element.querySelector("[role=alert]");
+  if (!refusal) return;
+  refusal.tabIndex = -1;
+  refusal.focus();
+  refusal.scrollIntoView({ block: "nearest" });
+}).observe(element, { childList: true, subtree: true });"""
+"""For the element beside a button in which `answered_in` says why it did nothing: it is seen and read out."""
+
+
+def answered_in(place: gr.HTML, act: Callable[..., Update]) -> Callable[..., Iterator[Update]]:
+    """A handler whose refusals stand in `place`, beside the button that was pressed."""
+
+    @functools.wraps(act)
+    def answer(*args: Any, **kwargs: Any) -> Iterator[Update]:
+        try:
+            done = act(*args, **kwargs)
+        except EncoreError as error:
+            yield {place: failure(error)}
+            raise SaidInPlace(str(error)) from error
+        yield {place: NOTHING, **done}
+
+    return answer
 
 
 def session_of(request: gr.Request) -> str:

@@ -106,6 +106,11 @@ class Answer:
         return "alert" if self.tone == "bad" else "status"
 
 
+def clips_in_words(number: int) -> str:
+    """`1 clip`, `2 clips`."""
+    return say("data.one_clip") if number == 1 else say("data.num_clips", number=number)
+
+
 def numbers_of(view: DatasetView) -> dict[str, int]:
     """What clips are called on the page, by their keys."""
     return {clip.key: number for number, clip in enumerate(view.clips, 1)}
@@ -185,8 +190,8 @@ def clip_list(
 def pages_html(number: int, total: int, num_clips: int) -> Markup:
     """Where in the list one is, and the way on."""
     if total == 1:
-        return note(say("data.num_clips", number=num_clips))
-    count = say("data.page", page=number, pages=total, number=num_clips)
+        return note(clips_in_words(num_clips))
+    count = say("data.page", page=number, pages=total, clips=clips_in_words(num_clips))
     return render(
         "dataset",
         "pages",

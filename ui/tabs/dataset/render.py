@@ -16,6 +16,7 @@ from training.charts import histogram
 from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.templates import html, render
 from ui.html.words import consent_in_words, time_in_words
+from ui.tabs.dataset.clip_rows import clips_in_words
 from ui.words.words import say
 
 WANTED_MINUTES = 10.0
@@ -141,7 +142,7 @@ def summary_html(view: DatasetView, consents: Iterable[Consent | None]) -> Marku
         "data.num_left_out": Verdict.REJECTED,
     }
     counts = [say(words, number=view.count(verdict)) for words, verdict in verdicts.items() if view.count(verdict)]
-    num_clips = say("data.num_clips", number=len(view.clips))
+    num_clips = clips_in_words(len(view.clips))
     listed = list(consents)
     return render(
         "dataset",

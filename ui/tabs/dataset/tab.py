@@ -19,7 +19,7 @@ from backend.voices.errors import ConsentMissing
 from ui.bar.bar import fixed_html
 from ui.consent import OTHER_RECORDING, Stated
 from ui.context import PageContext
-from ui.events import HIDE, SHOW, Update, bind
+from ui.events import FOCUS_REFUSAL, HIDE, SHOW, Update, answered_in, bind
 from ui.fields import Confirmation, FormIncomplete, build_consent, build_language, language_choices
 from ui.html.messages import NOTHING, says
 from ui.html.templates import html
@@ -105,6 +105,7 @@ class DatasetTab:
                     )
                     self.sources = gr.HTML(NOTHING, elem_id="dataset-sources")
                     self.prepare = gr.Button(word("data.prepare"), variant="primary", elem_id="prepare")
+                    self.refused = gr.HTML(NOTHING, elem_id="prepare-refused", js_on_load=FOCUS_REFUSAL)
             with gr.Accordion(word("data.consent"), open=False, elem_id="dataset-consent-section"):
                 self.statement, self.who = build_consent("dataset-")
             self.signed = gr.State("")
@@ -167,10 +168,10 @@ class DatasetTab:
             "who": self.who,
             "signed": self.signed,
         }
-        begun = [self.chosen, self.name, *self.following]
-        bind(self.prepare.click, self._prepare, material, begun, api="prepare_dataset")
+        begun = [self.chosen, self.name, self.refused, *self.following]
+        bind(self.prepare.click, answered_in(self.refused, self._prepare), material, begun, api="prepare_dataset")
         replaced = [*begun, self.replacing.row, *self.undo.shown]
-        bind(self.replacing.really.click, self._replace, material, replaced, api="replace_dataset")
+        bind(self.replacing.really.click, answered_in(self.refused, self._replace), material, replaced, api="replace_dataset")
         bind(self.replace.click, self._ask_to_replace, chosen, [self.replacing.row, self.replacing.really], quick=True)
         bind(
             self.timer.tick,
