@@ -89,9 +89,10 @@ def _build_tabs(context: PageContext) -> VoiceTab:
             voice = VoiceTab(context, tab)
             fields = voice.source.fields
         with gr.Tab(PLACES["data"], id="data") as tab:
-            DatasetTab(context, tab, fields)
+            data = DatasetTab(context, tab, fields)
         with gr.Tab(PLACES["tune"], id="tune") as tab:
-            FinetuneTab(context, tab, fields)
+            tune = FinetuneTab(context, tab, fields)
+            tune.follow_on(data.clips.tune, data.chosen)
         with gr.Tab(PLACES["compare"], id="compare") as tab:
             CompareTab(context, tab)
         with gr.Tab(PLACES["voices"], id="voices") as tab:

@@ -55,7 +55,9 @@ class DatasetEditing:
                 self._clip((), name, min(gone))
             edits = self._table.edits(name)
             before = {key: edits.get(key, ClipEdit()) for key in verdicts}
-            self._table.save_edits(name, {key: replace(before[key], verdict=verdict) for key, verdict in verdicts.items()})
+            self._table.save_edits(
+                name, {key: replace(before[key], verdict=verdict) for key, verdict in verdicts.items()}
+            )
             review_clips(
                 self._table.job(name),
                 self._table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -21,6 +22,7 @@ from backend.voices.samples import get_sample
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.served_page import serve_page
+from ui.tabs.dataset.clip_rows import select_clips
 from ui.tabs.finetune.plan import MAKING_CLIPS
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
@@ -79,13 +81,18 @@ def follow(client, api, words):
     return answers
 
 
+def deed(do, key, **fields):
+    """What a row asks for."""
+    return json.dumps({"do": do, "clip": key, **fields})
+
+
 def clips_of(page, name):
     return page.studio.datasets.show(name).clips
 
 
 def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
     html = str(client.call("choose_dataset", chosen=dataset))
-    assert "min accepted of" in html
+    assert "of 10 ready" in html
     assert "Every morning I open the bakery" in html
     address = re.search(r'data-play="([^"]+)"', html).group(1)
     assert httpx.get(page.address + address, timeout=PATIENCE_SECONDS).raise_for_status().content[:4] == b"RIFF"
@@ -95,39 +102,58 @@ def test_a_sample_becomes_clips_with_its_sentences(page, client, dataset):
 def test_a_text_is_corrected_a_verdict_overruled_and_both_applied(page, client, dataset, monkeypatch):
     client.call("choose_dataset", chosen=dataset)
     key = clips_of(page, dataset)[1].key
-    assert "Clip 2" in str(client.call("show_clip", name=dataset, key=key))
-    clip = {"name": dataset, "key": key}
+    clip = {"name": dataset}
     looks, clips = [], DatasetTable.clips
     monkeypatch.setattr(DatasetTable, "clips", lambda table, name: looks.append(name) or clips(table, name))
-    assert "You have changed clips" in client.call("edit_text", **clip, text="The first thing is dough.")["stale"]
+    assert (
+        "You have changed clips"
+        in client.call("edit_clip", **clip, deed=deed("text", key, text="The first thing is dough."))["stale"]
+    )
     # Thousands of clips are read once to be judged and once to be shown.
     assert len(looks) == 2
     monkeypatch.undo()
-    client.call("overrule", **clip, verdict="rejected")
-    rejected = str(client.call("show_clips", name=dataset, wanted="rejected"))
-    assert "1 clip, page 1 of 1" in rejected
-    assert "The first thing is dough." in rejected
+    left_out = client.call("edit_clip", **clip, deed=deed("rejected", key))
+    assert ["Left out 1", "rejected"] in left_out["clip-filter"]["choices"]
+    rejected = [one for one in select_clips(page.studio.datasets.show(dataset), "rejected", "order")]
+    assert [clip.text for clip in rejected] == ["The first thing is dough."]
     changed = next(clip for clip in clips_of(page, dataset) if clip.key == key)
     assert (changed.text, changed.verdict) == ("The first thing is dough.", Verdict.REJECTED)
     client.call("apply_changes", name=dataset)
     until(lambda: page.studio.datasets.show(dataset).rows_are_current)
-    assert "needs a text" in client.call("edit_text", **clip, text="  ")["clip-note"]
+    refused = client.call("edit_clip", **clip, deed=deed("text", key, text="  "))["clips"]
+    assert "needs a text" in refused
+    assert refused.index(key) < refused.index("needs a text"), "it stands in the row"
 
 
 def test_a_cut_is_moved_with_padding(page, client, dataset):
     client.call("choose_dataset", chosen=dataset)
     before = clips_of(page, dataset)[2]
-    client.call("show_clip", name=dataset, key=before.key)
     span = before.details.current.span
     start, end = span.start_seconds + 0.3, span.end_seconds - 0.3
-    client.call("move_cut", name=dataset, key=before.key, start=start, end=end, padding=0.1)
+    client.call("edit_clip", name=dataset, deed=deed("cut", before.key, start=start - 0.1, end=end + 0.1))
     after = next(clip for clip in clips_of(page, dataset) if clip.key == before.key)
     cut = after.details.current.span
     assert (cut.start_seconds, cut.end_seconds) == pytest.approx((start - 0.1, end + 0.1), abs=0.01)
     assert after.clip_id != before.clip_id
-    client.call("unmove_cut", name=dataset, key=before.key)
+    client.call("edit_clip", name=dataset, deed=deed("uncut", before.key))
     back = next(clip for clip in clips_of(page, dataset) if clip.key == before.key)
     assert back.clip_id == before.clip_id
+
+
+def test_many_clips_are_judged_at_once_and_that_is_undone(page, client, dataset):
+    client.call("choose_dataset", chosen=dataset)
+    before = {clip.key: clip.verdict for clip in clips_of(page, dataset)}
+    said = client.call("rejected_all", name=dataset)
+    assert f"{len(before)} clips left out." in str(said)
+    assert {clip.verdict for clip in clips_of(page, dataset)} == {Verdict.REJECTED}
+    client.call("undo_all", name=dataset)
+    assert {clip.key: clip.verdict for clip in clips_of(page, dataset)} == before
+
+
+def test_cancelling_is_answered_at_once(page, client, dataset):
+    """The build itself brings a clip or two to an end first."""
+    answer = client.call("cancel_dataset", chosen=dataset)
+    assert "Cancelling …" in answer["prepare-progress"]
 
 
 def test_a_deleted_dataset_takes_its_uploads_along(page, client, dataset):
@@ -217,7 +243,7 @@ def test_another_voice_makes_another_dataset_and_leaves_the_chosen_one_alone(pag
     before = datasets.show(dataset)
     client.call("use_sample", name="rufus")
     client.call("list_datasets", chosen=dataset)
-    client.call("prepare_dataset", chosen=dataset, name=dataset, whisper="none", actors=WITHOUT_RAY)
+    client.call("prepare_dataset", chosen=dataset, name=dataset, mix=False, whisper="none", actors=WITHOUT_RAY)
     until(lambda: "rufus" in datasets.list() and not datasets.progress("rufus").is_running)
     until(lambda: not is_locked(page.folder / "home", "rufus"))
     assert datasets.show(dataset).clips == before.clips
@@ -244,7 +270,7 @@ def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkey
     assert "New, of the sample Owen" in str(client.call("open_finetune"))
     plan(client, "One click does it all", wish("+"))
     client.call("start_run", name="Owen's double", statement="synthetic", **wish("+"))
-    follow(client, "follow_start", "Fine-tuning has started")
+    until(lambda: client.call("follow_start") and started)
     (planned,) = started
     assert (planned.data.dataset, planned.data.estimate.num_steps, planned.job.voice) == ("owen", 6, "Owen's double")
     assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}

@@ -100,9 +100,7 @@ class DatasetTab:
                 )
                 with gr.Column(scale=2, min_width=260):
                     self.name = gr.Textbox(label=word("data.name"), max_length=64, elem_id="dataset-name")
-                    self.mix = gr.Checkbox(
-                        value=True, label="…", visible=False, elem_id="dataset-mix"
-                    )
+                    self.mix = gr.Checkbox(value=True, label="…", visible=False, elem_id="dataset-mix")
                     self.sources = gr.HTML(NOTHING, elem_id="dataset-sources")
                     self.prepare = gr.Button(word("data.prepare"), variant="primary", elem_id="prepare")
                     self.refused = gr.HTML(NOTHING, elem_id="prepare-refused", js_on_load=FOCUS_REFUSAL)
@@ -171,7 +169,13 @@ class DatasetTab:
         begun = [self.chosen, self.name, self.refused, *self.following]
         bind(self.prepare.click, answered_in(self.refused, self._prepare), material, begun, api="prepare_dataset")
         replaced = [*begun, self.replacing.row, *self.undo.shown]
-        bind(self.replacing.really.click, answered_in(self.refused, self._replace), material, replaced, api="replace_dataset")
+        bind(
+            self.replacing.really.click,
+            answered_in(self.refused, self._replace),
+            material,
+            replaced,
+            api="replace_dataset",
+        )
         bind(self.replace.click, self._ask_to_replace, chosen, [self.replacing.row, self.replacing.really], quick=True)
         bind(
             self.timer.tick,
@@ -233,7 +237,8 @@ class DatasetTab:
         self, references: list[Reference], source: Source | None, files: list[str] | None, chosen: str | None
     ) -> Update:
         """What would be prepared, and whether what the Speak tab has is part of it: never beside other recordings
-        unless that is asked for."""
+        unless that is asked for.
+        """
         names = [reference.name for reference in references]
         if gather_material(references, source).sample and source is not None:
             names.append(source.name)

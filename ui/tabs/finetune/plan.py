@@ -9,9 +9,10 @@ from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import Material, proposed_name
 from backend.pipeline import build_and_start
-from backend.runs.planning.plan import RunPlan, RunRequest
+from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest
 from backend.voices.consent import Consent, hash_of_file
 from backend.voices.samples import get_sample
+from training.presets import PRESETS
 from ui.consent import Stated
 from ui.context import PageContext
 from ui.fields import FormIncomplete
@@ -41,6 +42,7 @@ class Wish:
     micro_batch_tokens: str
     saves_memory: bool
     accept_synthetic: bool = False
+    method: str = "full"
 
     @classmethod
     def read(cls, **fields: Any) -> Self:
@@ -52,6 +54,7 @@ class Wish:
     def options(self) -> dict[str, Any]:
         """As a job knows them; they are checked there."""
         given: dict[str, Any] = {
+            "method": None if self.method in ("", "full") else self.method,
             "strategy": self.strategy,
             "num_workers": self.workers.strip() or None,
             "device": self.device,
@@ -70,6 +73,8 @@ class Planner:
         self._context = context
         self.plans: BackgroundTasks[RunPlan | None] = BackgroundTasks()
         self.starts: BackgroundTasks[str] = BackgroundTasks()
+        self.quotes: BackgroundTasks[dict[str, DataPlan]] = BackgroundTasks()
+        self._quoted: dict[str, RunRequest] = {}
 
     def plan(self, session: str, wish: Wish) -> None:
         """Start to plan, instead of what was being planned before; without a dataset yet there is no result."""
@@ -82,6 +87,29 @@ class Planner:
             return runs.plan(request) if request.dataset is not None else None
 
         self.plans.start(session, "Planning", work, replaces=True)
+        self._quote(session, request)
+
+    def _quote(self, session: str, request: RunRequest) -> None:
+        """Plan every recipe, so that each says how long it would take, unless that is known already."""
+        anyhow = request.model_copy(update={"preset": None})
+        if self._quoted.get(session) == anyhow:
+            return
+        self._quoted[session] = anyhow
+        runs = self._context.studio.runs
+
+        def work(_: BackgroundTask[dict[str, DataPlan]]) -> dict[str, DataPlan]:
+            """One recipe after the other; nothing where there is no dataset yet."""
+            if request.dataset is None:
+                return {}
+            plans = {one: runs.plan(request.model_copy(update={"preset": one})).data for one in PRESETS}
+            return {preset: data for preset, data in plans.items() if data is not None}
+
+        self.quotes.start(session, "Planning every recipe", work, replaces=True)
+
+    def quoted(self, session: str) -> dict[str, DataPlan]:
+        """The plan of every recipe, as soon as it is known."""
+        state = self.quotes.state(session)
+        return state.result or {} if state is not None and not state.is_running else {}
 
     def consents(self, dataset: str, material: Material, stated: Stated) -> list[Consent | None]:
         """Of each recording that a fine-tune would learn from; None where it is still to be asked for."""

@@ -11,44 +11,38 @@ from markupsafe import Markup
 
 from backend.background_tasks import TaskState
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
-from backend.runs.planning.plan import WORKER_COUNTS, MemoryCell, RunPlan
+from backend.runs.planning.plan import WORKER_COUNTS, DataPlan, MemoryCell, RunPlan, recommend_preset
+from backend.runs.process.select_checkpoint import choose
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from training.charts import line_chart
-from ui.html.messages import NOTHING, download_link, note, progress_bar, says
+from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.sound import sound_html
 from ui.html.templates import html, render
-from ui.html.words import count_of, gib, size_in_words, time_in_words, time_left
+from ui.html.words import count_of, gib, size_in_words, time_in_words
+from ui.words.words import say
 
-ABOUT = "A fine-tune changes the model itself to speak like one person. It goes on when this page is closed."
-NOTHING_TO_LEARN_FROM = (
-    "There is nothing to learn from yet. Choose a sample voice or add recordings on the Speak tab, or prepare a "
-    "dataset on the Data tab."
-)
-NO_MEMORY_YET = "It is drawn with the plan, as soon as there is a dataset."
-STARTED = html('<strong>Fine-tuning has started;</strong> <a href="#runs-section">follow it below</a>.')
-PLANNED_LATER = html(
-    "<strong>One click does it all:</strong> clips are made first, and then the run is planned for them, checked and "
-    "started. To see the plan before, or to correct the clips, prepare them on the Data tab."
-)
-
-PRESET_WORDS = {
-    "quick": "Quick: once through the clips",
-    "standard": "Standard: the usual choice",
-    "thorough": "Thorough: longer, more to choose from",
-}
+PRESET_WORDS = {"quick": "tune.quick", "standard": "tune.standard", "thorough": "tune.thorough"}
+_PRESET_USES = {"quick": "tune.quick_use", "standard": "tune.standard_use", "thorough": "tune.thorough_use"}
 
 STATE_WORDS = {
-    RunState.QUEUED: ("", "Waiting to start"),
-    RunState.STARTING: ("", "Starting the workers"),
-    RunState.RUNNING: ("", "Training"),
-    RunState.EVALUATING: ("", "Evaluating the checkpoints"),
-    RunState.PAUSED: ("mixed", "Paused"),
-    RunState.DONE: ("good", "Done"),
-    RunState.FAILED: ("bad", "Failed"),
-    RunState.CANCELLED: ("mixed", "Cancelled"),
-    RunState.INTERRUPTED: ("mixed", "Interrupted"),
+    RunState.QUEUED: ("", "tune.queued"),
+    RunState.STARTING: ("", "tune.starting"),
+    RunState.RUNNING: ("", "tune.training"),
+    RunState.EVALUATING: ("", "tune.evaluating"),
+    RunState.PAUSED: ("mixed", "tune.paused"),
+    RunState.DONE: ("good", "tune.done"),
+    RunState.FAILED: ("bad", "tune.failed"),
+    RunState.CANCELLED: ("mixed", "tune.cancelled"),
+    RunState.INTERRUPTED: ("mixed", "tune.interrupted"),
 }
+_WITHOUT_MESSAGE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.DONE)
+"""What is happening is told by the stage itself."""
+
+_CLEAR = 0.02
+"""Of the characters: a difference that nobody hears."""
+
+_MAX_DOTS = 8
 UNSCORED = {"waiting": "Waiting to be evaluated.", "evaluating": "Being evaluated …"}
 
 PARTS = {
@@ -76,11 +70,13 @@ def plan_html(state: TaskState[RunPlan | None] | None) -> Markup:
     if state is None:
         return NOTHING
     if state.is_running:
-        return says("", "Planning …")
+        return says("", say("tune.planning"))
     if state.problem:
-        text = html("<strong>This cannot be fine-tuned yet.</strong> {}", state.problem)
+        text = html("<strong>{}</strong> {}", say("tune.cannot"), state.problem)
         return says("bad", text, role="alert")
-    return says("", PLANNED_LATER) if state.result is None else estimate_html(state.result)
+    if state.result is None:
+        return says("", html("<strong>{}</strong> {}", say("tune.one_click"), say("tune.made_first")))
+    return estimate_html(state.result)
 
 
 def estimate_html(plan: RunPlan) -> Markup:
@@ -89,19 +85,31 @@ def estimate_html(plan: RunPlan) -> Markup:
     data, job = plan.data.estimate, plan.job
     left_out = f" {data.num_too_long} clips are too long and are left out." if data.num_too_long else ""
     duration = time_in_words(60 * max(1, math.ceil(data.minutes)))
-    text = html(
-        "<strong>{} steps, about {}</strong> on {}, from {} clips with {:.1f} min of speech.{} Each worker needs about "
+    engineering = html(
+        "{} steps, about {} on {}, from {} clips with {:.1f} min of speech.{} Each worker needs about "
         "{} of memory besides PyTorch itself. Checkpoints take up to {} of disk; {} are free.",
         *(data.num_steps, duration, count_of(job.num_workers, "worker"), data.num_clips, data.data_minutes, left_out),
         *(gib(data.memory.total), size_in_words(data.disk_bytes), size_in_words(plan.data.free_disk_bytes)),
     )
+    more = html(
+        '<details class="why"><summary>{}</summary><p class="facts">{}</p></details>', *_plan_facts(engineering)
+    )
     problems = Markup().join(html("<li>{}</li>", problem) for problem in plan.problems)
-    return says("bad" if problems else "good", text, more=html("<ul>{}</ul>", problems) if problems else "")
+    if problems:
+        return says("bad", say("tune.cannot"), more=html("<ul>{}</ul>{}", problems, more), role="alert")
+    said = say("tune.plan", time=duration, minutes=f"{data.data_minutes:.1f}")
+    return says("", said, more=more)
+
+
+def _plan_facts(engineering: Markup) -> tuple[str, Markup]:
+    return say("tune.engineers"), engineering
 
 
 def made_first(sample: str, num_recordings: int) -> str:
     """A dataset that is yet to be made, among those to choose from."""
-    return f"New, of {count_of(num_recordings, 'recording') if num_recordings else f'the sample {sample.title()}'}"
+    if num_recordings:
+        return say("tune.new_of", what=count_of(num_recordings, say("tune.recording")))
+    return say("tune.new_of_sample", name=sample.title())
 
 
 def memory_html(plan: RunPlan) -> Markup:
@@ -144,28 +152,163 @@ def run_choice(run: RunRecord) -> str:
     return f"{run.voice}, {moment}, {run.preset}"
 
 
-def run_html(run: RunRecord, measures: Mapping[str, float], seconds_left: float | None) -> Markup:
-    """How a run is doing."""
+def run_html(
+    run: RunRecord,
+    measures: Mapping[str, float],
+    seconds_left: float | None,
+    waits_for: str = "",
+    *,
+    is_cancelling: bool = False,
+) -> Markup:
+    """How a run is doing; `waits_for` names the one that is before it."""
     tone, words = STATE_WORDS[run.state]
+    stage = say(words)
+    if run.state is RunState.QUEUED and waits_for:
+        stage = say("tune.waiting_for", name=waits_for)
+    if is_cancelling:
+        stage = say("tune.stopping")
     left = ""
-    if run.state is RunState.RUNNING:
-        left = time_left(seconds_left) or ", measuring the rate"
-    facts = [
-        f"Step {run.step} of {run.num_steps}{left}.",
-        f"{count_of(run.num_workers, 'worker')} with {run.strategy}.",
-    ]
+    if run.state is RunState.RUNNING and not is_cancelling:
+        left = say("data.left", time=time_in_words(seconds_left)) if seconds_left else say("tune.measuring")
+    engineering = [f"{count_of(run.num_workers, 'worker')} with {run.strategy}."]
     if "seconds_per_step" in measures:
-        facts.append(f"{measures['seconds_per_step']:.2f} s per step.")
-    facts += memory_facts(measures)
-    verdict = html("<p><strong>{}</strong></p>", run.verdict) if run.verdict else ""
-    bar = progress_bar("Training", round(100 * run.share_done))
-    message = run.message.removeprefix(f"{words}.").strip()
-    return says(
-        tone,
-        html("<strong>{}: {}.</strong> {}", run.voice, words, message),
-        more=html('{}<p class="facts">{}</p>{}', bar, " ".join(facts), verdict),
-        role="alert" if run.state is RunState.FAILED else "status",
+        engineering.append(f"{measures['seconds_per_step']:.2f} s per step.")
+    engineering += memory_facts(measures)
+    facts = [
+        say("tune.step", step=run.step, steps=run.num_steps),
+        say("tune.from", dataset=run.dataset),
+        _preset_name(run.preset),
+    ]
+    return render(
+        "finetune",
+        "run_head",
+        percent=round(100 * run.share_done),
+        tone=tone,
+        voice=run.voice,
+        stage=stage,
+        left=left,
+        facts=" · ".join(facts),
+        message="" if run.state in _WITHOUT_MESSAGE else run.message,
+        verdict=run.verdict,
+        engineering=engineering,
+        is_over=not run.state.is_active,
+        say=say,
     )
+
+
+def dots_html(run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Path]) -> Markup:
+    """The checkpoints in a row, each with the same sentence to play; those to come are hollow."""
+    known = sorted(checkpoints, key=lambda point: point.step)
+    if not known:
+        return NOTHING
+    sentence = next((take.text for point in known for take in point.takes), "")
+    points: list[dict[str, object]] = []
+    for point in known:
+        take = next((one for one in point.takes if one.text == sentence), None)
+        name = say("tune.before") if point.is_base else say("tune.at_step", step=point.step)
+        score = likeness(point)
+        points.append(
+            {
+                "name": name,
+                "title": f"{name}: {sentence}",
+                "place": places.get(take.file) if take is not None else None,
+                "state": point.state,
+                "score": f"{score:.2f}" if score is not None else "",
+                "is_best": point.name == run.best_checkpoint,
+            }
+        )
+    last, every = known[-1].step, max(1, run.job.checkpoint_every)
+    if run.state.is_active:
+        for step in range(last + every, run.num_steps + every, every)[:_MAX_DOTS]:
+            step_name = say("tune.at_step", step=min(step, run.num_steps))
+            points.append({"name": step_name, "place": None, "state": "to-come", "score": "", "is_best": False})
+    said = say("tune.same_sentence", sentence=sentence) if sentence else say("tune.no_sentence_yet")
+    return render("finetune", "dots", sentence=said, points=points, label=say("tune.checkpoints"), voice=run.voice)
+
+
+def likeness(point: CheckpointRecord) -> float | None:
+    """To the person, by the verifier where it heard it, else by the model's own ear."""
+    if point.scores is None:
+        return None
+    verified = point.scores.verified_similarity
+    return verified if verified is not None else point.scores.speaker_similarity
+
+
+def result_html(
+    run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Path], voice_id: str
+) -> Markup:
+    """What a finished run came to: one sentence, both voices to hear, and what to do with the new one."""
+    best = next((point for point in checkpoints if point.name == run.best_checkpoint), None)
+    if run.state is not RunState.DONE or best is None:
+        return NOTHING
+    base = next((point for point in checkpoints if point.is_base), None)
+    is_better = choose(checkpoints).beats_base is not False
+    before, after = (likeness(point) if point is not None else None for point in (base, best))
+    lead = say("tune.done_better" if is_better else "tune.done_no_better", name=run.voice)
+    if before is not None and after is not None:
+        numbers = {"name": run.voice, "before": f"{before:.2f}", "after": f"{after:.2f}"}
+        is_closer = round(after, 2) > round(before, 2)
+        lead = say("tune.closer" if is_closer else "tune.no_closer", **numbers)
+        if not is_better:
+            lead = f"{lead} {say('tune.zero_shot_stays')}"
+    sides = []
+    for title, point in ((say("tune.zero_shot"), base), (say("tune.tuned"), best)):
+        sound = _first_take(point, best, places)
+        if point is not None and sound is not None:
+            sides.append((title, sound_html(sound, f"{title}: {run.voice}", voice=run.voice)))
+    words = _clearness(base, best)
+    return render(
+        "finetune",
+        "result",
+        lead=lead,
+        words=words,
+        sides=sides,
+        voice_id=voice_id,
+        is_better=is_better,
+        say=say,
+    )
+
+
+def _first_take(point: CheckpointRecord | None, best: CheckpointRecord, places: Mapping[str, Path]) -> Path | None:
+    """The first sentence of the best checkpoint, as another one says it."""
+    if point is None or not best.takes:
+        return None
+    take = next((one for one in point.takes if one.position == best.takes[0].position), None)
+    return places.get(take.file) if take is not None else None
+
+
+def _clearness(base: CheckpointRecord | None, best: CheckpointRecord) -> str:
+    """Whether the words are as clear as before, to the same listener; empty where that is not known."""
+    before, after = base.scores if base is not None else None, best.scores
+    if before is None or after is None or before.transcriber != after.transcriber:
+        return ""
+    if before.character_error is None or after.character_error is None:
+        return ""
+    change = after.character_error - before.character_error
+    if abs(change) < _CLEAR:
+        return say("tune.as_clear")
+    return say("tune.clearer" if change < 0 else "tune.less_clear")
+
+
+def _preset_name(preset: str) -> str:
+    return say(PRESET_WORDS[preset]) if preset in PRESET_WORDS else preset
+
+
+def preset_choices(plans: Mapping[str, DataPlan]) -> list[tuple[str, str]]:
+    """The recipes as cards of three lines: name, time, and what fits; without plans only what each is for."""
+    choices = []
+    for preset, words in PRESET_WORDS.items():
+        plan = plans.get(preset)
+        lines = [say(words)]
+        if plan is None:
+            lines.append(say(_PRESET_USES[preset]))
+        else:
+            estimate = plan.estimate
+            lines.append(say("tune.about", time=time_in_words(60 * max(1, math.ceil(estimate.minutes)))))
+            if recommend_preset(estimate.data_minutes) == preset:
+                lines.append(say("tune.fits", minutes=f"{estimate.data_minutes:.1f}"))
+        choices.append(("\n".join(lines), preset))
+    return choices
 
 
 def memory_facts(measures: Mapping[str, float]) -> list[str]:
@@ -195,7 +338,7 @@ def losses_html(metrics: Sequence[MetricRecord]) -> Markup:
     chart = Markup(line_chart("Loss", lines))
     if not chart:
         return NOTHING
-    said = note("A falling loss says that the model fits the clips. Only listening says how it sounds.")
+    said = note(say("tune.about_losses"))
     return html('<div class="chart">{}{}</div>', chart, said)
 
 
@@ -234,7 +377,9 @@ def takes_html(checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Pat
     if not spoken:
         return NOTHING
     named = [(checkpoint_name(point), _named(point, best), point.takes) for point in spoken]
-    return render("finetune", "takes", checkpoints=named, places=places, hearings=describe_hearings, sound=sound_html)
+    return render(
+        "finetune", "takes", checkpoints=named, places=places, hearings=describe_hearings, sound=sound_html, say=say
+    )
 
 
 def checkpoint_name(point: CheckpointRecord) -> str:

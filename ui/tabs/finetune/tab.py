@@ -6,33 +6,26 @@ import math
 from typing import Any
 
 import gradio as gr
-from gradio.blocks import Block
 
 from backend.dataset.sources.material import proposed_name
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentMissing
+from backend.voices.names import name_key
 from training.job import STRATEGIES
-from training.presets import PRESETS
+from ui.bar.bar import fixed_html
 from ui.consent import OTHER_RECORDING, Stated
 from ui.context import PageContext
-from ui.events import Inputs, Update, bind, session_of
+from ui.events import FOCUS_REFUSAL, Inputs, Update, answered_in, bind, session_of
 from ui.fields import build_consent
 from ui.html.consents import consents_html
-from ui.html.messages import NOTHING, heading, note, says, task_line
+from ui.html.messages import NOTHING, says, task_line
+from ui.html.templates import html
 from ui.material import gather_material, voice_name
 from ui.source import Reference, Source, VoiceFields
 from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish
-from ui.tabs.finetune.render import (
-    ABOUT,
-    NO_MEMORY_YET,
-    NOTHING_TO_LEARN_FROM,
-    PRESET_WORDS,
-    STARTED,
-    made_first,
-    memory_html,
-    plan_html,
-)
-from ui.tabs.finetune.watch import RunWatch
+from ui.tabs.finetune.render import made_first, memory_html, plan_html, preset_choices
+from ui.tabs.finetune.watch import NEW, RunWatch
+from ui.words.words import say, word
 
 POLL_SECONDS = 0.7
 SETTLED_SECONDS = 10.0
@@ -45,54 +38,77 @@ class FinetuneTab:
 
     def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields) -> None:
         self.context, self.voice, self.planner = context, voice, Planner(context)
-        gr.HTML(heading("Fine-tune"), elem_classes=["step"])
-        gr.HTML(note(ABOUT))
-        with gr.Row():
-            self.dataset = gr.Dropdown([], value=None, label="Dataset", min_width=200, elem_id="tune-dataset")
-            self.name = gr.Textbox(label="Name of the new voice", max_length=64, min_width=200, elem_id="tune-voice")
-        self.preset = gr.Radio(
-            [("Chosen from the data", FROM_DATA), *((PRESET_WORDS[one], one) for one in PRESETS)],
-            value=FROM_DATA,
-            label="How thorough",
-            elem_id="preset",
-        )
-        self.consent = gr.HTML(NOTHING, elem_id="tune-consents")
-        with gr.Column(visible=False, elem_id="tune-asks-consent") as self.asking:
-            self.statement, self.who = build_consent("tune-")
-        self.signed = gr.State("")
-        self.plan = gr.HTML(NOTHING, elem_id="plan")
-        self.start = gr.Button("Fine-tune", variant="primary", elem_id="start-run")
-        self.cancel = gr.Button("Cancel", visible=False, elem_id="cancel-start")
-        self.status = gr.HTML(NOTHING, elem_id="start-status")
-        with gr.Accordion("Memory for each worker", open=True, elem_id="memory"):
-            self.memory = gr.HTML(note(NO_MEMORY_YET), elem_id="memory-picture")
-        # Not gr.Number, which turns an empty field into 0.
-        with gr.Accordion("Advanced", open=False, elem_id="tune-advanced"):
-            with gr.Row():
-                self.strategy = gr.Dropdown(
-                    list(STRATEGIES), value="ddp", label="Strategy: how workers share the model"
-                )
-                self.workers = gr.Textbox(label="Workers", placeholder="1", max_length=4, elem_id="workers")
-                self.device = gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label="Device")
-            with gr.Row():
-                self.learning_rate = gr.Textbox(
-                    label="Learning rate (optional)", placeholder="from the preset", elem_id="learning-rate"
-                )
-                self.steps = gr.Textbox(
-                    label="Steps (optional)", placeholder="from the preset", max_length=7, elem_id="num-steps"
-                )
-                self.micro_batch_tokens = gr.Textbox(
-                    label="Tokens in a micro-batch (optional)", placeholder="from the preset", max_length=6
-                )
-            self.saves_memory = gr.Checkbox(label="Activation checkpointing: a third slower, much less memory")
-            self.accept_synthetic = gr.Checkbox(
-                label="Learn also from recordings that Encore made", elem_id="accept-synthetic-clips"
+        with gr.Row(elem_id="tune-top"):
+            fixed_html(html('<h2 data-word="tune.title">Tune</h2>'), "tune-title")
+            self.run = gr.Dropdown(
+                [("…", NEW)],
+                value=None,
+                label=word("tune.run"),
+                show_label=False,
+                visible=False,
+                min_width=200,
+                elem_id="run",
             )
+        with gr.Column(elem_id="tune-form") as self.form:
+            with gr.Row():
+                self.dataset = gr.Dropdown(
+                    [], value=None, label=word("tune.dataset"), min_width=200, elem_id="tune-dataset"
+                )
+                self.name = gr.Textbox(label=word("tune.name"), max_length=64, min_width=200, elem_id="tune-voice")
+            self.preset = gr.Radio(
+                preset_choices({}),
+                value=None,
+                label=word("tune.preset"),
+                elem_id="preset",
+                elem_classes=["preset-cards"],
+            )
+            self.picked = gr.State(False)
+            self.consent = gr.HTML(NOTHING, elem_id="tune-consents")
+            with gr.Column(visible=False, elem_id="tune-asks-consent") as self.asking:
+                self.statement, self.who = build_consent("tune-")
+            self.signed = gr.State("")
+            self.plan = gr.HTML(NOTHING, elem_id="plan")
+            with gr.Row(elem_id="start-keys"):
+                self.start = gr.Button(word("tune.start"), variant="primary", min_width=180, elem_id="start-run")
+                self.cancel = gr.Button(word("tune.cancel"), visible=False, min_width=100, elem_id="cancel-start")
+            self.status = gr.HTML(NOTHING, elem_id="start-status", js_on_load=FOCUS_REFUSAL)
+            with gr.Accordion(word("tune.engineers"), open=False, elem_id="tune-advanced"):
+                self._build_options()
         self.seen = gr.State("")
         self.plan_timer = gr.Timer(POLL_SECONDS, active=False)
         self.start_timer = gr.Timer(POLL_SECONDS, active=False)
-        self.watch = RunWatch(context, tab)
+        self.watch = RunWatch(context, tab, self.run, self.form)
         self._connect(tab)
+
+    def _build_options(self) -> None:
+        """What the recipe decides unless it is filled in, and the memory that each strategy takes."""
+        with gr.Row():
+            self.method = gr.Radio(
+                [(word("tune.method_full"), "full"), (word("tune.method_light"), "lora")],
+                value="full",
+                label=word("tune.method"),
+                min_width=240,
+                elem_id="tune-method",
+            )
+            self.strategy = gr.Dropdown(list(STRATEGIES), value="ddp", label=word("tune.strategy"), min_width=200)
+            # Not gr.Number, which turns an empty field into 0.
+            self.workers = gr.Textbox(
+                label=word("tune.workers"), placeholder="1", max_length=4, min_width=100, elem_id="workers"
+            )
+            self.device = gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label=word("tune.device"), min_width=120)
+        with gr.Row():
+            self.learning_rate = gr.Textbox(
+                label=word("tune.learning_rate"), placeholder=word("tune.from_preset"), elem_id="learning-rate"
+            )
+            self.steps = gr.Textbox(
+                label=word("tune.steps"), placeholder=word("tune.from_preset"), max_length=7, elem_id="num-steps"
+            )
+            self.micro_batch_tokens = gr.Textbox(
+                label=word("tune.micro_batch"), placeholder=word("tune.from_preset"), max_length=6
+            )
+        self.saves_memory = gr.Checkbox(label=word("tune.saves_memory"))
+        self.accept_synthetic = gr.Checkbox(label=word("tune.accept_synthetic"), elem_id="accept-synthetic-clips")
+        self.memory = gr.HTML(NOTHING, elem_id="memory-picture")
 
     @property
     def wish(self) -> Inputs:
@@ -108,14 +124,20 @@ class FinetuneTab:
             "micro_batch_tokens": self.micro_batch_tokens,
             "saves_memory": self.saves_memory,
             "accept_synthetic": self.accept_synthetic,
+            "method": self.method,
         }
 
     def _connect(self, tab: gr.Tab) -> None:
-        planned = [self.seen, self.plan, self.memory, self.start, self.plan_timer]
+        planned = [self.seen, self.plan, self.memory, self.start, self.preset, self.plan_timer]
+        wished = {**self.wish, "picked": self.picked}
         for component in self.wish.values():
+            if component is self.preset:
+                continue
             api = "plan" if component is self.dataset else None
             trigger = component.change  # type: ignore[union-attr] # each of these fields has the event
-            bind(trigger, self._plan, self.wish, planned, api=api, quick=True, trigger_mode="always_last")
+            bind(trigger, self._plan, wished, planned, api=api, quick=True, trigger_mode="always_last")
+        # Not every change: the recipe that fits is chosen by the plan.
+        bind(self.preset.input, self._pick, wished, [*planned, self.picked], quick=True, trigger_mode="always_last")
         bind(self.plan_timer.tick, self._follow_plan, {"seen": self.seen}, planned, api="follow_plan", quick=True)
         given: Inputs = {
             "given_statement": self.voice.statement,
@@ -134,6 +156,7 @@ class FinetuneTab:
             [self.dataset, self.name, self.status, *asking],
             api="open_finetune",
         )
+        bind(self.dataset.input, self._forget_pick, None, [self.picked, self.preset], quick=True)
         bind(self.dataset.input, self._ask_for_consent, {**given, **chosen}, asking, api="ask_for_consent", quick=True)
         bind(
             self.statement.input,
@@ -144,11 +167,11 @@ class FinetuneTab:
             quick=True,
         )
         # Another model may have been loaded since, or the dataset been edited.
-        bind(opened.success, self._plan, self.wish, planned, quick=True)
+        bind(opened.success, self._plan, wished, planned, quick=True)
         started = [self.status, self.start, self.cancel, self.start_timer]
         bind(
             self.start.click,
-            self._start,
+            answered_in(self.status, self._start),
             {
                 **given,
                 "name": self.name,
@@ -156,11 +179,10 @@ class FinetuneTab:
                 "who": self.who,
                 "signed": self.signed,
                 "transcript": self.voice.transcript,
-                **self.wish,
+                **wished,
             },
             started,
             api="start_run",
-            quick=True,
         )
         bind(
             self.start_timer.tick,
@@ -188,13 +210,15 @@ class FinetuneTab:
             choices.append((made_first(material.sample, len(material.recordings)), MADE_FIRST))
         values = [value for _, value in choices]
         chosen = dataset if dataset in values else next(iter(values), None)
+        taken = [name_key(voice.name) for voice in self.context.studio.voices.list()]
         proposed = proposed_name(voice_name(source), []) if chosen == MADE_FIRST else chosen
+        proposed = _free(proposed or "", taken)
         update: Update = {
             self.dataset: gr.update(choices=choices, value=chosen),
-            self.status: NOTHING if choices else says("", NOTHING_TO_LEARN_FROM),
+            self.status: NOTHING if choices else says("", say("tune.nothing")),
         }
         # What is filled in already, or is being filled in right now, stays.
-        if (value := given_name or proposed) and not name:
+        if (value := proposed if _free(given_name, taken) != given_name else given_name or proposed) and not name:
             update[self.name] = value
         return update | self._ask_for_consent(chosen, references, source, **given)
 
@@ -218,10 +242,31 @@ class FinetuneTab:
             self.signed: "",
         }
 
-    def _plan(self, request: gr.Request, **wish: Any) -> Update:
+    def _plan(self, request: gr.Request, picked: bool, **wish: Any) -> Update:
         """Start to plan what is filled in, and show what is known already."""
-        self.planner.plan(session_of(request), Wish.read(**wish))
+        self.planner.plan(session_of(request), _read(picked, wish))
         return self._planned(session_of(request))
+
+    def _pick(self, request: gr.Request, picked: bool, **wish: Any) -> Update:
+        """Plan with a recipe that was picked, whatever fits."""
+        return {self.picked: True, **self._plan(request, True, **wish)}
+
+    def _forget_pick(self) -> Update:
+        """Another dataset: what fits is chosen anew."""
+        return {self.picked: False, self.preset: None}
+
+    def follow_on(self, button: gr.Button, dataset: gr.Dropdown) -> None:
+        """Let a button of another tab lead here, with its dataset."""
+        outputs = [self.dataset, self.name, self.run, self.picked, self.preset, *self.watch.shown]
+        chosen = bind(button.click, self.choose, {"name": dataset}, outputs, api="tune_dataset")
+        chosen.success(None, None, None, js="() => encore.nav.go('tune')", queue=False, api_visibility="private")
+
+    def choose(self, name: str | None) -> Update:
+        """Get ready to learn from a dataset that was just looked at."""
+        datasets = self.context.studio.datasets
+        choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
+        chosen: Update = {self.dataset: gr.update(choices=choices, value=name), self.name: "", self.run: NEW}
+        return {**chosen, **self._forget_pick(), **self.watch.show(NEW)}
 
     def _follow_plan(self, seen: str, request: gr.Request) -> Update:
         return self._planned(session_of(request), seen)
@@ -230,18 +275,22 @@ class FinetuneTab:
         """The plan, or why there is none; what the page has `seen` already is left as it is."""
         state = self.planner.plans.state(session)
         since_end = state.seconds_since_end if state is not None else math.inf
-        timer = gr.Timer(active=since_end is None or since_end < SETTLED_SECONDS)
+        is_quoting = (quotes := self.planner.quotes.state(session)) is not None and quotes.is_running
+        timer = gr.Timer(active=is_quoting or since_end is None or since_end < SETTLED_SECONDS)
+        quoted = self.planner.quoted(session)
         shown = plan_html(state)
-        if shown == seen:
+        now = f"{shown} {sorted(quoted)}"
+        if now == seen:
             return {self.plan_timer: timer}
         plan = state.result if state is not None else None
         can_start = since_end is not None and not (plan is not None and plan.problems)
         data = plan.data if plan is not None else None
-        words = f"Fine-tune ({data.preset})" if data is not None else "Fine-tune"
-        update: dict[Block, Any] = {
-            self.seen: shown,
+        preset = gr.update(choices=preset_choices(quoted))
+        update: Update = {
+            self.seen: now,
             self.plan: shown,
-            self.start: gr.update(value=words, interactive=can_start),
+            self.start: gr.update(interactive=can_start),
+            self.preset: {**preset, "value": data.preset} if data is not None else preset,
             self.plan_timer: timer,
         }
         return {**update, self.memory: memory_html(plan)} if plan is not None and data is not None else update
@@ -260,12 +309,13 @@ class FinetuneTab:
         given_who: str,
         proof: SpokenProof | None,
         given_signed: str,
+        picked: bool,
         **wish: Any,
     ) -> Update:
         """Begin to start a run with what is filled in."""
         session, material = session_of(request), gather_material(references, source, transcript)
         stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
-        wished, consent = Wish.read(**wish), None
+        wished, consent = _read(picked, wish), None
         if None in self.planner.consents(wished.dataset, material, stated):
             if statement and signed not in ("", wished.dataset):
                 raise ConsentMissing(OTHER_RECORDING)
@@ -280,7 +330,7 @@ class FinetuneTab:
         if state is None or state.result is None:
             return {**update, self.start_timer: gr.Timer(active=state is not None and state.is_running)}
         self.planner.starts.forget(session)
-        ended: Update = {self.status: says("good", STARTED), self.start_timer: gr.Timer(active=False)}
+        ended: Update = {self.status: NOTHING, self.start_timer: gr.Timer(active=False)}
         return {**update, **ended, **self.watch.refresh(state.result)}
 
     def _starting(self, session: str) -> Update:
@@ -297,3 +347,14 @@ class FinetuneTab:
     def _cancel(self, request: gr.Request) -> None:
         """Stop the clips that are being made; those that are ready are kept for the next time."""
         self.planner.starts.cancel(session_of(request))
+
+
+def _read(picked: bool, wish: dict[str, Any]) -> Wish:
+    """What is filled in; a recipe counts only once a person has picked one."""
+    return Wish.read(**(wish if picked else {**wish, "preset": FROM_DATA}))
+
+
+def _free(name: str, taken: list[str]) -> str:
+    """The name, or one like it that no voice of the library has."""
+    tries = (name, f"{name} tuned", *(f"{name} tuned {number}" for number in range(2, 100)))
+    return next((one for one in tries if not one or name_key(one) not in taken), name)

@@ -12,8 +12,7 @@ from backend.background_tasks import BackgroundTasks
 from backend.dataset.clips.views import TranscriptChange
 from tests.ui.tabs.dataset.test_render import clip, dataset
 from ui.context import PageContext
-from ui.fields import FormIncomplete
-from ui.tabs.dataset.clip_editor import ClipEditor
+from ui.tabs.dataset.clip_editor import ClipDeed, ClipEditor
 from ui.tabs.dataset.clips import ClipsPart, Outcome
 
 
@@ -28,6 +27,9 @@ class Datasets:
 
     def edit_text(self, name, key, text):
         self.texts[key] = text
+
+    def consents(self, name):
+        return {}
 
 
 @pytest.fixture
@@ -46,21 +48,25 @@ def editor(tmp_path):
     return editor
 
 
-def test_a_text_that_is_taken_over_leaves_the_list_but_not_the_result(editor):
+def rows(clips: ClipsPart) -> str:
+    return str(clips.update(clips.view("ann"))[clips.table])
+
+
+def test_a_text_that_is_taken_over_leaves_its_row_but_not_the_result(editor):
     clips, before = editor.clips, editor.clips.tasks.state("ann")
-    editor.take_over("ann", "a")
+    assert rows(clips).count("Heard:") == 2
+    editor.apply("ann", ClipDeed(do="text", clip="a", text="One. More."))
     assert clips.context.studio.datasets.texts == {"a": "One. More.", "b": "Two."}
-    assert [change.key for change in clips.open_changes("ann", clips.view("ann"))] == ["b"]
+    assert rows(clips).count("Heard:") == 1
     assert [change.key for change in before.result.changes] == ["a", "b"]
-    assert "Something else was heard in 1 clip." in clips.follow("ann")[clips.changes]
-
-
-def test_a_text_is_taken_over_once(editor):
-    editor.take_over("ann", "a")
-    with pytest.raises(FormIncomplete, match="already"):
-        editor.take_over("ann", "a")
+    assert "Something else was heard in 2 clips." in clips.follow("ann")[clips.task]
 
 
 def test_without_a_task_nothing_was_heard(editor):
     editor.clips.tasks = BackgroundTasks()
-    assert editor.clips.open_changes("ann", editor.clips.view("ann")) is None
+    assert editor.clips.heard_anew("ann") == {}
+    assert "Heard:" not in rows(editor.clips)
+
+
+def test_what_is_no_deed_is_left_alone(editor):
+    assert list(editor._do("ann", "all", "order", 1, "{}", None)) == []

@@ -21,10 +21,11 @@ from backend.dataset.clips.views import (
     RecordingDetails,
     RecordingView,
     StageProgress,
-    TranscriptChange,
 )
+from ui.tabs.dataset import clip_rows
 from ui.tabs.dataset import render as render_dataset
-from ui.tabs.dataset.render import HeardClip
+from ui.tabs.dataset.clip_rows import Answer, HeardClip
+from ui.words.words import say
 
 EVIL = "<script>alert('x')</script>"
 
@@ -77,11 +78,26 @@ def progress(state=BuildState.RUNNING, **fields) -> BuildProgress:
     )
 
 
-def test_progress_tells_every_stage_with_what_is_left():
+def test_progress_is_one_bar_with_its_stages_and_one_time_left():
     html = render_dataset.progress_html(progress())
-    assert html.count('role="progressbar"') == 4
-    assert "3 of 4, 1 ready from before, about 2 min left" in html
-    assert 'aria-valuenow="75"' in html
+    assert html.count('role="progressbar"') == 1
+    assert "Reading 3 / 4, 1 from before" in html
+    assert "Reading …" in html
+    assert html.count("about 2 min left") == 1
+    assert 'aria-valuenow="4"' in html, "three of four recordings are read, which is little of the work"
+    assert html.count("<li") == 4
+
+
+def test_before_the_first_result_it_says_what_is_waited_for():
+    nothing_yet = progress().model_copy(update={"stages": ()})
+    assert "Starting Ray, usually 20 s" in render_dataset.progress_html(nothing_yet)
+    assert "Ray" not in render_dataset.progress_html(nothing_yet, uses_ray=False)
+
+
+def test_a_build_that_is_being_cancelled_says_so():
+    html = render_dataset.progress_html(progress(), is_cancelling=True)
+    assert "Cancelling …" in html
+    assert "left" not in html
 
 
 @pytest.mark.parametrize("state", [state for state in BuildState if state is not BuildState.RUNNING])
@@ -103,10 +119,15 @@ def test_totals_count_what_can_be_learned_from():
         clip("c", seconds=30.0, verdict=Verdict.REJECTED),
         recordings=(recording,),
     )
-    html = render_dataset.totals_html(view)
-    assert "1.5 min accepted of 2.0." in html
-    assert "3 clips: 1 good, 1 with a doubt, 1 rejected." in html
-    assert "b.wav, 2.0 to 3.0 s: No text." in html
+    html = render_dataset.summary_html(view, [None])
+    assert "1.5 min" in html
+    assert "of 10 ready" in html
+    assert 'stroke-dasharray="15 100"' in html
+    assert "3 clips · 1 good · 1 doubtful · 1 left out" in html
+    assert "No consent yet for 1 recordings" in html
+    statistics = render_dataset.statistics_html(view)
+    assert "1.5 of 2.0 min" in statistics
+    assert "b.wav, 2.0 to 3.0 s: No text." in statistics
     assert render_dataset.plots_html(view).count("<svg") == 2, "nobody has a distance to the speaker yet"
 
 
@@ -116,13 +137,14 @@ def test_who_listened_is_named_and_who_needs_a_text_is_asked():
     heard = replace(heard, details=heard.details.model_copy(update={"current": with_listener(heard)}))
     given = replace(clip("c", discrepancy=0.1), details=heard.details.model_copy(update={"text_source": "file"}))
     view = dataset(heard, silent, given)
-    totals = render_dataset.totals_html(view)
-    assert "pocketsphinx listened." in totals
-    assert "1 clip without a text: type what is said in them." in totals
-    assert [one.key for one in render_dataset.select_clips(view, "needs your text", "order")] == ["b"]
-    table = render_dataset.clips_table(view.clips, render_dataset.numbers_of(view), {})
+    assert "Heard by pocketsphinx." in render_dataset.statistics_html(view)
+    totals = render_dataset.summary_html(view, [])
+    assert "1 need a text" in totals
+    assert "Type what is said in clips without a text." in totals
+    assert [one.key for one in clip_rows.select_clips(view, "needs your text", "order")] == ["b"]
+    table = clip_rows.clip_list(view.clips, view, {})
     assert "transcribed by pocketsphinx" in table
-    assert "needs your text" in table
+    assert "Needs your text" in table
 
 
 def with_listener(row: ClipRow) -> CutClip:
@@ -137,7 +159,7 @@ def test_clips_are_filtered_and_sorted():
     )
 
     def keys(wanted="all", sort="order"):
-        return "".join(one.key for one in render_dataset.select_clips(view, wanted, sort))
+        return "".join(one.key for one in clip_rows.select_clips(view, wanted, sort))
 
     assert keys() == "abc"
     assert keys(sort="longest") == "bac"
@@ -149,34 +171,65 @@ def test_clips_are_filtered_and_sorted():
     assert keys("edited") == "c"
 
 
-def test_a_row_has_player_reason_and_a_button_and_is_escaped():
+def test_filters_say_how_many_clips_pass():
+    view = dataset(clip("a"), clip("b", verdict=Verdict.REJECTED, person_verdict=Verdict.REJECTED))
+    choices = [("All 2", "all"), ("Good 1", "accepted"), ("Doubtful 0", "warned"), ("Left out 1", "rejected")]
+    assert clip_rows.filter_choices(view) == [*choices, ("Changed by you 1", "edited")]
+
+
+def test_a_row_has_player_text_reason_and_buttons_and_is_escaped():
     gates = (GateResult(gate="noise", verdict=Verdict.REJECTED, value=1, limit=2, sentence=f"Too noisy. {EVIL}"),)
     one = clip('k"1', text=EVIL, verdict=Verdict.REJECTED, gates=gates, recording_name=EVIL)
     heard = {one.key: HeardClip(path=Path('/page/x"y.wav'), envelope=(0.1, 0.9))}
-    html = render_dataset.clips_table([one], {one.key: 7}, heard) + render_dataset.clip_card(one, 7, heard[one.key])
+    answers = {one.key: Answer(tone="bad", words=EVIL)}
+    html = clip_rows.clip_list([one], dataset(one), heard, answers=answers)
     assert "<script" not in html
-    assert html.count("data-play=") == 2
+    assert html.count("data-play=") == 1
+    assert "Much noise behind the voice" in html
     assert "Too noisy." in html
     assert 'data-clip="k&#34;1"' in html
-    assert 'aria-label="Work on clip 7"' in html
+    for label in ("What clip 1 says", "Accept clip 1", "Leave out clip 1", "Start of clip 1", "End of clip 1"):
+        assert f'aria-label="{label}"' in html
+    assert 'role="alert"' in html
+
+
+def test_every_reason_is_six_words_at_most():
+    for key in clip_rows.REASONS.values():
+        assert len(say(key).split()) <= 6, key
+
+
+def test_the_handles_stand_where_the_clip_lies_in_its_recording():
+    one = clip("a", seconds=4.0)
+    heard = {"a": HeardClip(path=Path("/a.wav"), envelope=(1.0,), before=(0.5,), after=(0.5,), context=(0.0, 6.0))}
+    html = clip_rows.clip_list([one], dataset(one), heard)
+    assert "--a:16.67%;--b:83.33%" in html
+    assert 'aria-valuenow="1.0"' in html
+    assert 'aria-valuenow="5.0"' in html
 
 
 def test_a_clip_without_its_sound_says_so():
-    assert "The recording is gone" in render_dataset.clips_table([clip("a")], {"a": 1}, {})
+    assert "The recording is gone" in clip_rows.clip_list([clip("a")], dataset(clip("a")), {})
 
 
 def test_only_differences_are_marked():
-    change = TranscriptChange(key="a", before="the old wet house", after="the old red house", confidence=0.9)
-    html = render_dataset.changes_html([change], {"a": 3}, "en")
+    one = clip("a", text="the old wet house")
+    html = clip_rows.clip_list([one], dataset(one), {}, anew={"a": "the old red house"})
     assert re.findall(r"<del>(.*?)</del>", html) == ["wet"]
     assert re.findall(r"<ins>(.*?)</ins>", html) == ["red"]
-    assert "Clip 3" in html
-    assert "every text says what was heard" in render_dataset.changes_html([], {}, "en")
+    assert 'data-text="the old red house"' in html
+    assert "Heard:" not in clip_rows.clip_list([one], dataset(one), {}, anew={"a": "The old wet house."})
 
 
-def test_of_thousands_of_changes_the_first_are_shown():
-    changes = [TranscriptChange(key=f"c{n}", before="One two.", after="One too.", confidence=0.9) for n in range(99)]
-    html = render_dataset.changes_html(changes, {change.key: n for n, change in enumerate(changes)}, "en")
-    assert "heard in 99 clips" in html
-    assert html.count("Take it over") == render_dataset.MAX_CHANGES
-    assert f"the first {render_dataset.MAX_CHANGES}; others follow" in html
+def test_what_was_heard_shows_where_it_speaks_against_the_text():
+    one = clip("a", text="the old wet house")
+    heard = one.details.current.model_copy(update={"heard": "the old red house"})
+    doubted = GateResult(gate="disagreement", verdict=Verdict.WARNED, value=0.5, limit=0.3, sentence="Differs.")
+    trusted = replace(one, details=one.details.model_copy(update={"current": heard, "gates": (doubted,)}))
+    unheard = replace(one, details=one.details.model_copy(update={"current": heard}))
+    assert "<ins>red</ins>" in clip_rows.clip_list([trusted], dataset(trusted), {})
+    assert "Heard:" not in clip_rows.clip_list([unheard], dataset(unheard), {}), "it judged nothing"
+
+
+def test_of_thousands_of_clips_a_page_is_drawn():
+    assert "Page 2 of 300 · 3000 clips" in clip_rows.pages_html(2, 300, 3000)
+    assert "1 clip" in clip_rows.pages_html(1, 1, 1)

@@ -162,6 +162,57 @@ def test_takes_have_players_the_newest_first_and_open():
     assert "Waiting to be evaluated." in scores
 
 
+def test_checkpoints_are_dots_that_say_one_sentence_and_those_to_come_are_hollow():
+    points = [checkpoint("base", 0), checkpoint(text="Hello.")]
+    places = {take.file: Path(f"/page/{point.name}.wav") for point in points for take in point.takes}
+    one = run(
+        best_checkpoint="step-10", num_steps=30, job={**run().job.model_dump(mode="json"), "checkpoint_every": 10}
+    )
+    html = render_finetune.dots_html(one, points, places)
+    assert html.count("data-play=") == 2
+    assert html.count("to-come") == 2
+    assert html.count("★") == 1
+    assert "Each says: “Hello.”" in html
+    assert render_finetune.dots_html(one, [], {}) == NOTHING
+
+
+def test_the_end_tells_how_close_it_came_and_what_to_do_with_it():
+    base, best = checkpoint("base", 0), checkpoint()
+    scored = {"verified_similarity": 0.70, "speaker_similarity": None}
+    base = base.model_copy(update={"scores": base.scores.model_copy(update=scored)})
+    best = best.model_copy(update={"scores": best.scores.model_copy(update=scored | {"verified_similarity": 0.77})})
+    places = {take.file: Path(f"/page/{point.name}.wav") for point in (base, best) for take in point.takes}
+    done = run(RunState.DONE, best_checkpoint="step-10", voice=EVIL)
+    html = render_finetune.result_html(done, [base, best], places, "v1")
+    assert EVIL not in html
+    assert "than before: 0.70 → 0.77." in html
+    assert "Words as clear as before." in html
+    assert html.count("data-play=") == 2
+    assert 'data-use="v1"' in html
+    assert 'data-place="compare"' in html
+    worse = best.model_copy(update={"scores": base.scores})
+    html = render_finetune.result_html(done, [base, worse], places, "")
+    assert "No closer to" in html
+    assert "data-use" not in html
+    assert 'data-place="data"' in html, "more recordings are the way on"
+    assert render_finetune.result_html(run(), [base, best], places, "v1") == NOTHING
+
+
+def test_recipes_tell_their_time_and_which_one_fits(planned):
+    plain = dict(map(reversed, render_finetune.preset_choices({})))
+    assert plain["quick"].startswith("Quick\n")
+    quoted = dict(map(reversed, render_finetune.preset_choices({"quick": planned.data})))
+    assert "about 1 min" in quoted["quick"]
+    assert "fits your" in quoted["quick"]
+
+
+def test_a_waiting_run_says_for_whom_and_a_cancelled_one_that_it_ends():
+    waiting = render_finetune.run_html(run(RunState.QUEUED), {}, None, "Bob")
+    assert "Waiting until Bob is done" in waiting
+    assert "Cancelling …" in render_finetune.run_html(run(), {}, 60.0, is_cancelling=True)
+    assert "Starting Ray, usually 20 s" in render_finetune.run_html(run(RunState.STARTING), {}, None)
+
+
 def test_a_planned_dataset_shows_its_source_and_the_next_step():
     assert render_finetune.made_first("iris", 0) == "New, of the sample Iris"
     assert render_finetune.made_first("", 1) == "New, of 1 recording"
