@@ -155,26 +155,29 @@ def record_phrase(page: Page, microphone: Path, phrase: str) -> None:
 def prepare_and_correct(page: Page, texts: list[Path]) -> None:
     """A dataset of the same recordings, in one process: Ray would take longer to start than that to work."""
     open_tab(page, "Data")
-    expect(page.locator("#dataset-sources")).to_contain_text("sentence-1.wav")
+    expect(page.locator("#dataset-mix")).to_contain_text("sentence-1.wav")
+    expect(page.locator("#dataset-mix input")).to_be_checked()
     page.locator("#dataset-files input[type=file]").set_input_files(texts)
     expect(page.locator("#dataset-sources")).to_contain_text(str(len(texts)))
     page.locator("#dataset-name input, #dataset-name textarea").first.fill("owen")
-    page.get_by_text("Transcription model and parallel workers").click()
+    page.locator("#dataset-engineers > button").click()
     page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
     page.locator("#prepare").click()
     expect(page.locator("#prepare-progress")).to_contain_text("Ready.")
-    expect(page.locator("#totals")).to_contain_text("min accepted of")
-    page.get_by_role("button", name="Work on clip 2", exact=True).click()
-    page.locator("#clip-text textarea").fill(CORRECTED)
-    page.locator("#save-text").click()
-    expect(page.locator("#clips")).to_contain_text(CORRECTED)
+    expect(page.locator("#totals")).to_contain_text("of 10 ready")
+    field = page.get_by_label("What clip 2 says")
+    field.fill(CORRECTED)
+    field.press("Enter")
+    expect(page.locator(".clip-row").nth(1)).to_contain_text("Text saved.")
+    expect(field).to_have_value(CORRECTED)
     page.locator("#apply").click()
     expect(page.locator("#apply")).to_be_hidden()
 
 
 def start_training(page: Page) -> None:
     """The button, and as an advanced option a run so short that one can wait for it."""
-    open_tab(page, "Tune")
+    page.locator("#to-tune").click()
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Tune")
     expect(page.locator("#plan")).to_contain_text("steps, about")
     page.locator("#tune-voice input, #tune-voice textarea").first.fill("Owen tuned")
     page.locator("#tune-advanced > button").click()
@@ -182,6 +185,8 @@ def start_training(page: Page) -> None:
     expect(page.locator("#plan")).to_contain_text(f"{NUM_STEPS} steps, about")
     page.locator("#start-run").click()
     expect(page.locator("#run-status")).to_contain_text("Owen tuned")
+    expect(page.locator("#tune-form")).to_be_hidden()
+    page.locator("#run-engineers > button").click()
 
 
 def step_of(page: Page) -> int:
@@ -270,9 +275,19 @@ def test_from_an_upload_to_an_exported_voice(program, open_page, microphone, tmp
     expect(page.locator("#run-status")).to_contain_text("Owen tuned")
     assert step_of(page) >= step, "the run went on without the app"
     expect(page.locator("#run-status")).to_contain_text("Done")
+    result = page.locator("#run-result")
+    expect(result).to_contain_text("Owen tuned")
+    expect(result.locator(".play")).to_have_count(2)
+    assert loudest(result.locator(".play").first) > 0.01
+    expect(page.locator("#run-dots")).to_contain_text("★")
+    play(page, page.locator("#run-dots .play").last)
+    page.locator("#run-engineers > button").click()
     expect(page.locator("#checkpoint-scores")).to_contain_text("best")
     assert loudest(page.locator("#checkpoint-takes details[open] .play").first) > 0.01
     expect(page.locator("#run-events")).not_to_contain_text("process was gone")
+    result.get_by_role("button", name="Use this voice").click()
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Speak")
+    expect(page.locator(".voice-choice[aria-checked=true]")).to_contain_text("Owen tuned")
     compare_and_keep(page)
     with zipfile.ZipFile(io.BytesIO(export_voice(page))) as file:
         assert file.testzip() is None

@@ -10,6 +10,7 @@ from backend.voices.consent import Consent
 from ui.html.messages import NOTHING, says
 from ui.html.templates import html
 from ui.html.words import consent_in_words, count_of
+from ui.words.words import say
 
 
 def consents_html(consents: Iterable[Consent | None]) -> Markup:
@@ -28,4 +29,4 @@ def consents_html(consents: Iterable[Consent | None]) -> Markup:
     if num_missing := listed.count(None):
         which = "these recordings" if num_missing == len(listed) else f"{num_missing} of {len(listed)} recordings"
         return says("mixed", f"No consent yet for {which}.", more=more)
-    return says("good", "Consent was given with the recordings.", more=more)
+    return says("good", html('<details class="why"><summary>{}</summary>{}</details>', say("data.consent_given"), more))
