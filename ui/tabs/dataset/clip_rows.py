@@ -238,9 +238,9 @@ def _drawn(clip: ClipRow, number: int, heard: HeardClip) -> dict[str, object]:
     # What was drawn belongs to the ear: screen readers have the button and the two handles.
     return {
         "path": heard.path,
-        "before": waveform_svg(heard.before, ""),
+        "before": waveform_svg(heard.before, "") if heard.before else "",
         "inside": waveform_svg(heard.envelope, say("data.waveform", number=number), heard.path),
-        "after": waveform_svg(heard.after, ""),
+        "after": waveform_svg(heard.after, "") if heard.after else "",
         "first_percent": round(100 * (span.start_seconds - first) / seconds, 2),
         "last_percent": round(100 * (span.end_seconds - first) / seconds, 2),
         "from_seconds": round(first, 3),
@@ -294,6 +294,6 @@ def _differences(clip: ClipRow, anew: str | None) -> dict[str, object] | None:
 
 
 def _doubted(clip: ClipRow) -> str:
-    """What was heard, where that speaks against the text or there is none: a listener who is not trusted says nothing."""
+    """What was heard, where that speaks against the text or there is none: who is not trusted says nothing."""
     gates = {result.gate for result in clip.details.gates if result.sentence}
     return (clip.details.current.heard or "") if not clip.text or "disagreement" in gates else ""
