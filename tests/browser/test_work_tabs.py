@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.sounds import wait_until_sounding
+from tests.browser.test_frame import AXE, FINDINGS, ours
 from tests.browser.test_studio_tabs import choose_voice, open_tab, picture
 
 pytestmark = pytest.mark.browser

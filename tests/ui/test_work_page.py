@@ -114,7 +114,7 @@ def test_a_text_is_corrected_a_verdict_overruled_and_both_applied(page, client, 
     monkeypatch.undo()
     left_out = client.call("edit_clip", **clip, deed=deed("rejected", key))
     assert ["Left out 1", "rejected"] in left_out["clip-filter"]["choices"]
-    rejected = [one for one in select_clips(page.studio.datasets.show(dataset), "rejected", "order")]
+    rejected = select_clips(page.studio.datasets.show(dataset), "rejected", "order")
     assert [clip.text for clip in rejected] == ["The first thing is dough."]
     changed = next(clip for clip in clips_of(page, dataset) if clip.key == key)
     assert (changed.text, changed.verdict) == ("The first thing is dough.", Verdict.REJECTED)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from backend.background_tasks import TaskState
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
 from backend.runs.planning.plan import WORKER_COUNTS, DataPlan, MemoryCell, RunPlan, recommend_preset
-from backend.runs.process.select_checkpoint import choose
+from backend.runs.process.select_checkpoint import choose, standard_error_of_difference
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from training.charts import line_chart
@@ -41,6 +41,9 @@ _WITHOUT_MESSAGE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunSta
 
 _CLEAR = 0.02
 """Of the characters: a difference that nobody hears."""
+
+_CLOSE = 0.02
+"""Of the similarity: what a handful of sentences can tell apart."""
 
 _MAX_DOTS = 8
 UNSCORED = {"waiting": "Waiting to be evaluated.", "evaluating": "Being evaluated …"}
@@ -189,8 +192,7 @@ def run_html(
         left=left,
         facts=" · ".join(facts),
         message="" if run.state in _WITHOUT_MESSAGE else run.message,
-        verdict=run.verdict,
-        engineering=engineering,
+        engineering=[*engineering, *([run.verdict] if run.verdict else [])],
         is_over=not run.state.is_active,
         say=say,
     )
@@ -247,8 +249,9 @@ def result_html(
     lead = say("tune.done_better" if is_better else "tune.done_no_better", name=run.voice)
     if before is not None and after is not None:
         numbers = {"name": run.voice, "before": f"{before:.2f}", "after": f"{after:.2f}"}
-        is_closer = round(after, 2) > round(before, 2)
-        lead = say("tune.closer" if is_closer else "tune.no_closer", **numbers)
+        change = after - before
+        about_as = "tune.as_close" if abs(change) < _CLOSE else "tune.no_closer"
+        lead = say("tune.closer" if change >= _CLOSE else about_as, **numbers)
         if not is_better:
             lead = f"{lead} {say('tune.zero_shot_stays')}"
     sides = []
@@ -279,13 +282,16 @@ def _first_take(point: CheckpointRecord | None, best: CheckpointRecord, places: 
 
 def _clearness(base: CheckpointRecord | None, best: CheckpointRecord) -> str:
     """Whether the words are as clear as before, to the same listener; empty where that is not known."""
-    before, after = base.scores if base is not None else None, best.scores
-    if before is None or after is None or before.transcriber != after.transcriber:
+    if base is None or base.scores is None or best.scores is None:
+        return ""
+    before, after = base.scores, best.scores
+    if before.transcriber != after.transcriber:
         return ""
     if before.character_error is None or after.character_error is None:
         return ""
     change = after.character_error - before.character_error
-    if abs(change) < _CLEAR:
+    by_chance = standard_error_of_difference(base, best, after.transcriber) or 0.0
+    if abs(change) < max(_CLEAR, 2 * by_chance):
         return say("tune.as_clear")
     return say("tune.clearer" if change < 0 else "tune.less_clear")
 
