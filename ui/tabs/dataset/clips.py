@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
@@ -18,6 +19,7 @@ from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import ClipRow, DatasetView, TranscriptChange
 from backend.errors import EncoreError
 from backend.evaluation.take_scores import read_own_wav
+from backend.voices.consent import Consent
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Inputs, Update, bind
 from ui.html.messages import NOTHING, failure, says, task_line
@@ -311,7 +313,7 @@ class ClipsPart:
             return {}
         return {**stale, **self._turn(name, wanted, sort, page)} if self.heard_anew(name) else stale
 
-    def _consents(self, name: str) -> list[object]:
+    def _consents(self, name: str) -> list[Consent | None]:
         try:
             return list(self.context.studio.datasets.consents(name).values())
         except EncoreError:
@@ -346,7 +348,7 @@ class ClipsPart:
         }
 
 
-def _choices(update: object) -> dict[str, object]:
+def _choices(update: object) -> dict[str, Any]:
     return {"choices": update["choices"]} if isinstance(update, dict) else {}
 
 

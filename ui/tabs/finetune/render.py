@@ -219,7 +219,7 @@ def dots_html(run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: M
                 "is_best": point.name == run.best_checkpoint,
             }
         )
-    last, every = known[-1].step, max(1, run.job.checkpoint_every)
+    last, every = known[-1].step, max(1, run.job.checkpoint_every or run.num_steps)
     if run.state.is_active:
         for step in range(last + every, run.num_steps + every, every)[:_MAX_DOTS]:
             step_name = say("tune.at_step", step=min(step, run.num_steps))

@@ -190,8 +190,10 @@ def test_the_end_tells_how_close_it_came_and_what_to_do_with_it():
     assert html.count("data-play=") == 2
     assert 'data-use="v1"' in html
     assert 'data-place="compare"' in html
-    worse = best.model_copy(update={"scores": base.scores})
-    html = render_finetune.result_html(done, [base, worse], places, "")
+    equal = best.model_copy(update={"scores": base.scores})
+    assert "As close to" in render_finetune.result_html(done, [base, equal], places, "")
+    lower = base.scores.model_copy(update={"verified_similarity": 0.6})
+    html = render_finetune.result_html(done, [base, best.model_copy(update={"scores": lower})], places, "")
     assert "No closer to" in html
     assert "data-use" not in html
     assert 'data-place="data"' in html, "more recordings are the way on"
