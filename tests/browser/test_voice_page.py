@@ -22,7 +22,8 @@ expect.set_options(timeout=PATIENCE_MS)
 ENDLESS_TEXT = "Say it again. " * 7000
 
 UNNAMED_CONTROLS = """() => [...document.querySelectorAll('button, input, textarea, select, a[href], summary')]
-  .filter((control) => control.checkVisibility({ visibilityProperty: true }) && !(control.ariaLabel || control.title || control.innerText
+  .filter((control) => control.checkVisibility({ visibilityProperty: true })
+    && !(control.ariaLabel || control.title || control.innerText
     || [...(control.labels || [])].some((label) => label.innerText.trim())
     || control.getAttribute('aria-labelledby') || control.placeholder))
   .map((control) => control.outerHTML.slice(0, 200))"""
