@@ -24,10 +24,10 @@ from ui.tabs.check.tab import CheckPart
 from ui.tabs.compare.tab import CompareTab
 from ui.tabs.dataset.tab import DatasetTab
 from ui.tabs.finetune.tab import FinetuneTab
-from ui.tabs.library.tab import LibraryTab
 from ui.tabs.system.tab import SystemPart
 from ui.tabs.voice.speak import SpeechPart
 from ui.tabs.voice.tab import VoiceTab
+from ui.tabs.voices.tab import VoicesTab
 from ui.web import server
 from ui.web.served_files import ServedFiles
 from ui.web.share_link import announce_link
@@ -96,7 +96,7 @@ def _build_tabs(context: PageContext) -> VoiceTab:
         with gr.Tab(PLACES["compare"], id="compare") as tab:
             CompareTab(context, tab)
         with gr.Tab(PLACES["voices"], id="voices") as tab:
-            LibraryTab(context, tab)
+            VoicesTab(context, tab, voice.speech.takes.browser, tune.dataset)
     return voice
 
 

@@ -14,18 +14,3 @@ function sayAgain(text) {
   // Gradio takes the text over in its own time.
   setTimeout(encore.keys.speak, 100);
 }
-// One menu at a time; it closes when the focus or a click goes elsewhere.
-document.addEventListener("click", (event) => {
-  for (const menu of element.querySelectorAll("details.menu[open]"))
-    if (!menu.contains(event.target)) menu.open = false;
-});
-element.addEventListener("focusout", (event) => {
-  const menu = event.target.closest("details.menu[open]");
-  if (menu && event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
-});
-element.addEventListener("keydown", (event) => {
-  const menu = event.key === "Escape" && event.target.closest("details.menu[open]");
-  if (!menu) return;
-  menu.open = false;
-  menu.querySelector("summary").focus();
-});

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +121,15 @@ class Runs:
     def folder(self, run_id: str) -> Path:
         """Where its files are; takes name theirs relative to it."""
         return RunFolder.of(self._home, run_id).path
+
+    def num_bytes(self, run_id: str) -> int:
+        """What the files of a run take; some may be shared with a voice made of it."""
+        total = 0
+        for path in self.folder(run_id).rglob("*"):
+            # What a running one works on may be gone by now.
+            with suppress(OSError):
+                total += path.stat().st_size if path.is_file() else 0
+        return total
 
     def newest_measures(self, run_id: str) -> dict[str, float]:
         """What the newest step reported; nothing before the first. Raises RunNotFound."""

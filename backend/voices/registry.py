@@ -157,6 +157,12 @@ class Voices:
             found = understood(ids, lambda voice_id: _read_voice(connection, self.folder, voice_id))
         return tuple(voice for voice in found if voice is not None)
 
+    def free_name(self, name: str) -> str:
+        """The name, with a number behind it if another voice has it."""
+        taken = {name_key(voice.name) for voice in self.list()}
+        names = (name, *(f"{name} {number}" for number in range(2, len(taken) + 3)))
+        return next(one for one in names if name_key(one) not in taken)
+
     def rename(self, name: str, new_name: str) -> Voice:
         """Rename a voice. Raises VoiceNotFound, VoiceNameInvalid, VoiceNameTaken."""
         return self._change(name, lambda voice: voice.model_copy(update={"name": clean_name(new_name)}))
@@ -178,15 +184,23 @@ class Voices:
         """
         return export_voice(self.get(name), destination, report=report)
 
-    def import_(self, path: Path, name: str | None = None, *, report: Report | None = None) -> Voice:
-        """Import a voice file; `name` replaces the name in the file.
+    def import_(
+        self, path: Path, name: str | None = None, *, report: Report | None = None, renames: bool = False
+    ) -> Voice:
+        """Import a voice file; `name` replaces the name in the file, and with `renames` a free name one that is taken.
 
         Raises:
             VoiceFileInvalid: the file is damaged, or holds something that does not belong in a voice file.
             VoiceNameTaken: another voice has that name.
             EncoreError: its recording or its checkpoint cannot be used.
         """
-        return import_voice(path, add=self.add, voices_folder=self.folder, name=name, report=report)
+
+        def add(record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
+            """As `add`, under a name that is free."""
+            return self.add(record.model_copy(update={"name": self.free_name(record.name)}), fill)
+
+        adding = add if renames else self.add
+        return import_voice(path, add=adding, voices_folder=self.folder, name=name, report=report)
 
     def add(self, record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
         """Store a voice, whose files `fill` writes into a folder: both are stored, or neither.

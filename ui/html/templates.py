@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ui.html import words
+from ui.words.words import say
 
 _FOLDER = Path(__file__).with_name("templates")
 _FILTERS = (words.consent_in_words, words.count_of, words.file_url, words.gib, words.short_name, words.size_in_words)
@@ -36,4 +37,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
+    # The words of whoever is answered; asked for while a macro is filled in.
+    environment.globals["say"] = say
     return environment

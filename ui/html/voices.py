@@ -6,7 +6,8 @@ from markupsafe import Markup
 
 from backend.voices.voice import Voice
 from ui.html.messages import says
-from ui.html.templates import html
+from ui.html.templates import html, render
+from ui.words.words import say
 
 
 def saved_line(voice: Voice) -> Markup:
@@ -14,3 +15,8 @@ def saved_line(voice: Voice) -> Markup:
     return says(
         "good", html("<strong>{} is in the library.</strong> Compare it, or use it through the API.", voice.name)
     )
+
+
+def kept_line(voice: Voice) -> Markup:
+    """The same, with where to go from there."""
+    return says("good", say("voices.is_there", name=voice.name), more=render("voices", "onward", voice=voice))

@@ -14,6 +14,8 @@ SCRIPTS = (
     _FOLDER / "bar" / "bar.js",
     _FOLDER / "player" / "player.js",
     _FOLDER / "web" / "keys.js",
+    _FOLDER / "web" / "journeys.js",
+    _FOLDER / "web" / "menus.js",
 )
 """In the order in which they are run; each adds its part to `window.encore`."""
 

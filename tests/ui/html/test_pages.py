@@ -28,8 +28,8 @@ from ui.html import models, words
 from ui.html.messages import NOTHING, task_line
 from ui.html.takes import ENDINGS, download_name, rate_in_words, take_card, take_list
 from ui.html.voices import saved_line
-from ui.tabs.library import render as render_library
 from ui.tabs.voice import render as render_voice
+from ui.tabs.voices import render as render_library
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
 

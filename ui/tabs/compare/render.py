@@ -1,7 +1,8 @@
-"""What the Compare tab says: takes side by side, votes counted, and what they mean. Pure."""
+"""What the Compare tab shows: a pair to listen to, and at the end who was who and what the votes mean. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,9 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from backend.audio.quality import peak_envelope
-from backend.comparisons.comparison import ComparedTake, Comparison, Letter, Verdict
+from backend.comparisons.comparison import ComparedTake, Comparison, Letter
 from backend.comparisons.contenders import Contender
+from backend.comparisons.listening_test import ListeningTest
 from backend.comparisons.make_comparison import ComparisonProgress
 from backend.comparisons.preference import Tally
 from backend.evaluation.score_words import describe_likeness
@@ -22,85 +24,120 @@ from ui.html.spectrogram import spectrogram_html
 from ui.html.takes import ENDINGS
 from ui.html.templates import html, render
 from ui.html.waveform import waveform_svg
-from ui.html.words import count_of
-
-ABOUT = (
-    "The same text and the same seed by two or three voices, brought to one loudness. Blind, the letters are assigned "
-    "at random, and you learn who was who after your vote."
-)
-
-LOUDNESS_NOTE = (
-    "All takes were brought to the same loudness, so that the louder one does not win. Text and seed are the same."
-)
-BLIND_NOTE = "Which is which, and the scores, are shown after your vote."
-
-VERDICTS: dict[Verdict, str] = {
-    "A": "A is better",
-    "B": "B is better",
-    "C": "C is better",
-    "same": "No difference",
-    "bad": "None is good",
-}
-
-WHAT_HELPS = (
-    "More minutes of clean recordings: ten are a good start, thirty are better",
-    "Transcripts that are right word for word: listen to the doubtful clips on the Data tab",
-    "An earlier checkpoint: too many steps make a voice hurry or mumble",
-    "One room and one microphone for all recordings",
-)
+from ui.words.words import say
 
 _NUM_BARS = 120
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeardTake:
-    """The sound of a take, for its pictures and its player."""
+    """The sound of a take, for its pictures, and its moments in seconds that belong to those of the other takes."""
 
     path: Path
     samples: NDArray[np.float32]
     sample_rate: int
+    moments: Sequence[float]
 
 
-def progress_line(progress: ComparisonProgress) -> Markup:
-    """How far making a comparison is."""
-    position = f"Voice {progress.number} of {progress.num_sides}"
+@dataclass(frozen=True, kw_only=True)
+class TakePictures:
+    """Of one take, what the page shows of its sound."""
+
+    path: Path
+    waveform: Markup
+    spectrogram: Markup
+    moments: Sequence[float]
+
+
+Pictures = Mapping[Letter, TakePictures]
+
+
+def draw(heard: Mapping[Letter, HeardTake]) -> Pictures:
+    """The pictures of the takes of a comparison."""
+    return {
+        letter: TakePictures(
+            path=take.path,
+            waveform=waveform_svg(peak_envelope(take.samples, _NUM_BARS), f"Waveform of take {letter}", take.path),
+            spectrogram=spectrogram_html(take.samples, take.sample_rate, f"Spectrogram of take {letter}, 0 to 8 kHz"),
+            moments=take.moments,
+        )
+        for letter, take in heard.items()
+    }
+
+
+def waiting_html(test: ListeningTest) -> Markup:
+    """In place of a pair that is still being made."""
+    number = min(len(test.voted) + 1, len(test.orders))
+    return render(
+        "compare",
+        "waiting",
+        dots=_dots(test),
+        number=number,
+        total=len(test.orders),
+        text=test.orders[number - 1].text,
+        letters=("A", "B", "C")[: len(test.orders[0].sides)],
+        progress=progress_in_words(test.progress) if test.progress else say("compare.getting_ready"),
+    )
+
+
+def progress_in_words(progress: ComparisonProgress) -> str:
+    """How far making a comparison is; in steps, so that the page is not drawn anew all the time."""
+    place = {"number": progress.number, "total": progress.num_sides}
     if progress.doing == "speaking":
-        return says("", f"{position}: speaking, {progress.seconds_spoken:.1f} s so far.")
-    if progress.doing == "measuring":
-        return says("", "All have spoken; measuring the takes …")
-    return says("", f"{position}: getting ready …")
+        return say("compare.speaking", **place)
+    return say("compare.measuring") if progress.doing == "measuring" else say("compare.loading", **place)
 
 
-def comparison_html(comparison: Comparison, heard: Mapping[Letter, HeardTake]) -> Markup:
-    """The takes side by side; who is who only if the listener may know."""
-    takes = [_card(take, heard[take.letter], comparison) for take in comparison.takes if take.letter in heard]
-    note = LOUDNESS_NOTE if comparison.is_revealed else f"{LOUDNESS_NOTE} {BLIND_NOTE}"
-    return render("compare", "comparison", comparison=comparison, note=note, takes=takes)
+def pair_html(test: ListeningTest, comparison: Comparison, pictures: Pictures) -> Markup:
+    """The takes to choose from; who is who only if the listener may know."""
+    names = {take.letter: take.side.label for take in comparison.takes} if comparison.is_revealed else {}
+    return render(
+        "compare",
+        "pair",
+        dots=_dots(test),
+        comparison=comparison,
+        number=len(test.voted) + 1,
+        total=len(test.orders),
+        takes=[
+            {"letter": letter, "key": key, "name": names.get(letter, ""), "pictures": pictures[letter]}
+            for key, letter in enumerate(pictures, 1)
+        ],
+        moments=json.dumps({letter: [round(mark, 3) for mark in pictures[letter].moments] for letter in pictures}),
+    )
 
 
-def vote_line(comparison: Comparison) -> Markup:
-    """What was voted, and for which voice."""
-    if comparison.verdict is None:
-        return NOTHING
-    winner = comparison.winner
-    if winner is None:
-        return says("", html("<strong>Your vote: {}.</strong>", VERDICTS[comparison.verdict].lower()))
-    return says("good", html("<strong>Your vote: {}, {}.</strong>", winner.letter, winner.side.label))
+def over_html(
+    voted: Sequence[Comparison],
+    pictures: Mapping[str, Pictures],
+    tallies: Sequence[Tally],
+    sides: Sequence[Contender],
+) -> Markup:
+    """Who was who, and what all votes on them say."""
+    if not voted:
+        return says("mixed", say("compare.no_votes"))
+    by_key = {side.key: side for side in sides}
+    return render(
+        "compare",
+        "over",
+        head=headline(tallies, by_key),
+        sides=[_counted(side, voted) for side in sides],
+        tallies=[_tally(tally, by_key, len(voted)) for tally in tallies if tally.num_votes],
+        advice=advice_html(tallies, by_key),
+        pairs=[_heard_pair(one, pictures.get(one.id, {})) for one in voted],
+        num_none=sum(one.winner is None for one in voted),
+    )
 
 
-def keep_line(preferred: Contender | None, comparison: Comparison) -> Markup:
-    """Which voice is kept, where that is not plain from the vote."""
-    if preferred is None:
-        return says("mixed", "The votes are even so far. Vote on another sentence, then keep a voice.")
-    winner = comparison.winner
-    if winner is not None and winner.side.key == preferred.key:
-        return NOTHING
-    return says("", html("In all votes, <strong>{}</strong> is ahead: that is the one to keep.", preferred.label))
-
-
-def tally_html(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> Markup:
-    """All votes so far, pair by pair, with what they allow to say."""
-    return Markup().join(_tally_block(tally, sides) for tally in tallies if tally.num_votes) or NOTHING
+def headline(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> str:
+    """The result in a sentence."""
+    leaders = [tally.leader for tally in tallies]
+    leader = next((key for key in sides if leaders.count(key) == len(sides) - 1), None)
+    if leader is None:
+        return say("compare.even")
+    clear = all(tally.is_clear for tally in tallies if leader in (tally.first, tally.second))
+    won = min(tally.num_decided for tally in tallies if leader in (tally.first, tally.second))
+    name = sides[leader].label
+    return say("compare.clear", name=name) if clear and won else say("compare.ahead", name=name)
 
 
 def advice_html(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> Markup:
@@ -110,26 +147,92 @@ def advice_html(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> Mar
         other = sides.get(tally.second if tally.leader == tally.first else tally.first)
         if leader is None or other is None or leader.is_fine_tuned or not other.is_fine_tuned:
             continue
-        sure = "" if tally.is_clear else " so far; more votes would tell whether that is luck"
-        text = html(
-            "<strong>Zero-shot wins over the fine-tune{}.</strong> Keep the zero-shot voice, or try again. What would "
-            "help:",
-            sure,
+        text = say("compare.zero_shot_won" if tally.is_clear else "compare.zero_shot_ahead")
+        helps = (
+            say("compare.help_minutes"),
+            say("compare.help_words"),
+            say("compare.help_earlier"),
+            say("compare.help_room"),
         )
-        helps = Markup().join(html("<li>{}</li>", line) for line in WHAT_HELPS)
-        return says("mixed", text, more=html("<ul>{}</ul>", helps))
+        return says("mixed", text, more=html("<ul>{}</ul>", Markup().join(html("<li>{}</li>", one) for one in helps)))
     return NOTHING
 
 
-def _card(take: ComparedTake, heard: HeardTake, comparison: Comparison) -> dict[str, object]:
-    """Of a take, what the template shows."""
-    name = f"take {take.letter}"
+def _dots(test: ListeningTest) -> list[str]:
+    """Of each sentence whether it was voted on, is listened to, is there, or is still to be made."""
+    num_voted, num_made = len(test.voted), len(test.made)
+    states = []
+    for number in range(len(test.orders)):
+        if number < num_voted:
+            states.append("done")
+        elif number == num_voted:
+            states.append("now")
+        else:
+            states.append("ready" if number < num_made else "")
+    return states
+
+
+def _counted(side: Contender, voted: Sequence[Comparison]) -> dict[str, object]:
+    name, _, way = side.label.rpartition(": ")
+    won = sum(one.winner is not None and one.winner.side.key == side.key for one in voted)
+    most = max(
+        sum(one.winner is not None and one.winner.side.key == take.side.key for one in voted) for take in voted[0].takes
+    )
+    return {"name": name or way, "way": way if name else "", "won": won, "is_first": won == most and won > 0}
+
+
+def _tally(tally: Tally, sides: Mapping[str, Contender], num_now: int) -> dict[str, object]:
+    """The votes of a pair, as a bar between the two names: the share of the first, to the left."""
+    low, high = tally.interval
+    share = tally.share
+    words = say("compare.nothing_decided")
+    if share is not None:
+        words = say(
+            "compare.luck_not" if tally.is_clear else "compare.luck_perhaps",
+            share=f"{share:.0%}",
+            number=tally.num_decided,
+            low=f"{low:.0%}",
+            high=f"{high:.0%}",
+        )
+    before = tally.num_votes - num_now
+    if before > 0:
+        words = f"{words} {say('compare.earlier', number=before)}"
+    gone = say("compare.deleted")
+    return {
+        "first": sides[tally.first].label if tally.first in sides else gone,
+        "second": sides[tally.second].label if tally.second in sides else gone,
+        "first_wins": tally.first_wins,
+        "second_wins": tally.second_wins,
+        "share": share,
+        "low": low,
+        "high": high,
+        "words": words,
+    }
+
+
+def _heard_pair(comparison: Comparison, pictures: Pictures) -> dict[str, object]:
+    """A comparison after its vote: who spoke, and what was measured."""
+    return {
+        "text": comparison.text,
+        "seed": comparison.seed,
+        "vote": verdict_in_words(comparison),
+        "takes": [_revealed(take, pictures, comparison) for take in comparison.takes if take.letter in pictures],
+    }
+
+
+def verdict_in_words(comparison: Comparison) -> str:
+    """What was voted, and for whom."""
+    winner = comparison.winner
+    if winner is not None:
+        return say("compare.your_vote", name=winner.side.label)
+    return say("compare.your_same") if comparison.verdict == "same" else say("compare.your_bad")
+
+
+def _revealed(take: ComparedTake, pictures: Pictures, comparison: Comparison) -> dict[str, object]:
     return {
         "take": take,
-        "path": heard.path,
+        "pictures": pictures[take.letter],
         "has_won": comparison.verdict == take.letter,
-        "waveform": waveform_svg(peak_envelope(heard.samples, _NUM_BARS), f"Waveform of {name}", heard.path),
-        "spectrogram": spectrogram_html(heard.samples, heard.sample_rate, f"Spectrogram of {name}, 0 to 8 kHz"),
         "scores": _score_rows(take.scores),
         "ending": ENDINGS[take.finish_reason],
     }
@@ -150,23 +253,3 @@ def _score_rows(scores: TakeScores) -> list[tuple[str, str]]:
     if scores.clipped_share > 0:
         rows.append(("Cut off at full scale", f"{scores.clipped_share:.1%}"))
     return rows
-
-
-def _tally_block(tally: Tally, sides: Mapping[str, Contender]) -> Markup:
-    first, second = (
-        sides[key].label if key in sides else "a voice that was deleted" for key in (tally.first, tally.second)
-    )
-    low, high = tally.interval
-    facts = (
-        f"{tally.first_wins} for the first, {tally.second_wins} for the second, {tally.num_same} saw no difference or "
-        f"preferred another, {tally.num_bad} found none good; {tally.num_blind} of {tally.num_votes} were blind. "
-    )
-    if tally.share is None:
-        facts += "No vote preferred one of the two yet."
-    else:
-        facts += (
-            f"The first was preferred in {tally.share:.0%} of {count_of(tally.num_decided, 'decided vote')}; with 95 % "
-            f"confidence the true share lies between {low:.0%} and {high:.0%}. "
-        )
-        facts += "That is more than luck." if tally.is_clear else "That can still be luck: vote on more sentences."
-    return render("compare", "tally", first=first, second=second, facts=facts, share=tally.share, low=low, high=high)

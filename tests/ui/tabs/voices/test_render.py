@@ -14,7 +14,7 @@ from backend.comparisons.contenders import Contender
 from backend.comparisons.preference import Standing
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
-from ui.tabs.library import render as render_library
+from ui.tabs.voices import render as render_library
 
 ADDRESS = "http://127.0.0.1:8000"
 
