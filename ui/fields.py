@@ -75,6 +75,11 @@ def build_title(key: str) -> gr.HTML:
     return gr.HTML(title, elem_classes=["step"], js_on_load="encore.words.apply(element)", apply_default_css=False)
 
 
+def build_unseen(elem_id: str) -> gr.Textbox:
+    """A field that scripts of ours fill in: what was pressed, or chosen on another tab. It has a `change` event."""
+    return gr.Textbox("", show_label=False, elem_id=elem_id, elem_classes=["unseen"])
+
+
 class Confirmation:
     """Buttons that ask whether something is really to be deleted; `really` is the one that does it."""
 

@@ -15,7 +15,15 @@ from backend.comparisons.comparison import Verdict
 from backend.errors import EncoreError
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
-from ui.fields import FormIncomplete, build_language, build_seed, build_title, build_unseen, language_choices, require_model
+from ui.fields import (
+    FormIncomplete,
+    build_language,
+    build_seed,
+    build_title,
+    build_unseen,
+    language_choices,
+    require_model,
+)
 from ui.html.messages import NOTHING, failure, says, task_line
 from ui.html.voices import kept_line
 from ui.tabs.compare.compare import (
@@ -143,7 +151,9 @@ class CompareTab:
             self.language: gr.update(choices=language_choices(self.context.studio.loaded)),
         }
 
-    def _wish(self, first: str | None, second: str | None, third: str | None, by_user: bool, wished: str | None) -> Update:
+    def _wish(
+        self, first: str | None, second: str | None, third: str | None, by_user: bool, wished: str | None
+    ) -> Update:
         """Put a voice that another tab names first, in a form that is open."""
         listed = self._list_sides(first, second, third, by_user=False, wished=wished)
         return {**listed, self.form: SHOW, self.stage: NOTHING, self.ending: HIDE, self.status: NOTHING}
