@@ -22,7 +22,7 @@ from backend.studio import Studio
 from backend.voices.cloning import read_reference
 from backend.voices.samples import get_sample
 from tests.browser.sounds import loudest, play
-from tests.browser.test_studio_tabs import open_tab
+from tests.browser.test_studio_tabs import await_pair, open_tab
 from tests.programs import find_program
 from tests.ui.app_process import AppProcess, free_port, start_app
 from tests.ui.recordings import write_broken
@@ -232,15 +232,17 @@ def compare_and_keep(page: Page) -> None:
     open_tab(page, "Compare")
     expect(page.locator("#side-1 input")).to_have_value("Owen tuned: fine-tuned")
     expect(page.locator("#side-2 input")).to_have_value(re.compile("zero-shot"))
+    page.locator("#compare-settings > button").click()
     page.locator("#compare-text textarea").fill("Hello there.")
     page.locator("#compare").click()
-    expect(page.locator("#compare-status")).to_contain_text("Listen to all of them")
-    players = page.locator("#compare-takes .play")
+    await_pair(page)
+    stage = page.locator("#stage")
+    players = stage.locator(".play")
     expect(players).to_have_count(2)
     assert all(loudest(players.nth(number)) > 0.01 for number in range(2))
-    expect(page.locator("#compare-takes")).not_to_contain_text("Owen tuned")
-    page.locator("#vote-A").click()
-    expect(page.locator("#vote-result")).to_contain_text("Your vote: A, ")
+    expect(stage).not_to_contain_text("Owen tuned")
+    page.keyboard.press("1")
+    expect(stage).to_contain_text("Your vote: Owen tuned")
     page.locator("#keep-name input, #keep-name textarea").first.fill("The one")
     page.locator("#keep").click()
     expect(page.locator("#kept")).to_contain_text("in the library")
@@ -249,10 +251,12 @@ def compare_and_keep(page: Page) -> None:
 def export_voice(page: Page) -> bytes:
     """Fetch the newest voice of the library as a file."""
     open_tab(page, "Voices")
-    expect(page.locator("#voices")).to_contain_text("Owen tuned")
-    page.locator("#export").click()
+    tile = page.locator(".voice-tile").first
+    expect(page.locator("#shelf")).to_contain_text("Owen tuned")
+    tile.locator("summary").first.click()
+    tile.locator("[data-do=export]").click()
     with page.expect_download(timeout=PATIENCE_MS) as download:
-        page.locator("#library-status a").click(timeout=PATIENCE_MS)
+        tile.locator("a.download").click(timeout=PATIENCE_MS)
     return download.value.path().read_bytes()
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -37,14 +40,27 @@ def choose(page: Page, dropdown: str, label: str) -> None:
     page.get_by_role("option", name=label, exact=True).click()
 
 
-def compare_sample(page: Page, text: str = "Hello there.") -> None:
+def begin_comparing(page: Page, sentences: str) -> None:
     """Compare a sample cloned in both ways, which is what the tab proposes on a first visit."""
     open_tab(page, "Compare")
     expect(page.locator("#side-1 input")).to_have_value("Sample Iris: zero-shot, in context")
     expect(page.locator("#side-2 input")).to_have_value("Sample Iris: zero-shot, from the sound alone")
-    page.locator("#compare-text textarea").fill(text)
+    page.locator("#compare-settings > button").click()
+    page.locator("#compare-text textarea").fill(sentences)
     page.locator("#compare").click()
-    expect(page.locator("#compare-status")).to_contain_text("Listen to all of them")
+    await_pair(page)
+
+
+def await_pair(page: Page, after: str | None = "") -> str:
+    """Wait until a pair other than the one before is there to be voted on; returns its id."""
+    page.wait_for_function(
+        "(after) => ![undefined, after].includes(document.querySelector('.test')?.dataset.comparison)",
+        arg=after,
+        timeout=PATIENCE_MS,
+    )
+    comparison = page.locator(".test").get_attribute("data-comparison")
+    assert comparison
+    return comparison
 
 
 FOCUS_IS_SEEN = """() => {
@@ -105,26 +121,99 @@ def takes_come_back_and_go(page: Page) -> None:
 
 def test_two_voices_are_compared_blind_and_the_winner_is_kept(open_page, app):
     page = open_page(app.address)
-    compare_sample(page)
-    takes = page.locator("#compare-takes")
-    assert takes.locator(".play").count() == 2
-    assert all(loudest(takes.locator(".play").nth(number)) > 0.01 for number in range(2))
-    expect(takes).not_to_contain_text("Sample Iris")
-    expect(page.locator("#vote-C")).to_be_hidden()
-    page.locator("#vote-A").click()
-    expect(page.locator("#vote-result")).to_contain_text("Your vote: A, Sample Iris")
-    expect(page.locator("#vote-result")).to_contain_text("with 95 % confidence")
-    expect(takes).to_contain_text("Sample Iris: zero-shot, in context")
-    expect(page.locator("#vote-A")).to_be_hidden()
+    begin_comparing(page, "Hello there.")
+    stage = page.locator("#stage")
+    assert stage.locator(".play").count() == 2
+    assert all(loudest(stage.locator(".play").nth(number)) > 0.01 for number in range(2))
+    expect(stage).not_to_contain_text("Sample Iris")
+    assert stage.locator("[data-verdict=C]").count() == 0
+    stage.locator("[data-verdict=A]").click()
+    expect(stage.locator("h2")).to_contain_text("Sample Iris")
+    expect(stage.locator("h2")).to_be_focused()
+    expect(stage).to_contain_text("that can still be luck")
+    expect(stage).to_contain_text("Your vote: Sample Iris")
+    assert stage.locator("[data-verdict]").count() == 0
     page.locator("#keep-name input, #keep-name textarea").first.fill("The winner")
     page.locator("#keep").click()
     expect(page.locator("#kept")).to_contain_text("The winner is in the library.")
+    page.locator("#kept [data-place=voices]").click()
+    tile = page.locator(".voice-tile", has_text="The winner")
+    assert loudest(tile.locator(".play")) > 0.01
+    tile.locator("summary").first.click()
+    tile.get_by_text("Use from a program").click()
+    expect(tile).to_contain_text("v1/audio/speech")
+    tile.locator("[data-do=delete]").click()
+    gone = page.locator(".voice-tile.gone")
+    expect(gone).to_contain_text("The winner was deleted")
+    expect(gone.locator("[data-answer]")).to_be_focused()
+    gone.locator("[data-do=undo]").click()
+    expect(tile).to_contain_text("The winner is back.")
+    expect(tile.locator("[data-answer]")).to_be_focused()
+    tile.locator("[data-go=speak]").click()
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Speak")
+    expect(page.locator(".voice-card.chosen")).to_contain_text("The winner")
     open_tab(page, "Voices")
-    expect(page.locator("#voices")).to_contain_text("The winner")
-    expect(page.locator("#api")).to_contain_text("v1/audio/speech")
-    page.locator("#delete").click()
-    page.locator("#really-delete").click()
-    expect(page.locator("#library-status")).to_contain_text("The winner was deleted")
+    tile.locator("[data-go=compare]").click()
+    expect(page.locator("#side-1 input")).to_have_value(re.compile("^The winner"))
+
+
+def test_ten_blind_votes_take_ten_keys(open_page, app):
+    page = open_page(app.address)
+    begin_comparing(page, "\n".join(f"Hm, {number}." for number in range(1, 11)))
+    expect(page.locator(".test-dots li")).to_have_count(10)
+    presses, comparison = "12SN112211", ""
+    for number, key in enumerate(presses):
+        comparison = await_pair(page, comparison)
+        expect(page.locator(".test-dots .done")).to_have_count(number)
+        expect(page.locator("#stage")).not_to_contain_text("Sample Iris")
+        page.keyboard.press(key)
+    stage = page.locator("#stage")
+    expect(stage.locator("h2")).to_be_visible()
+    expect(stage).to_contain_text("2 without a preference")
+    won = [int(words) for words in stage.locator(".take-won").all_inner_texts()]
+    assert sum(won) == 8
+    expect(stage.locator(".test-pairs article")).to_have_count(10)
+    # The one action that keeps what won; votes that are even keep nothing.
+    if won[0] != won[1]:
+        expect(page.locator("#keep")).to_be_visible()
+    expect(page.locator("#further")).to_be_visible()
+
+
+MOMENT = """() => {
+  const { url, position, seconds, isPlaying } = encore.player.current;
+  const card = document.querySelector(`.take-card:has([data-play="${CSS.escape(url)}"])`);
+  return { letter: card?.dataset.letter, position, seconds, isPlaying };
+}"""
+
+
+def test_a_and_b_switch_at_the_same_moment_of_the_sentence(open_page, app):
+    page = open_page(app.address)
+    begin_comparing(page, "Every morning the kettle was whistling before anyone had found the cups in the kitchen.")
+    moments = json.loads(page.locator(".test").get_attribute("data-moments") or "{}")
+    wait_until_sounding(page, page.locator(".take-card[data-letter=A] .play"))
+    page.keyboard.press("Space")
+    page.wait_for_function("() => !encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    for share in (0.3, 0.6):
+        page.evaluate("(share) => encore.player.seek(share * encore.player.current.seconds)", share)
+        at = page.evaluate(MOMENT)
+        other = {"A": "B", "B": "A"}[at["letter"]]
+        expected = float(np.interp(at["position"], moments[at["letter"]], moments[other]))
+        page.keyboard.press(other.lower())
+        # Stopped in the very moment at which the other take begins to sound.
+        began = page.evaluate(
+            """(letter) => new Promise((resolve) => {
+              const look = () => {
+                const { url, position, isPlaying } = encore.player.current;
+                const other = document.querySelector(`.take-card[data-letter=${letter}] [data-play]`);
+                if (other.dataset.play === url && isPlaying && position > 0) { encore.player.pause(); resolve(position); }
+                else setTimeout(look, 5);
+              };
+              look();
+            })""",
+            other,
+        )
+        assert began == pytest.approx(expected, abs=0.35)
+        assert page.evaluate(MOMENT)["letter"] == other
 
 
 def test_two_browsers_at_once_hear_their_own_takes(open_page, app):

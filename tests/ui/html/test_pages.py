@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from backend.audio.quality import Concern, ReferenceReport
 from backend.background_tasks import TaskState
 from backend.serving.speech.audio_stream import SpeechProgress
+from backend.store.trash import Deleted
 from backend.takes.parts import HeardInPart, TakePart
 from backend.takes.take import Take
 from backend.voices.consent import Consent
@@ -27,9 +29,9 @@ from training.model.sampling import Sampling
 from ui.html import models, words
 from ui.html.messages import NOTHING, task_line
 from ui.html.takes import ENDINGS, download_name, rate_in_words, take_card, take_list
-from ui.html.voices import saved_line
+from ui.html.voices import kept_line, saved_line
 from ui.tabs.voice import render as render_voice
-from ui.tabs.voices import render as render_library
+from ui.tabs.voices import render as render_voices
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
 
@@ -77,12 +79,18 @@ VOICE = Voice(
     created_at=datetime(2026, 1, 2, tzinfo=UTC),
     folder=Path("/nowhere"),
 )
+SHOWN = render_voices.ShownVoice(
+    voice=VOICE, avatar=Markup(), sentence=None, hint=HOSTILE, votes=(), model="http://127.0.0.1:8000"
+)
+GONE = Deleted(
+    id=HOSTILE, kind="voice", item_id=HOSTILE, owner="", label=HOSTILE, deleted_at=datetime.now(UTC), num_bytes=1
+)
 
 
 class Page(HTMLParser):
     """Text, tags and whether every tag that was opened is closed in order."""
 
-    VOID = ("img", "path", "br")
+    VOID = ("img", "path", "br", "input", "circle")
 
     def __init__(self, html):
         super().__init__()
@@ -134,8 +142,11 @@ def downloading(name, done, *, at_start=0, seconds=3.0, file="model.safetensors"
         render_voice.saved_card(VOICE),
         saved_line(VOICE),
         render_voice.phrase_card(HOSTILE),
-        render_library.voice_list([VOICE], {}, {}),
-        render_library.api_lines(VOICE, "http://127.0.0.1:8000", HOSTILE),
+        kept_line(VOICE),
+        render_voices.shelf_html([SHOWN], render_voices.Said(voice_id=VOICE.id, words=HOSTILE)),
+        render_voices.space_html(
+            [render_voices.RunSpace(id=HOSTILE, name=HOSTILE, when="", num_bytes=1, is_active=False)], [GONE], HOSTILE
+        ),
         take_list(
             [
                 (

@@ -74,7 +74,7 @@ class Said:
     """
 
     voice_id: str
-    words: Markup = NOTHING
+    words: Markup | str = NOTHING
     deleted: Deleted | None = None
     place: int = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend.comparisons.contenders import Contender
-from ui.tabs.compare.compare import choose_sides
+from ui.tabs.compare.compare import choose_sides, standard_sentences
 
 
 def side(id_: str, way: str, source: str = "voice") -> Contender:
@@ -35,3 +35,16 @@ def test_what_is_chosen_stays_while_it_is_there():
     sides = [*TUNED, *OLD]
     assert choose_sides(sides, (OLD[1].key, None, OLD[0].key)) == [OLD[1].key, TUNED[0].key, OLD[0].key]
     assert choose_sides(OLD, (TUNED[0].key, OLD[0].key, None)) == [OLD[1].key, OLD[0].key, None]
+
+
+def test_a_voice_that_was_asked_for_comes_first():
+    assert choose_sides([*TUNED, *OLD], (None, None, None), "old") == [OLD[0].key, OLD[1].key, None]
+    assert choose_sides([*OLD, *TUNED], (None, None, None), "new")[:2] == [TUNED[0].key, TUNED[2].key]
+
+
+def test_ten_more_sentences_are_others():
+    first = standard_sentences().splitlines()
+    more = standard_sentences(after="\n".join(first)).splitlines()
+    assert len(first) == len(more) == 10
+    assert not set(first) & set(more)
+    assert standard_sentences(after="A sentence of my own.").splitlines() == first
