@@ -205,8 +205,10 @@ def test_a_and_b_switch_at_the_same_moment_of_the_sentence(open_page, app):
               const look = () => {
                 const { url, position, isPlaying } = encore.player.current;
                 const other = document.querySelector(`.take-card[data-letter=${letter}] [data-play]`);
-                if (other.dataset.play === url && isPlaying && position > 0) { encore.player.pause(); resolve(position); }
-                else setTimeout(look, 5);
+                if (other.dataset.play === url && isPlaying && position > 0) {
+                  encore.player.pause();
+                  resolve(position);
+                } else setTimeout(look, 5);
               };
               look();
             })""",
