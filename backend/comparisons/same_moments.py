@@ -36,7 +36,7 @@ def same_moments(takes: Sequence[tuple[NDArray[np.float32], int]]) -> list[list[
     first_samples, first_rate = takes[0]
     marks = np.linspace(0.0, len(first_samples) / first_rate, NUM_MOMENTS)
     first = _spectrum(first_samples, first_rate)
-    return [marks.tolist(), *(_marks_in(samples, rate, first, marks) for samples, rate in takes[1:])]
+    return [list(marks), *(_marks_in(samples, rate, first, marks) for samples, rate in takes[1:])]
 
 
 def _marks_in(
@@ -44,7 +44,7 @@ def _marks_in(
 ) -> list[float]:
     seconds = len(samples) / rate
     if not len(samples) or marks[-1] <= 0.0:
-        return np.linspace(0.0, seconds, NUM_MOMENTS).tolist()
+        return list(np.linspace(0.0, seconds, NUM_MOMENTS))
     other = _spectrum(samples, rate)
     distances = np.abs(first[:, None, :] - other[None, :, :]).mean(axis=2)
     ours, theirs = warp_times(torch.from_numpy(distances))
@@ -53,7 +53,7 @@ def _marks_in(
     own = (np.arange(len(first)) + 0.5) * (marks[-1] / len(first))
     found = np.interp(marks, own, (places + 0.5) * (seconds / len(other)))
     found[0], found[-1] = 0.0, seconds
-    return np.maximum.accumulate(found).tolist()
+    return list(np.maximum.accumulate(found).astype(float))
 
 
 def _spectrum(samples: NDArray[np.float32], rate: int) -> NDArray[np.float64]:
