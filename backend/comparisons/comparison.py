@@ -28,7 +28,8 @@ class ComparedTake(BaseModel):
     finish_reason: FinishReason
     gain_db: float
     """Gain that brings all takes to the same loudness."""
-    scores: TakeScores
+    scores: TakeScores | None = None
+    """None as long as it has not been measured: that takes longer than speaking, and a vote needs none of it."""
 
 
 class Comparison(BaseModel):

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from backend.comparisons.comparison import Comparison
 from backend.comparisons.contender_voices import ContenderVoices
 from backend.comparisons.contenders import Contender, keys_of, list_sides
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.make_comparison import ComparisonOrder, ComparisonProgress, FinishedComparison, make_comparison
 from backend.comparisons.preference import Standing, preferred, standing
 from backend.comparisons.vote_table import VoteTable
-from backend.evaluation.take_scores import TakeMeasuring
+from backend.evaluation.take_scores import TakeMeasuring, read_own_wav
 from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
 from backend.serving.synthesizer import Synthesizer
@@ -75,6 +76,24 @@ class Comparisons:
                 if isinstance(step, FinishedComparison):
                     self.votes.add(step.comparison)
                 yield step
+
+    def measure(self, synthesizer: Synthesizer, made: FinishedComparison) -> Comparison:
+        """Measure the takes of a comparison that was made without; returns it with its scores and its vote.
+
+        Raises:
+            EncoreError: a contender or a transcriber no longer exists.
+        """
+        scores = {
+            take.letter: self.measuring.measure(
+                *read_own_wav(made.paths[take.letter]),
+                reference=self.contenders.find(take.side).reference,
+                base=synthesizer,
+                text=made.comparison.text,
+                language=made.comparison.language,
+            )
+            for take in made.comparison.takes
+        }
+        return self.votes.score(made.comparison.id, scores)
 
     def preferred(self, comparison_id: str) -> Contender | None:
         """Of the sides of a comparison, the one that wins over the others in all votes on them; None while it is open.

@@ -34,6 +34,7 @@ class ListeningTest:
         self.progress: ComparisonProgress | None = None
         self._made: list[FinishedComparison] = []
         self._voted: dict[str, Comparison] = {}
+        self._measured: set[str] = set()
         self._is_ended = False
         self._changed = threading.Condition()
 
@@ -74,17 +75,20 @@ class ListeningTest:
     def make(
         self,
         compare: Callable[[ComparisonOrder], Iterable[ComparisonProgress | FinishedComparison]],
+        measure: Callable[[FinishedComparison], Comparison],
         cancelled: Callable[[], bool],
     ) -> None:
-        """Make one after another, a few ahead of the votes; returns when all are made, or it is over or cancelled.
+        """Make one after another, a few ahead of the votes, and measure meanwhile what has been voted on.
+
+        Returns when all are made and measured, or it is over or cancelled.
 
         Raises:
             EncoreError: one could not be made; those before it stay.
         """
         for number, order in enumerate(self.orders):
-            with self._changed:
-                while number > len(self._voted) + NUM_AHEAD and not self.is_over and not cancelled():
-                    self._changed.wait(_POLL_SECONDS)
+            while number > len(self._voted) + NUM_AHEAD and not self.is_over and not cancelled():
+                if not self._measure_one(measure):
+                    self._await_vote()
             if self.is_over or cancelled():
                 return
             for step in compare(order):
@@ -93,3 +97,22 @@ class ListeningTest:
                     self.progress = None
                 else:
                     self.progress = step
+        while not cancelled() and self._measure_one(measure):
+            pass
+
+    def _await_vote(self) -> None:
+        with self._changed:
+            self._changed.wait(_POLL_SECONDS)
+
+    def _measure_one(self, measure: Callable[[FinishedComparison], Comparison]) -> bool:
+        """Measure the first that has not been; returns whether there was one."""
+        made = next((one for one in self.made if one.comparison.id not in self._measured), None)
+        if made is None:
+            return False
+        measured = measure(made)
+        with self._changed:
+            self._measured.add(measured.id)
+            # It may have been voted on meanwhile, or before: the vote stays what it is.
+            if (voted := self._voted.get(measured.id)) is not None:
+                self._voted[measured.id] = voted.model_copy(update={"takes": measured.takes})
+        return True

@@ -44,6 +44,7 @@ class ComparisonOrder:
         language: of the text.
         seed: of every take; None draws one.
         is_blind: assign the letters at random.
+        is_measured: measure the takes before they are handed out; otherwise `Comparisons.measure` does it later.
     """
 
     sides: tuple[Contender, ...]
@@ -51,6 +52,7 @@ class ComparisonOrder:
     language: str = "auto"
     seed: int | None = None
     is_blind: bool = True
+    is_measured: bool = True
 
     def check(self) -> None:
         """Refuse what cannot be compared. Raises EncoreError."""
@@ -147,7 +149,8 @@ def make_comparison(
                 statement=stream.statement,
             )
         )
-    yield ComparisonProgress(number=num_sides, num_sides=num_sides, doing="measuring")
+    if order.is_measured:
+        yield ComparisonProgress(number=num_sides, num_sides=num_sides, doing="measuring")
     yield _finish(order, seed, spoken, synthesizer, measuring, place, signer)
 
 
@@ -186,14 +189,16 @@ def _finish(
         write_wav(paths[letter], samples, one.sample_rate, "" if statement is None else statement.as_comment())
         if signer is not None:
             signer.sign_file(paths[letter], "wav", statement)
-        scores = measuring.measure(
-            one.samples,
-            one.sample_rate,
-            reference=one.reference,
-            base=synthesizer,
-            text=order.text,
-            language=order.language,
-        )
+        scores = None
+        if order.is_measured:
+            scores = measuring.measure(
+                one.samples,
+                one.sample_rate,
+                reference=one.reference,
+                base=synthesizer,
+                text=order.text,
+                language=order.language,
+            )
         takes.append(
             ComparedTake(
                 letter=letter,

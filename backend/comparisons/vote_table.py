@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from backend.comparisons.comparison import LETTERS, Comparison, Verdict
+from backend.comparisons.comparison import LETTERS, Comparison, Letter, Verdict
 from backend.comparisons.errors import ComparisonError
 from backend.comparisons.preference import Tally, tally
+from backend.evaluation.scores import TakeScores
 from backend.store.database import Database
 from backend.store.rows import understanding, understood
 
@@ -58,6 +59,17 @@ class VoteTable:
             connection.execute(
                 "UPDATE comparisons SET verdict = ?, voted_at = ? WHERE id = ?",
                 (verdict, datetime.now(UTC).isoformat(), comparison_id),
+            )
+            return _get(connection, comparison_id)
+
+    def score(self, comparison_id: str, scores: Mapping[Letter, TakeScores]) -> Comparison:
+        """Store what was measured of the takes. Raises ComparisonError if there is no such comparison."""
+        with self._database.transaction() as connection:
+            takes = _get(connection, comparison_id).takes
+            scored = [take.model_copy(update={"scores": scores.get(take.letter, take.scores)}) for take in takes]
+            connection.execute(
+                "UPDATE comparisons SET takes = ? WHERE id = ?",
+                (json.dumps([take.model_dump(mode="json") for take in scored]), comparison_id),
             )
             return _get(connection, comparison_id)
 

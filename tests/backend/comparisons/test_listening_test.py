@@ -24,6 +24,11 @@ def make(order):
     return [FinishedComparison(comparison=comparison(TUNED, ZERO).model_copy(update={"text": order.text}), paths={})]
 
 
+def measure(made):
+    scored = [take.model_copy(update={"seconds": 9.0}) for take in made.comparison.takes]
+    return made.comparison.model_copy(update={"takes": tuple(scored)})
+
+
 def vote(test, verdict="A"):
     test.count(test.current.comparison.model_copy(update={"verdict": verdict}))
 
@@ -37,7 +42,7 @@ def started():
         made.release()
         return make(order)
 
-    thread = threading.Thread(target=test.make, args=(compare, lambda: False))
+    thread = threading.Thread(target=test.make, args=(compare, measure, lambda: False))
     thread.start()
     yield test, made
     test.end()
@@ -57,7 +62,7 @@ def test_it_is_made_a_few_ahead_of_the_votes(started):
 
 def test_sentences_come_in_order_and_the_last_vote_ends_it():
     test = listening(3)
-    test.make(make, lambda: False)
+    test.make(make, measure, lambda: False)
     for number in range(3):
         assert test.current.comparison.text == f"Hello {number}."
         assert not test.is_over
@@ -69,7 +74,7 @@ def test_sentences_come_in_order_and_the_last_vote_ends_it():
 
 def test_who_stops_early_keeps_the_votes():
     test = listening(3)
-    test.make(make, lambda: False)
+    test.make(make, measure, lambda: False)
     vote(test, "same")
     test.end()
     assert test.is_over
@@ -79,7 +84,7 @@ def test_who_stops_early_keeps_the_votes():
 
 def test_what_was_cancelled_is_no_comparison():
     test = listening(2)
-    test.make(lambda _: [], lambda: False)
+    test.make(lambda _: [], measure, lambda: False)
     assert test.made == ()
 
 
@@ -88,3 +93,16 @@ def test_nothing_is_begun_that_cannot_be_compared():
         ListeningTest([])
     with pytest.raises(PromptError):
         ListeningTest([ComparisonOrder(sides=(TUNED, ZERO), text=" ")])
+
+
+def test_what_is_measured_after_its_vote_keeps_the_vote():
+    test = listening(1)
+
+    def compare(order):
+        yield from make(order)
+        vote(test)
+
+    test.make(compare, measure, lambda: False)
+    (voted,) = test.voted
+    assert voted.verdict == "A"
+    assert voted.takes[0].seconds == 9.0

@@ -69,7 +69,8 @@ class Listening:
                 self.test.progress = step
             return []
 
-        self.test.make(compare, task.is_cancelled)
+        comparisons = context.studio.comparisons
+        self.test.make(compare, lambda made: comparisons.measure(loaded, made), task.is_cancelled)
 
     def vote(self, context: PageContext, comparison_id: str, verdict: Verdict) -> None:
         """Count a vote, unless it came twice. Raises ComparisonError."""
@@ -104,7 +105,9 @@ def begin_listening(
     # A field that was never shown has no value.
     drawn = parse_seed(seed or "")
     orders = [
-        ComparisonOrder(sides=sides, text=sentence, language=language or "auto", seed=drawn, is_blind=blind)
+        ComparisonOrder(
+            sides=sides, text=sentence, language=language or "auto", seed=drawn, is_blind=blind, is_measured=False
+        )
         for sentence in sentences
     ]
     return Listening(test=ListeningTest(orders), sides=sides)

@@ -83,9 +83,7 @@ def waiting_html(test: ListeningTest) -> Markup:
 def progress_in_words(progress: ComparisonProgress) -> str:
     """How far making a comparison is; in steps, so that the page is not drawn anew all the time."""
     place = {"number": progress.number, "total": progress.num_sides}
-    if progress.doing == "speaking":
-        return say("compare.speaking", **place)
-    return say("compare.measuring") if progress.doing == "measuring" else say("compare.loading", **place)
+    return say("compare.loading" if progress.doing == "loading" else "compare.speaking", **place)
 
 
 def pair_html(test: ListeningTest, comparison: Comparison, pictures: Pictures) -> Markup:
@@ -233,7 +231,7 @@ def _revealed(take: ComparedTake, pictures: Pictures, comparison: Comparison) ->
         "take": take,
         "pictures": pictures[take.letter],
         "has_won": comparison.verdict == take.letter,
-        "scores": _score_rows(take.scores),
+        "scores": _score_rows(take.scores) if take.scores is not None else [],
         "ending": ENDINGS[take.finish_reason],
     }
 
