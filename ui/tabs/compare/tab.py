@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import gradio as gr
 from gradio.blocks import Block
@@ -222,7 +222,7 @@ class CompareTab:
         comparison_id, _, verdict = pressed.partition(":")
         if listening is None or verdict not in get_args(Verdict):
             raise FormIncomplete(say("compare.nothing_to_vote"))
-        listening.vote(self.context, comparison_id, verdict)
+        listening.vote(self.context, comparison_id, cast(Verdict, verdict))
         if listening.is_over:
             return self._over(listening, name, proposed)
         return {self.stage: listening.html(self.context)}

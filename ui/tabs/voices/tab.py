@@ -104,7 +104,7 @@ class VoicesTab:
         """What has changed while sentences are being spoken."""
         is_making = self.introducing.start()
         update = self._list(said)
-        timer = {self.timer: gr.Timer(active=is_making)}
+        timer: Update = {self.timer: gr.Timer(active=is_making)}
         return timer if update[self.shelf] == shown else {**update, **timer}
 
     def _list(self, said: Said | None) -> Update:
