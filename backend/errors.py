@@ -43,6 +43,7 @@ EncoreError
 │   ├── RunInvalid
 │   ├── RunNotFound
 │   └── RunStateInvalid
+├── SaidInPlace
 ├── ServingError
 │   ├── EngineBusy
 │   ├── EngineClosed

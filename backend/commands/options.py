@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.errors import OutputInvalid
 from backend.settings import Settings
-from backend.takes.take import TakeFacts
 from backend.voices.consent import STATEMENTS, Consent
 from training.model.seed import parse_seed
+
+if TYPE_CHECKING:
+    # Loads the network, which help and usage errors do without.
+    from backend.takes.take import TakeFacts
 
 
 def add_model_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
