@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, expect, sync_playwright
 
+from tests.browser.sounds import PATIENCE_MS
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.programs import find_program
 from tests.ui.app_process import AppProcess, start_app
@@ -34,6 +35,12 @@ AudioBufferSourceNode.prototype.start = function (when) {
 """
 
 OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest) -> None:
+    """How long `expect` waits, by the module's PATIENCE_MS: the setting is the process's, so each test makes it."""
+    expect.set_options(timeout=getattr(request.module, "PATIENCE_MS", PATIENCE_MS))
 
 
 @pytest.fixture(scope="session")

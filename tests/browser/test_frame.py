@@ -14,7 +14,6 @@ from tests.browser.test_voice_page import ENDLESS_TEXT
 
 pytestmark = pytest.mark.browser
 
-expect.set_options(timeout=PATIENCE_MS)
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 
@@ -201,14 +200,14 @@ def test_while_it_is_made_one_can_pause_and_seek(page):
 def test_the_draft_voice_and_settings_survive_a_reload(page):
     page.locator("#text textarea").fill("My draft.")
     page.locator("#way").get_by_text("Freer").click()
-    page.locator("#settings > button").click()
+    page.locator("#settings-handle button").click()
     page.locator("#seed input, #seed textarea").first.fill("7")
     page.wait_for_timeout(500)
     page.reload()
     expect(page.locator("#text textarea")).to_have_value("My draft.")
     expect(page.locator(".voice-card.chosen")).to_contain_text("Iris")
     expect(page.locator("#way input:checked")).to_have_value("x-vector")
-    page.locator("#settings > button").click()
+    page.locator("#settings-handle button").click()
     expect(page.locator("#seed input, #seed textarea").first).to_have_value("7")
     page.locator("#speak").click()
     expect(page.locator("#takes")).to_contain_text("My draft.")

@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.ray]
 PATIENCE_MS = 480_000
 """On a busy machine Ray alone takes minutes to start."""
 
-expect.set_options(timeout=PATIENCE_MS)
 
 NUM_SENTENCES = 6
 NUM_PHRASES = 5

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.sounds import loudest, wait_until_sounding
+from tests.browser.sounds import PATIENCE_MS, loudest, wait_until_sounding
 from tests.browser.test_voice_page import UNNAMED_CONTROLS
 
 pytestmark = pytest.mark.browser
 
-PATIENCE_MS = 120_000
-expect.set_options(timeout=PATIENCE_MS)
 
 LOW_CONTRAST = Path(__file__).with_name("low_contrast.js").read_text(encoding="utf-8")
 

@@ -9,15 +9,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.backend.audio.sounds import FORMATS, encode
-from tests.browser.sounds import listen, play
+from tests.browser.sounds import PATIENCE_MS, listen, play
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 
 pytestmark = pytest.mark.browser
 
 # Generous: the point is what happens, not how fast a busy machine does it.
-PATIENCE_MS = 120_000
-expect.set_options(timeout=PATIENCE_MS)
 
 ENDLESS_TEXT = "Say it again. " * 7000
 

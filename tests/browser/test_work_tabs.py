@@ -14,7 +14,6 @@ from tests.browser.test_studio_tabs import choose_voice, open_tab, picture
 pytestmark = pytest.mark.browser
 
 PATIENCE_MS = 300_000
-expect.set_options(timeout=PATIENCE_MS)
 
 WIDTHS = [("light", 1280), ("dark", 400), ("dark", 1280), ("light", 400)]
 

@@ -26,8 +26,17 @@ document.addEventListener("click", (event) => {
   if (event.target.closest("#speak, #stop")) hadFocus = true;
 });
 new MutationObserver(() => {
-  // What is not shown any more has lost the focus to the page.
-  if (!hadFocus || document.activeElement !== document.body) return;
+  if (!hadFocus) return;
   const isSpeaking = speaking.querySelector("i");
-  setTimeout(() => document.querySelector(isSpeaking ? "#stop" : "#speak")?.focus({ preventScroll: true }), 0);
+  // What is not shown any more loses the focus only when the page is drawn the next time.
+  setTimeout(() => {
+    const focused = document.activeElement;
+    if (focused !== document.body && focused?.checkVisibility()) return;
+    document.querySelector(isSpeaking ? "#stop" : "#speak")?.focus({ preventScroll: true });
+  }, 50);
 }).observe(speaking, { subtree: true, childList: true });
+
+document.addEventListener("click", (event) => {
+  const handle = event.target.closest("#settings-handle button");
+  if (handle) handle.ariaExpanded = String(handle.ariaExpanded !== "true");
+});

@@ -22,6 +22,7 @@ from backend.takes.keeper import TakeKeeper
 from backend.takes.take import Take
 from backend.voices.consent import SpokenProof
 from backend.voices.voice import CloningMode
+from ui.bar.bar import fixed_html
 from ui.consent import Stated
 from ui.context import PageContext
 from ui.events import Inputs, SaidInPlace, Update, bind, client_of, session_of
@@ -205,7 +206,20 @@ class SpeechPart:
         self._connect(voice)
 
     def _build_settings(self) -> None:
-        with gr.Accordion(word("speak.more"), open=False, elem_id="settings"):
+        # Not an accordion: its fields are not in the page before it is opened, and what is filled in again is then lost.
+        with gr.Column(elem_id="settings"):
+            fixed_html(
+                html(
+                    '<button type="button" aria-expanded="false" aria-controls="settings-fields" data-word="{}">{}</button>',
+                    "speak.more",
+                    say("speak.more"),
+                ),
+                "settings-handle",
+            )
+            self._build_settings_fields()
+
+    def _build_settings_fields(self) -> None:
+        with gr.Column(elem_id="settings-fields"):
             self.seed = build_seed(interactive=False, elem_id="seed")
             self.temperature = gr.Slider(
                 0, 2, 0.9, step=0.05, label="Temperature", info="Lower is steadier, higher livelier."
