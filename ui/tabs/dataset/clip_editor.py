@@ -14,7 +14,7 @@ from backend.errors import EncoreError
 from backend.web.redaction import public_message
 from ui.context import PageContext
 from ui.events import Update, bind, session_of
-from ui.fields import FormIncomplete
+from ui.fields import FormIncomplete, build_unseen
 from ui.html.messages import task_line
 from ui.tabs.dataset.clip_rows import Answer
 from ui.tabs.dataset.clips import ClipsPart
@@ -50,10 +50,11 @@ class ClipEditor:
 
     def __init__(self, clips: ClipsPart) -> None:
         self.clips = clips
-        self.deed = gr.Textbox(visible="hidden", show_label=False, elem_id="clip-edit")
+        self.deed = build_unseen("clip-edit")
         outputs = [*clips.listing, *clips.followed]
         asked = {**clips.look, "deed": self.deed}
-        bind(self.deed.input, self._do, asked, outputs, api="edit_clip", trigger_mode="multiple")
+        # Gradio's `input` does not fire for what scripts fill in; the number in it makes every deed a change.
+        bind(self.deed.change, self._do, asked, outputs, api="edit_clip", trigger_mode="multiple")
 
     @property
     def _context(self) -> PageContext:

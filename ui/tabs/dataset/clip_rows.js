@@ -5,6 +5,7 @@ const drafts = new Map();
 let sent = 0;
 let at = null; // the clip with the focus, its place in the list, and which of its parts
 let isTurning = false;
+const answered = new WeakSet();
 
 function send(id, value) {
   const field = document.querySelector(`${id} :is(input, textarea)`);
@@ -12,8 +13,11 @@ function send(id, value) {
   field.value = value;
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
-const tell = (row, deed) =>
+function tell(row, deed) {
+  // What was said to an earlier deed goes, so that the answer to this one is a new element.
+  for (const said of element.querySelectorAll(".clip-said")) said.remove();
   send("#clip-edit", JSON.stringify({ clip: row.dataset.clip, number: ++sent, ...deed }));
+}
 
 // Only the parts of the row at hand are stops of the Tab key.
 function activate(row) {
@@ -202,8 +206,10 @@ function settle() {
     const row = all[isTurning === -1 ? all.length - 1 : 0];
     isTurning = false;
     row.focus();
-  } else if (answer) answer.focus();
-  else if (at && isLost) {
+  } else if (answer && !answered.has(answer)) {
+    answered.add(answer);
+    answer.focus();
+  } else if (at && isLost) {
     // A clip that the filter lets pass no more leaves its place to the next.
     const row = same ?? all[Math.min(at.index, all.length - 1)];
     ((same && at.part && row.querySelector(at.part)) || row).focus();
