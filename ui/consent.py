@@ -14,7 +14,7 @@ OTHER_RECORDING = "The consent was stated for another recording. State it for th
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """The fields of the Voice tab.
+    """The fields of the Speak tab.
 
     Attributes:
         statement: what was chosen; None before.

@@ -179,6 +179,11 @@ def start_training(page: Page) -> None:
     expect(page.locator("#places [aria-current=page]")).to_have_text("Tune")
     expect(page.locator("#plan")).to_contain_text("steps, about")
     page.locator("#tune-voice input, #tune-voice textarea").first.fill("Owen tuned")
+    # What was stated on the Speak tab was for the recording that was cloned there.
+    expect(page.locator("#tune-consents")).to_contain_text(f"No consent yet for {NUM_SENTENCES - 1} of {NUM_SENTENCES}")
+    expect(page.locator("#tune-consents")).to_contain_text("Consent by Owen Keeper")
+    page.locator("#tune-consent input").first.check()
+    page.locator("#tune-who input, #tune-who textarea").first.fill("Owen Keeper")
     page.locator("#tune-advanced > button").click()
     page.locator("#num-steps input, #num-steps textarea").first.fill(str(NUM_STEPS))
     expect(page.locator("#plan")).to_contain_text(f"{NUM_STEPS} steps, about")
@@ -214,8 +219,7 @@ def cancel_and_resume(page: Page) -> int:
     await_step_after(page, min(step, NUM_STEPS - 1))
     assert step == NUM_STEPS or loss_curve(page) != curve
     page.reload()
-    page.locator("#speak").wait_for()
-    open_tab(page, "Tune")
+    expect(page.locator("#places [aria-current=page]")).to_have_text("Tune")
     expect(page.locator("#run-status")).to_contain_text("Owen tuned")
     assert step_of(page) >= step
     page.locator("#cancel-run").click()

@@ -319,6 +319,8 @@ class FinetuneTab:
         if None in self.planner.consents(wished.dataset, material, stated):
             if statement and signed not in ("", wished.dataset):
                 raise ConsentMissing(OTHER_RECORDING)
+            if not statement:
+                raise ConsentMissing(say("tune.consent_missing"))
             consent = Consent.from_form(statement, who)
         self.planner.start(session, wished, name, consent, material, stated)
         return {**self._starting(session), self.start_timer: gr.Timer(active=True)}
