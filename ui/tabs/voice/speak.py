@@ -206,16 +206,14 @@ class SpeechPart:
         self._connect(voice)
 
     def _build_settings(self) -> None:
-        # Not an accordion: its fields are not in the page before it is opened, and what is filled in again is then lost.
+        # Not an accordion: its fields come into the page when it is opened, and may miss what was filled in again.
         with gr.Column(elem_id="settings"):
-            fixed_html(
-                html(
-                    '<button type="button" aria-expanded="false" aria-controls="settings-fields" data-word="{}">{}</button>',
-                    "speak.more",
-                    say("speak.more"),
-                ),
-                "settings-handle",
+            handle = html(
+                '<button type="button" aria-expanded="false" aria-controls="settings-fields" data-word="speak.more">'
+                "{}</button>",
+                say("speak.more"),
             )
+            fixed_html(handle, "settings-handle")
             self._build_settings_fields()
 
     def _build_settings_fields(self) -> None:
