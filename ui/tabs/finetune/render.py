@@ -248,7 +248,7 @@ def result_html(
     before, after = (likeness(point) if point is not None else None for point in (base, best))
     lead = say("tune.done_better" if is_better else "tune.done_no_better", name=run.voice)
     if before is not None and after is not None:
-        numbers = {"name": run.voice, "before": f"{before:.2f}", "after": f"{after:.2f}"}
+        numbers = {"name": run.dataset, "before": f"{before:.2f}", "after": f"{after:.2f}"}
         change = after - before
         about_as = "tune.as_close" if abs(change) < _CLOSE else "tune.no_closer"
         lead = say("tune.closer" if change >= _CLOSE else about_as, **numbers)
