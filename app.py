@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import sys
 
 from pydantic import SecretStr
 
+from backend.commands.parser import COMMANDS, build_parser, run_command
 from backend.errors import EncoreError
 from backend.settings import Settings
 
-# Each is a module of backend/commands, imported when it is asked for: what a fine-tune needs takes seconds to load.
-COMMANDS = {
-    "clone": "speak a text in the voice of a recording",
-    "dataset": "make a training set of recordings, look at it, export it, delete it",
-    "finetune": "fine-tune a voice on a dataset",
-    "runs": "list, show, cancel, resume and delete fine-tunes",
-    "pipeline": "recordings to a fine-tuned voice and a report, in one go",
-    "say": "speak a text with a voice of the library",
-    "voices": "list, add, export, import and delete voices",
-    "trash": "restore what was deleted, or remove it for good",
-    "check": "say whether recordings were made by Encore",
-    "serve": "serve the voices through an API like OpenAI's",
-    "doctor": "check this machine, with a remedy for what is missing",
-}
 
-
-def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentParser:
-    """All commands; the options of the chosen one."""
-    parser = argparse.ArgumentParser(prog="app.py", description=__doc__.splitlines()[0] if __doc__ else None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name, summary in COMMANDS.items():
-        if name == chosen:
-            importlib.import_module(f"backend.commands.{name}").add_parser(commands, settings)
-        else:
-            commands.add_parser(name, help=summary)
-    # What stands before the word "studio" counts as much as what stands after it.
-    studio = commands.add_parser("studio", help="start the studio (default)", argument_default=argparse.SUPPRESS)
-    for one in (parser, studio):
-        one.add_argument("--host", help=f"address to listen on (default: {settings.host})")
-        one.add_argument("--port", type=int, help=f"port (default: {settings.port})")
-        one.add_argument("--auth", metavar="USER:PASSWORD", help="ask for these; ENCORE_AUTH hides them better")
-        one.add_argument("--share", action="store_true", help="also make a link that works from anywhere")
-    given = {"host": settings.host, "port": settings.port, "share": settings.share}
-    parser.set_defaults(run=lambda arguments: start_studio(settings, arguments), **given)
-    return parser
-
-
-def start_studio(settings: Settings, arguments: argparse.Namespace) -> int:
+def start_studio(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve the page until interrupted."""
     from ui.layout import serve  # noqa: PLC0415 - Gradio takes seconds to load, and no other command needs it
 
@@ -67,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         settings.keep_compiled_code(makes_home=chosen is None)
         arguments = build_parser(settings, chosen).parse_args(given)
         logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-        return int(arguments.run(arguments))
+        return run_command(arguments, settings) if arguments.action else start_studio(arguments, settings)
     except EncoreError as error:
         print(f"encore: {error}", file=sys.stderr)
         return 2

@@ -19,6 +19,8 @@ PREFIX = "ENCORE_"
 # As version 0.1 spelt them.
 _FORMER_NAMES = {"most_takes": "max_takes"}
 DEFAULT_HOME = Path("~/.encore")
+MAX_CHARACTERS = 4096
+"""Of the text of one request to the API, unless it is configured otherwise."""
 
 
 def _split(given: object) -> object:

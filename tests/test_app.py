@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 import app
+from backend.commands.parser import COMMANDS
 from backend.takes.take import TakeFacts
 from tests.golden import GOLDEN_CHECKPOINT
 from training.model.project import PROJECT_FOLDER
@@ -294,7 +295,9 @@ def test_the_page_is_not_shown_to_others_without_a_password(capsys, more, words)
     assert len(error.splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["doctor", "--help"], ["dataset", "--help"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["nonsense"], ["say", "--txt"], *([command, "--help"] for command in COMMANDS)]
+)
 def test_what_only_prints_loads_nothing_heavy(arguments):
     program = (
         "import sys, app\n"

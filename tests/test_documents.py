@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app import COMMANDS
+from backend.commands.parser import COMMANDS
 from backend.settings import PREFIX, Settings
 from training.model.project import PROJECT_FOLDER
 

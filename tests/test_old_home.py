@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import app
+from backend.commands.parser import build_parser
 from backend.dataset.clips.build_job import BuildJob
 from backend.evaluation.plan import EvaluationPlan
 from backend.runs.planning.launch import LaunchPlan
@@ -332,7 +333,7 @@ def options_of(command: str) -> dict[str, set[str]]:
                     if words or name == command:
                         walk((*words, name), inner)
 
-    walk((), app.build_parser(Settings(), command or None))
+    walk((), build_parser(Settings(), command or None))
     return found
 
 

@@ -34,6 +34,10 @@ Batching = Literal["packed", "bucketed", "shuffled"]
 Method = Literal["full", "lora"]
 BATCHINGS: tuple[str, ...] = get_args(Batching)
 METHODS: tuple[Method, ...] = get_args(Method)
+MethodChoice = Literal["auto"] | Method
+METHOD_CHOICES: tuple[MethodChoice, ...] = ("auto", *METHODS)
+Preset = Literal["quick", "standard", "thorough"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 JOB_FILE, CHECKPOINTS_FOLDER = "job.json", "checkpoints"
 MAX_STEPS, MAX_EPOCHS = 1_000_000, 10_000

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from training.data.training_set import ClipUse, TrainingSet
-from training.job import FineTuneJob
+from training.job import FineTuneJob, Preset
 from training.memory_plan import network_tensors
-
-Preset = Literal["quick", "standard", "thorough"]
 
 # Published sweeps for the public checkpoints with aligned losses end between 2e-6 and 1e-5. A small network's weights
 # are larger and must move further.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.audio.limits import recording_decoding
+from backend.commands.options.check import MAX_HOURS
 from backend.commands.progress import Progress
 from backend.errors import RecordingError
 from backend.provenance.check import Checker
@@ -23,22 +24,14 @@ from backend.takes.take import Take
 from backend.takes.takes import Takes
 from backend.watermark.installation import installation_key
 
-_MAX_HOURS, _MAX_BYTES = 24, 8 * 10**9
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("check", help="say whether recordings were made by Encore", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=f"recordings, up to {_MAX_HOURS} h each")
-    parser.add_argument("--json", action="store_true", help="one line of JSON for each file")
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
+_MAX_BYTES = 8 * 10**9
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Check each; a file that cannot be checked does not keep the others from being checked."""
     home = Home(settings.home_folder)
     checker, takes = Checker(home.folder, settings.signing_cert, installation_key(home)), Takes(home)
-    limits = recording_decoding(max_seconds=_MAX_HOURS * 3600.0, max_bytes=_MAX_BYTES)
+    limits = recording_decoding(max_seconds=MAX_HOURS * 3600.0, max_bytes=_MAX_BYTES)
     status = 0
     for path in arguments.files:
         try:

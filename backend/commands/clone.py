@@ -9,10 +9,7 @@ from pathlib import Path
 
 from backend.audio.quality import Concern
 from backend.audio.writing import WavWriter
-from backend.commands.options import (
-    add_consent_options,
-    add_model_options,
-    add_seed_option,
+from backend.commands.options.common import (
     check_output,
     consent_of,
     doubts_of,
@@ -27,29 +24,6 @@ from backend.studio import Studio
 from backend.takes.take import TakeFacts
 from backend.voices.consent import bound_to_recording
 from training.model.hub.hub import DownloadProgress
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("clone", help="speak a text in the voice of a recording", description=__doc__)
-    add_model_options(parser, settings)
-    parser.add_argument(
-        "--reference", type=Path, required=True, metavar="FILE", help="recording of the voice, 1 s to 5 min"
-    )
-    parser.add_argument(
-        "--transcript", metavar="TEXT", help="what the recording says, word for word: clones in context"
-    )
-    parser.add_argument("--text", required=True, help="what to say")
-    parser.add_argument("--language", default="auto", help="language of the text (default: auto)")
-    add_seed_option(parser)
-    parser.add_argument(
-        "--stream", action="store_true", help="decode in small chunks as for a listener, without a second try"
-    )
-    add_consent_options(parser)
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE.wav", help="WAV file to write; FILE.wav.json says how"
-    )
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -8,12 +8,11 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.commands.options import add_consent_options, optional_consent_of
+from backend.commands.options.common import optional_consent_of
 from backend.commands.progress import Progress
-from backend.commands.trash import add_for_good_option, conclude_deletion
+from backend.commands.trash import conclude_deletion
 from backend.settings import Settings
 from backend.voices.consent import Consent
 
@@ -25,72 +24,7 @@ _POLL_SECONDS = 1.0
 _MAX_TEXT_LENGTH = 48
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("dataset", help="build a training set from recordings", description=__doc__)
-    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_build(subcommands, settings)
-    show = subcommands.add_parser("show", help="list clips with verdicts and reasons")
-    show.add_argument("name", metavar="NAME", nargs="?", help="without a name, all datasets are listed")
-    show.set_defaults(run=lambda arguments: run_show(settings, arguments))
-    export = subcommands.add_parser("export", help="write WAV and JSONL for other fine-tuning tools")
-    export.add_argument("name", metavar="NAME")
-    export.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
-    export.set_defaults(run=lambda arguments: run_export(settings, arguments))
-    delete = subcommands.add_parser("delete", help="remove a dataset with what was uploaded for it")
-    delete.add_argument("name", metavar="NAME")
-    add_for_good_option(delete)
-    delete.set_defaults(run=lambda arguments: run_delete(settings, arguments))
-
-
-def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    build = subcommands.add_parser("build", help="cut, check, transcribe and tokenize recordings")
-    build.add_argument("recordings", type=Path, nargs="+", metavar="RECORDINGS", help="files, folders or zip archives")
-    build.add_argument("--name", required=True, help="of the dataset: letters, digits, - and _")
-    build.add_argument(
-        "--model",
-        default=settings.model,
-        help="the model to encode for: mini, a checkpoint folder or a hub id (default: %(default)s)",
-    )
-    build.add_argument(
-        "--whisper", help="the transcriber: a Whisper model by name or path, or none (default: automatic)"
-    )
-    build.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")
-    build.add_argument(
-        "--transcripts",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="text files or folders apart from the recordings",
-    )
-    build.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
-    build.add_argument("--workers", type=int, metavar="N", help="parallel model copies in Ray; 0 builds without Ray")
-    build.add_argument("--keep-originals", action="store_true", help="keep copies of the original files, too")
-    build.add_argument(
-        "--max-hours",
-        "--longest-hours",
-        dest="max_hours",
-        type=float,
-        default=2.0,
-        help="per recording (default: %(default)s)",
-    )
-    build.add_argument(
-        "--max-megabytes",
-        "--largest-megabytes",
-        dest="max_megabytes",
-        type=float,
-        default=500.0,
-        help="per recording (default: %(default)s)",
-    )
-    existing = build.add_mutually_exclusive_group()
-    existing.add_argument("--add", action="store_true", help="to the dataset of this name, with all that was edited")
-    existing.add_argument("--replace", action="store_true", help="put the dataset of this name into the trash first")
-    add_consent_options(build)
-    build.set_defaults(run=lambda arguments: run_build(settings, arguments))
-
-
-def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
+def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     """Build, with a progress line; Ctrl-C stops it, and the same command resumes it."""
     # Imported here: it takes a second to load, which no other command needs.
     from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - see above
@@ -117,7 +51,7 @@ def run_build(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_show(settings: Settings, arguments: argparse.Namespace) -> int:
+def run_show(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print one dataset, or the names of all."""
     datasets = _datasets(settings)
     if arguments.name is None:
@@ -128,7 +62,7 @@ def run_show(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
+def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write the files."""
     num_clips = _datasets(settings).export(arguments.name, arguments.folder)
     print(f"{arguments.folder}: {num_clips} clips with their texts, listed in train_raw.jsonl")
@@ -136,7 +70,7 @@ def run_export(settings: Settings, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def run_delete(settings: Settings, arguments: argparse.Namespace) -> int:
+def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """Remove a dataset that no run is learning from."""
     from backend.studio import Studio  # noqa: PLC0415 - seconds to load
 

@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from backend.doctor.finding import Finding
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Register the command and its options."""
-    parser = commands.add_parser("doctor", help="check this machine, with a remedy for what is missing")
-    parser.add_argument("--verify", action="store_true", help="read everything that is kept and compare its hashes")
-    parser.add_argument(
-        "--restore-database",
-        action="store_true",
-        help="put the newest good copy of the database in its place; the present one is set aside",
-    )
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
-
-
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """What the options ask for; EncoreError carries anything a person can put right."""
     if arguments.restore_database:

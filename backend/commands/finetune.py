@@ -8,24 +8,18 @@ import sys
 import time
 from typing import Any
 
-from backend.commands.options import (
-    add_consent_options,
-    add_model_option,
-    add_synthetic_option,
+from backend.commands.options.common import (
     consent_of,
     optional_consent_of,
 )
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
-from backend.runs.planning.plan import METHOD_CHOICES, RunRequest
+from backend.runs.planning.plan import RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
-from training.job import BATCHINGS, STRATEGIES
-from training.model.lora_config import ADAPTED_LAYERS
-from training.presets import PRESETS
 
 _NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "method", "consent"})
 """What the command asks for by itself."""
@@ -37,61 +31,6 @@ _OPTIONS_OF_THE_JOB = (
 _POLL_SECONDS = 0.5
 _LINES_PER_STATE = 10
 _LOSSES = {"talker_loss": "talker", "code_predictor_loss": "code predictor"}
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("finetune", help="fine-tune a model to a voice", description=__doc__)
-    parser.add_argument("dataset", metavar="DATASET", help="name of a dataset, or its folder")
-    add_training_options(parser, settings)
-    parser.add_argument("--detach", action="store_true", help="return at once; `runs show` shows its progress")
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
-
-
-def add_training_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
-    """Options of every command that trains."""
-    parser.add_argument("--voice", required=True, metavar="NAME", help="name of the new voice")
-    add_model_option(parser, settings)
-    parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
-    parser.add_argument(
-        "--method",
-        default="auto",
-        choices=METHOD_CHOICES,
-        help="full trains all weights, lora an adapter of a few megabytes; auto trains an adapter where all weights do "
-        "not fit into memory (default: %(default)s)",
-    )
-    parser.add_argument("--lora-rank", type=int, metavar="N", help="width of the adapter (default: 16)")
-    parser.add_argument("--lora-alpha", type=float, metavar="N", help="its weight, times the rank (default: 32)")
-    parser.add_argument("--lora-dropout", type=float, metavar="SHARE", help="of its inputs (default: 0)")
-    parser.add_argument(
-        "--lora-layers", nargs="+", choices=ADAPTED_LAYERS, help="which layers have one (default: attention mlp)"
-    )
-    parser.add_argument("--strategy", choices=STRATEGIES, help="how workers share the model (default: ddp)")
-    parser.add_argument(
-        "--batching",
-        choices=BATCHINGS,
-        help="how clips share a micro-batch: packed without padding (default), or bucketed by length with it",
-    )
-    parser.add_argument("--workers", type=int, default=1, help="how many train together (default: %(default)s)")
-    parser.add_argument(
-        "--min-workers",
-        type=int,
-        metavar="N",
-        help="begin with so many if a cluster has no more, and change the number as it shrinks and grows",
-    )
-    parser.add_argument(
-        "--max-failures", type=int, metavar="N", help="lost workers that the run goes on after (default: 3)"
-    )
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="(default: auto)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="any other option of the job, such as learning_rate=1e-5; may be repeated",
-    )
-    add_consent_options(parser)
-    add_synthetic_option(parser, "learn also from")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -6,11 +6,10 @@ import argparse
 import re
 import shutil
 import sys
-from pathlib import Path
 
 from backend.commands.dataset import show_build
-from backend.commands.finetune import add_training_options, conclude, follow, training_request
-from backend.commands.options import check_output, consent_of
+from backend.commands.finetune import conclude, follow, training_request
+from backend.commands.options.common import check_output, consent_of
 from backend.commands.progress import Progress
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress
@@ -25,21 +24,6 @@ from backend.store.home import Home
 
 _LINES_PER_STAGE = 5
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("pipeline", help="recordings to a fine-tuned voice in one go", description=__doc__)
-    parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="files, folders or archives")
-    add_training_options(parser, settings)
-    parser.add_argument("--dataset", metavar="NAME", help="name of the dataset (default: made of the voice's)")
-    parser.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")
-    parser.add_argument(
-        "--transcripts", type=Path, action="append", default=[], metavar="PATH", help="texts of the recordings"
-    )
-    parser.add_argument("--whisper", metavar="MODEL", help="name or path of a Whisper model, or none")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="where the report goes as well")
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
 from backend.commands.finetune import conclude, follow, open_runs
 from backend.commands.progress import describe_seconds
-from backend.commands.trash import add_for_good_option, conclude_deletion
+from backend.commands.trash import conclude_deletion
 from backend.evaluation.score_words import describe_errors, describe_likeness
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
@@ -18,43 +17,9 @@ from backend.settings import Settings
 _NEWEST_STEPS = 5
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("runs", help="list, show and steer fine-tunes", description=__doc__)
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="all runs, the newest first")
-    listing.set_defaults(run=lambda arguments: _list(open_runs(settings)))
-    for name, verb, summary in (
-        ("export", _export, "write its best checkpoint, or another one"),
-        ("show", _show, "state, scores and what happened"),
-        ("log", _log, "what it printed"),
-        ("cancel", _cancel, "end it; its last checkpoint is kept"),
-        ("pause", _pause, "end it after a checkpoint, to be resumed"),
-        ("resume", _resume, "go on from its last checkpoint, and follow it"),
-        ("report", _report, "write its page"),
-    ):
-        one = verbs.add_parser(name, help=summary, description=summary)
-        one.add_argument("run_id", metavar="RUN")
-        if name == "resume":
-            one.add_argument("--detach", action="store_true", help="return at once")
-        if name == "export":
-            one.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="a new folder")
-            one.add_argument("--checkpoint", metavar="NAME", help="such as step-00000120 (default: the best one)")
-            one.add_argument(
-                "--merged",
-                action="store_true",
-                help="of an adapter: whole models in the public format, custom_voice and base, as other runs have",
-            )
-        if name == "report":
-            one.add_argument("--output", type=Path, metavar="FILE.html", help="(default: in the run's folder)")
-        one.set_defaults(run=lambda arguments, verb=verb: verb(open_runs(settings), arguments))
-    delete = verbs.add_parser("delete", help="forget it and remove its files")
-    delete.add_argument("run_id", metavar="RUN")
-    add_for_good_option(delete)
-    delete.set_defaults(run=lambda arguments: _delete(settings, arguments))
-
-
-def _list(runs: Runs) -> int:
+def run_list(_: argparse.Namespace, settings: Settings) -> int:
+    """All of them, the newest first."""
+    runs = open_runs(settings)
     runs.reconcile(resume=False)
     found = runs.list()
     if not found:
@@ -65,7 +30,9 @@ def _list(runs: Runs) -> int:
     return 0
 
 
-def _show(runs: Runs, arguments: argparse.Namespace) -> int:
+def run_show(arguments: argparse.Namespace, settings: Settings) -> int:
+    """One of them, with its checkpoints and what happened."""
+    runs = open_runs(settings)
     runs.reconcile(resume=False)
     run = runs.get(arguments.run_id)
     print(describe_run(runs, run))
@@ -113,41 +80,50 @@ def _describe_checkpoint(point: CheckpointRecord) -> str:
     return "\n    ".join([f"  {name}: " + ", ".join(numbers), *by])
 
 
-def _log(runs: Runs, arguments: argparse.Namespace) -> int:
-    print(runs.log(arguments.run_id), end="")
+def run_log(arguments: argparse.Namespace, settings: Settings) -> int:
+    """What it printed."""
+    print(open_runs(settings).log(arguments.run_id), end="")
     return 0
 
 
-def _cancel(runs: Runs, arguments: argparse.Namespace) -> int:
-    runs.cancel(arguments.run_id)
+def run_cancel(arguments: argparse.Namespace, settings: Settings) -> int:
+    """End it."""
+    open_runs(settings).cancel(arguments.run_id)
     print(f"Run {arguments.run_id} is being cancelled; its last checkpoint is kept.")
     return 0
 
 
-def _pause(runs: Runs, arguments: argparse.Namespace) -> int:
-    runs.pause(arguments.run_id)
+def run_pause(arguments: argparse.Namespace, settings: Settings) -> int:
+    """End it after its next checkpoint."""
+    open_runs(settings).pause(arguments.run_id)
     print(f"Run {arguments.run_id} pauses after its next checkpoint.")
     return 0
 
 
-def _resume(runs: Runs, arguments: argparse.Namespace) -> int:
+def run_resume(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Go on from its last checkpoint, and follow it."""
+    runs = open_runs(settings)
     runs.resume(arguments.run_id)
     if arguments.detach:
         return 0
     return conclude(runs, follow(runs, arguments.run_id))
 
 
-def _delete(settings: Settings, arguments: argparse.Namespace) -> int:
+def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Put it into the trash, or remove it for good."""
     deleted = open_runs(settings).delete(arguments.run_id)
     return conclude_deletion(settings, deleted, for_good=arguments.for_good)
 
 
-def _export(runs: Runs, arguments: argparse.Namespace) -> int:
-    for folder in runs.export(arguments.run_id, arguments.output, arguments.checkpoint, merged=arguments.merged):
+def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Write one of its checkpoints."""
+    output, name = arguments.output, arguments.checkpoint
+    for folder in open_runs(settings).export(arguments.run_id, output, name, merged=arguments.merged):
         print(folder)
     return 0
 
 
-def _report(runs: Runs, arguments: argparse.Namespace) -> int:
-    print(runs.write_report(arguments.run_id, arguments.output))
+def run_report(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Write its page."""
+    print(open_runs(settings).write_report(arguments.run_id, arguments.output))
     return 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
-from backend.commands.options import add_model_options, add_seed_option, check_output, doubts_of
+from backend.commands.options.common import check_output, doubts_of
 from backend.errors import OutputInvalid
 from backend.provenance.signing import FileSigner
 from backend.serving.deploy.factory import build_synthesizer
@@ -26,24 +26,6 @@ from backend.watermark.installation import mark_of
 
 NUM_SLOTS = 4
 """Sentences of a long text spoken at once."""
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("say", help="speak a text in a stored voice", description=__doc__)
-    add_model_options(parser, settings)
-    parser.add_argument("--voice", required=True, metavar="NAME", help="one of `voices list`")
-    parser.add_argument("--text", required=True, help="what to say")
-    parser.add_argument("--language", help="language of the text (default: the voice's own)")
-    add_seed_option(parser)
-    parser.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="wav, flac, mp3, opus, aac or pcm by its suffix (default: the voice's name in this folder, as WAV)",
-    )
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

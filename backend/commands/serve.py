@@ -10,49 +10,15 @@ from types import FrameType
 from pydantic import ValidationError
 
 from backend.cluster.connect import SERVE, connect
-from backend.commands.options import add_model_options
 from backend.errors import SettingsError
 from backend.serving.deploy.local_server import serve_locally
-from backend.serving.settings import MAX_CHARACTERS, EngineSettings, ServeSettings
+from backend.serving.settings import EngineSettings, ServeSettings
 from backend.settings import Settings
 from backend.store.copies import check_and_keep_copied
 from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.watermark.installation import mark_of
 from training.machine import Machine
-
-DEFAULT_PORT = 8000
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("serve", help="serve the speech API", description=__doc__)
-    add_model_options(parser, settings)
-    parser.add_argument(
-        "--voice", action="append", default=[], metavar="NAME", help="make this voice ready before the first request"
-    )
-    parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port (default: %(default)s)")
-    parser.add_argument(
-        "--num-replicas",
-        type=_replicas,
-        default=(1, 1),
-        metavar="N or MIN-MAX",
-        help="processes that speak; with MIN-MAX as many as there is work for (default: 1)",
-    )
-    parser.add_argument("--num-gpus", type=float, default=0.0, help="GPUs of each process (default: 0)")
-    parser.add_argument("--num-slots", type=int, default=8, help="takes spoken at once by each process (default: 8)")
-    parser.add_argument(
-        "--max-characters",
-        "--most-characters",
-        dest="max_characters",
-        type=int,
-        default=MAX_CHARACTERS,
-        metavar="N",
-        help="refuse a request whose text is longer (default: %(default)s)",
-    )
-    parser.add_argument("--local", action="store_true", help="serve from this process alone, without Ray")
-    parser.set_defaults(run=lambda arguments: run(arguments, settings))
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -122,11 +88,3 @@ def _serve_on_ray(serving: ServeSettings) -> None:
             for number, handler in before.items():
                 signal.signal(number, handler)
             stop_application(serving, is_own_cluster=machine.address is None)
-
-
-def _replicas(value: str) -> tuple[int, int]:
-    least, dash, most = value.partition("-")
-    most = most if dash else least
-    if not (least.isdecimal() and most.isdecimal()) or not 1 <= int(least) <= int(most):
-        raise argparse.ArgumentTypeError(f"{value!r} is no number of replicas; write 2, or 1-4")
-    return int(least), int(most)

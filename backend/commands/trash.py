@@ -10,24 +10,6 @@ from backend.store.home import Home
 from backend.store.trash import Deleted, Trash
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Describe the command's options."""
-    parser = commands.add_parser("trash", help="restore what was deleted, or remove it for good", description=__doc__)
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="what can be restored, deleted last first")
-    listing.set_defaults(run=lambda arguments: run_list(settings))
-    restore = verbs.add_parser("restore", help="undo a deletion")
-    restore.add_argument("id", metavar="ID", help="as `trash list` shows it; its beginning is enough")
-    restore.set_defaults(run=lambda arguments: run_restore(arguments, settings))
-    empty = verbs.add_parser("empty", help="remove everything for good")
-    empty.set_defaults(run=lambda arguments: run_empty(settings))
-
-
-def add_for_good_option(parser: argparse.ArgumentParser) -> None:
-    """The option of every command that deletes."""
-    parser.add_argument("--for-good", action="store_true", help="at once; without it, it can be restored for a day")
-
-
 def conclude_deletion(settings: Settings, deleted: Deleted, *, for_good: bool) -> int:
     """Say how a deletion can be undone, or remove what was deleted for good."""
     if for_good:
@@ -42,7 +24,7 @@ def conclude_deletion(settings: Settings, deleted: Deleted, *, for_good: bool) -
     return 0
 
 
-def run_list(settings: Settings) -> int:
+def run_list(_: argparse.Namespace, settings: Settings) -> int:
     """One line per thing."""
     trash = Trash(Home(settings.home_folder))
     trash.sweep()
@@ -64,7 +46,7 @@ def run_restore(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def run_empty(settings: Settings) -> int:
+def run_empty(_: argparse.Namespace, settings: Settings) -> int:
     """Free the space."""
     print(f"{Trash(Home(settings.home_folder)).empty()} things are gone for good.")
     return 0

@@ -8,11 +8,11 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
 
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
+from backend.settings import MAX_CHARACTERS
 from backend.voices.voice import Voice
 from backend.watermark.mark import Mark
 from training.model.precision import PrecisionChoice
 
-MAX_CHARACTERS = 4096
 """OpenAI's own limit; about five minutes of speech."""
 
 

@@ -17,7 +17,7 @@ from tests.training.finetuning import make_job, make_rows, write_dataset
 from training.data.batching import generator_of
 from training.errors import JobInvalid
 from training.estimate import estimate_run
-from training.job import STRATEGIES, FineTuneJob
+from training.job import PRESETS, STRATEGIES, FineTuneJob, Preset
 from training.loss import SpeechLoss
 from training.machine import Machine
 from training.memory_plan import activation_bytes, network_tensors, worker_memory
@@ -26,7 +26,7 @@ from training.model.errors import EncoreError
 from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.voice_model import VoiceModel
 from training.preflight import disk_problems, job_problems
-from training.presets import PRESETS, Preset, preset_fields
+from training.presets import preset_fields
 from training.strategies.build import frozen_dtype
 from training.worker import plan_data, read_data
 

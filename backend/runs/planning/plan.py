@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import psutil
 import torch
@@ -28,7 +28,7 @@ from backend.voices.registry import Voices
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
 from training.data.training_set import TrainingSet
 from training.estimate import RunEstimate, estimate_run, free_bytes
-from training.job import METHODS, STRATEGIES, FineTuneJob, Method, Strategy
+from training.job import PRESETS, STRATEGIES, FineTuneJob, Method, MethodChoice, Preset, Strategy
 from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
@@ -38,7 +38,7 @@ from training.model.config import ModelConfig
 from training.model.hub.hub import resolve_model
 from training.model.prompt.length import FRAMES_PER_SECOND
 from training.preflight import disk_problems, job_problems, uses_gpus
-from training.presets import PRESETS, Preset, preset_fields
+from training.presets import preset_fields
 from training.renamed import with_current_names
 from training.strategies.build import frozen_dtype
 from training.worker import plan_batches, read_data
@@ -50,9 +50,6 @@ MIN_CLIPS = 2
 WORKER_COUNTS = (1, 2, 4, 8)
 LITTLE_MINUTES, MUCH_MINUTES = 3.0, 30.0
 """With less there is not enough to repeat; with more, longer training still finds something new."""
-
-MethodChoice = Literal["auto"] | Method
-METHOD_CHOICES: tuple[MethodChoice, ...] = ("auto", *METHODS)
 
 _UNNAMED = "voice"
 _DECIDED_HERE = frozenset({"voice", "dataset", "dataset_digest", "base_model", "output", "export_at_end", "method"})

@@ -18,7 +18,7 @@ from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
 from backend.serving.protocol import SpeechService
 from backend.serving.requests import AudioChunk, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
-from backend.serving.settings import MAX_CHARACTERS
+from backend.settings import MAX_CHARACTERS
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import socket
 import wave
@@ -10,7 +9,7 @@ import wave
 import pytest
 import soundfile
 
-from backend.commands import say, serve, voices
+from backend.commands.parser import build_parser, run_command
 from backend.errors import EncoreError, OutputInvalid, SettingsError
 from backend.serving.errors import ServingError
 from backend.settings import Settings
@@ -24,14 +23,10 @@ def command(tmp_path, monkeypatch):
     """Runs one command line in a folder and with a home of its own."""
     monkeypatch.chdir(tmp_path)
     settings = Settings(home=tmp_path / "home", model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu")
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers()
-    for module in (voices, say, serve):
-        module.add_parser(commands, settings)
 
-    def run(*arguments):
-        parsed = parser.parse_args([str(argument) for argument in arguments])
-        return parsed.run(parsed)
+    def run(name, *arguments):
+        parsed = build_parser(settings, name).parse_args([name, *map(str, arguments)])
+        return run_command(parsed, settings)
 
     return run
 
@@ -42,11 +37,9 @@ def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("original")
     recording = write_voice(folder / "anna.wav", seconds=1.2)
     settings = Settings(home=folder / "home", model=str(GOLDEN_CHECKPOINT))
-    parser = argparse.ArgumentParser()
-    voices.add_parser(parser.add_subparsers(), settings)
     arguments = ["--recording", str(recording), "--consent", "own-voice", "--consent-by", "Anna Example"]
-    parsed = parser.parse_args(["voices", "add", "Anna", *arguments])
-    assert parsed.run(parsed) == 0
+    parsed = build_parser(settings, "voices").parse_args(["voices", "add", "Anna", *arguments])
+    assert run_command(parsed, settings) == 0
     return folder
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 
 import pytest
 
-from backend.commands import dataset
+from backend.commands.parser import build_parser, run_command
 from backend.dataset.errors import DatasetNotFound
 from backend.settings import Settings
 from tests.backend.dataset.spoken import SENTENCES, speak_folder
@@ -16,10 +15,8 @@ from tests.golden import GOLDEN_CHECKPOINT
 
 
 def run(home: Path, *argv: str | Path) -> int:
-    parser = argparse.ArgumentParser()
-    dataset.add_parser(parser.add_subparsers(), Settings(home=home))
-    arguments = parser.parse_args(["dataset", *map(str, argv)])
-    return int(arguments.run(arguments))
+    settings = Settings(home=home)
+    return run_command(build_parser(settings, "dataset").parse_args(["dataset", *map(str, argv)]), settings)
 
 
 @pytest.mark.needs_program("flite")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import app
+from backend.commands.parser import COMMANDS, build_parser
 from backend.comparisons.make_comparison import ComparisonOrder, FinishedComparison
 from backend.evaluation.scores import EvaluatedTake
 from backend.provenance.check import Checker
@@ -87,10 +88,10 @@ def test_every_file_that_makes_sound_is_named_here():
 
 
 def test_every_command_is_known_to_speak_or_not():
-    assert app.COMMANDS.keys() == SPEAKING_COMMANDS | SILENT_COMMANDS
-    actions = app.build_parser(Settings(), None)._actions
+    assert COMMANDS.keys() == SPEAKING_COMMANDS | SILENT_COMMANDS
+    actions = build_parser(Settings(), None)._actions
     (commands,) = (action for action in actions if isinstance(action, argparse._SubParsersAction))
-    assert commands.choices.keys() - {"studio"} == app.COMMANDS.keys()
+    assert commands.choices.keys() - {"studio"} == COMMANDS.keys()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from backend.pipeline import build_and_start
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest
 from backend.voices.consent import Consent, hash_of_file
 from backend.voices.samples import get_sample
-from training.presets import PRESETS
+from training.job import PRESETS
 from ui.consent import Stated
 from ui.context import PageContext
 from ui.fields import FormIncomplete

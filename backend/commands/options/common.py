@@ -43,6 +43,11 @@ def add_consent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--consent-by", metavar="NAME", help="name of the person who says so")
 
 
+def add_for_good_option(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that deletes."""
+    parser.add_argument("--for-good", action="store_true", help="at once; without it, it can be restored for a day")
+
+
 def consent_of(arguments: argparse.Namespace) -> Consent:
     """The consent that the options give. Raises ConsentMissing with the options to add."""
     how = "Give --consent-by NAME and --consent, one of"

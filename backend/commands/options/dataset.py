@@ -1,0 +1,73 @@
+"""Build a training set from recordings, inspect it, and export it for other tools."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from backend.commands.options.common import add_consent_options, add_for_good_option
+from backend.settings import Settings
+
+
+def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
+    """Describe the command's options."""
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_build(subcommands, settings)
+    show = subcommands.add_parser("show", help="list clips with verdicts and reasons")
+    show.add_argument("name", metavar="NAME", nargs="?", help="without a name, all datasets are listed")
+    show.set_defaults(action="dataset.run_show")
+    export = subcommands.add_parser("export", help="write WAV and JSONL for other fine-tuning tools")
+    export.add_argument("name", metavar="NAME")
+    export.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
+    export.set_defaults(action="dataset.run_export")
+    delete = subcommands.add_parser("delete", help="remove a dataset with what was uploaded for it")
+    delete.add_argument("name", metavar="NAME")
+    add_for_good_option(delete)
+    delete.set_defaults(action="dataset.run_delete")
+
+
+def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
+    build = subcommands.add_parser("build", help="cut, check, transcribe and tokenize recordings")
+    build.add_argument("recordings", type=Path, nargs="+", metavar="RECORDINGS", help="files, folders or zip archives")
+    build.add_argument("--name", required=True, help="of the dataset: letters, digits, - and _")
+    build.add_argument(
+        "--model",
+        default=settings.model,
+        help="the model to encode for: mini, a checkpoint folder or a hub id (default: %(default)s)",
+    )
+    build.add_argument(
+        "--whisper", help="the transcriber: a Whisper model by name or path, or none (default: automatic)"
+    )
+    build.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")
+    build.add_argument(
+        "--transcripts",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="text files or folders apart from the recordings",
+    )
+    build.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
+    build.add_argument("--workers", type=int, metavar="N", help="parallel model copies in Ray; 0 builds without Ray")
+    build.add_argument("--keep-originals", action="store_true", help="keep copies of the original files, too")
+    build.add_argument(
+        "--max-hours",
+        "--longest-hours",
+        dest="max_hours",
+        type=float,
+        default=2.0,
+        help="per recording (default: %(default)s)",
+    )
+    build.add_argument(
+        "--max-megabytes",
+        "--largest-megabytes",
+        dest="max_megabytes",
+        type=float,
+        default=500.0,
+        help="per recording (default: %(default)s)",
+    )
+    existing = build.add_mutually_exclusive_group()
+    existing.add_argument("--add", action="store_true", help="to the dataset of this name, with all that was edited")
+    existing.add_argument("--replace", action="store_true", help="put the dataset of this name into the trash first")
+    add_consent_options(build)
+    build.set_defaults(action="dataset.run_build")
