@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -164,6 +165,16 @@ def check_disk(settings: Settings) -> Finding:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free / _GB
     found = f"{free:.1f} GB are free for {folder}."
+    try:
+        # Permissions alone do not say it: the disk may be mounted for reading.
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        return Finding(
+            name="Disk",
+            level=Level.BROKEN,
+            found=f"{existing} cannot be written: {error.strerror}.",
+            remedy="Set ENCORE_HOME to a folder that you may write.",
+        )
     if free < _FREE_DISK_GB:
         return Finding(
             name="Disk", level=Level.BROKEN, found=found, remedy="Free some, or set ENCORE_HOME to another disk."

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from backend.store.errors import StoreError
+
 FOLDER_PREFIX = "page-"
 LOCK_NAME = ".lock"
 
@@ -22,11 +24,17 @@ def temporary_folder(home: Path | None) -> Iterator[Path]:
 
     Args:
         home: where Encore stores things; None puts the folder where the system keeps temporary files.
+
+    Raises:
+        StoreError: nothing can be written there.
     """
     parent = home / "temporary" if home is not None else _own_system_folder()
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sweep(parent)
-    unlocked = Path(tempfile.mkdtemp(prefix="new-", dir=parent)).resolve()
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sweep(parent)
+        unlocked = Path(tempfile.mkdtemp(prefix="new-", dir=parent)).resolve()
+    except OSError as error:
+        raise StoreError(f"{parent} cannot be written: {error.strerror}. Set ENCORE_HOME to another folder.") from error
     with (unlocked / LOCK_NAME).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Takes the name that sweeps look for only now that it is locked.

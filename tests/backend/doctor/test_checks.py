@@ -55,3 +55,10 @@ def test_the_report_marks_what_is_wrong_and_puts_the_remedy_under_it():
         ]
     )
     assert lines == ["!!  Disk   0.1 GB are free.", "           Free some.", "ok  Model  Here."]
+
+
+def test_a_home_that_cannot_be_written_is_found():
+    # A folder in which root cannot write either.
+    finding = checks.check_disk(Settings(home=Path("/proc/no-such-home")))
+    assert finding.level == Level.BROKEN
+    assert finding.remedy == "Set ENCORE_HOME to a folder that you may write."

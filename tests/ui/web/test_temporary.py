@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.store.errors import StoreError
 from training.model.project import PROJECT_FOLDER
 from ui.web.temporary import temporary_folder, unguessable_path
 
@@ -87,3 +88,9 @@ def test_addresses_of_files_cannot_be_guessed(tmp_path):
     paths = {unguessable_path(tmp_path, "take-1.wav") for _ in range(50)}
     assert len(paths) == 50
     assert all(len(path.parent.name) >= 20 and path.name == "take-1.wav" for path in paths)
+
+
+def test_a_home_that_cannot_be_written_is_said():
+    # A folder in which root cannot write either.
+    with pytest.raises(StoreError, match="cannot be written: .* Set ENCORE_HOME to another folder"):
+        temporary_folder(Path("/proc/no-such-home")).__enter__()
