@@ -92,5 +92,5 @@ def test_addresses_of_files_cannot_be_guessed(tmp_path):
 
 def test_a_home_that_cannot_be_written_is_said():
     # A folder in which root cannot write either.
-    with pytest.raises(StoreError, match="cannot be written: .* Set ENCORE_HOME to another folder"):
+    with pytest.raises(StoreError, match=r"cannot be written: .* Set ENCORE_HOME to another folder"):
         temporary_folder(Path("/proc/no-such-home")).__enter__()
