@@ -223,7 +223,7 @@ def test_without_consent_nothing_starts(page, client, dataset):
         client.call("open_finetune")
         shown = client.call("open_finetune", dataset=dataset)
         assert "No consent yet for these recordings." in shown["tune-consents"]
-        with pytest.raises(AppError, match="one of these statements"):
+        with pytest.raises(AppError, match="Choose one of the statements"):
             client.call("start_run", name="Iris", who="Ann", **wish(dataset))
         with pytest.raises(AppError, match="needs the name of the person"):
             client.call("start_run", name="Iris", statement="synthetic", **wish(dataset))

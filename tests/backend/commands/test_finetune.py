@@ -9,11 +9,11 @@ import pytest
 
 from app import main
 from backend.commands.finetune import (
-    add_training_options,
     describe_progress,
     training_options,
     training_request,
 )
+from backend.commands.options.finetune import add_training_options
 from backend.commands.pipeline import dataset_name
 from backend.commands.progress import describe_seconds
 from backend.runs.storage.run_table import RunTable

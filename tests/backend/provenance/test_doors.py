@@ -40,6 +40,8 @@ SPEAKING = {
     "backend/evaluation/evaluate.py": "test_takes_of_checkpoints_are_signed_where_the_key_is",
     "backend/serving/synthesizer.py": "tests/backend/serving/api/test_doors.py",
     "backend/serving/api/take_recorder.py": "tests/backend/serving/api/test_doors.py",
+    "backend/serving/introductions.py": "tests/ui/test_studio_page.py",
+    "backend/takes/keeper.py": "tests/ui/test_studio_page.py",
     "ui/tabs/voice/speak.py": "tests/ui/test_studio_page.py",
 }
 """Files that make speech, and the test that finds the statement in what comes out."""
@@ -63,7 +65,7 @@ NOT_SPEECH = {
 }
 
 SPEAKING_COMMANDS = {"say", "clone"}
-SILENT_COMMANDS = {"dataset", "finetune", "runs", "pipeline", "voices", "check", "serve", "doctor"}
+SILENT_COMMANDS = {"dataset", "finetune", "runs", "pipeline", "voices", "trash", "check", "serve", "doctor"}
 
 
 def writers() -> Iterator[str]:
