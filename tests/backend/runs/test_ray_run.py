@@ -21,6 +21,7 @@ from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
+from backend.store.trash import Trash
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.golden import GOLDEN_CHECKPOINT
@@ -241,6 +242,7 @@ def test_a_run_ends_as_an_evaluated_voice(runs: Runs, dataset: Path, home: Path,
     voice = Voices(Home(home)).get("Ann")
     assert voice.run_id == run_id
     assert VoiceModel.load(voice.variants["custom_voice"], precision="fp32").config.talker.spk_id.keys() == {"ann"}
-    runs.delete(run_id)
+    deleted = runs.delete(run_id)
     assert runs.list() == []
+    Trash(Home(home)).purge(deleted.id)
     assert not runs.folder(run_id).exists()
