@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backend.errors import EncoreError
@@ -16,6 +16,7 @@ from backend.transcription.pocketsphinx_transcriber import (
     is_installed,
     version,
 )
+from backend.transcription.reads_as_english import reads_as_english
 from backend.transcription.transcriber import Transcriber, WhisperWeights
 from training.model.hub.hub import DownloadProgress
 
@@ -88,6 +89,7 @@ def select_transcriber(
     name: str | None,
     language: str = "auto",
     *,
+    texts: Sequence[str] = (),
     progress: Callable[[DownloadProgress], None] | None = None,
     cancel: Callable[[], bool] | None = None,
 ) -> SelectedTranscriber:
@@ -95,7 +97,8 @@ def select_transcriber(
 
     Without a name it is the preferred Whisper on this machine; where there is none, pocketsphinx for English, and a
     download for other languages. Without a network pocketsphinx stands in for a published Whisper, and the notice
-    says so. If nothing is available, the source is None and the notice says why.
+    says so. If nothing is available, the source is None and the notice says why. Where the language is not said, what
+    the recordings say by `texts` that came with them tells whether it is English.
 
     Raises:
         DownloadCancelled: `cancel` returned true.
@@ -103,7 +106,8 @@ def select_transcriber(
     """
     if name == NO_TRANSCRIBER:
         return SelectedTranscriber(source=None)
-    is_english = language_code(language) in (None, "en")
+    code = language_code(language)
+    is_english = code == "en" or (code is None and (not is_installed() or reads_as_english(texts)))
     if name in _AUTOMATIC:
         stored = _stored_whispers()
         if not stored and is_english and is_installed():

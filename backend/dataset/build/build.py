@@ -114,7 +114,7 @@ class Build:
             )
             if job.keeps_originals:
                 keep_originals([found.source for found in recordings if found.source], workspace)
-            encoder, chosen = self._find_models()
+            encoder, chosen = self._find_models([one.source.given_text or "" for one in recordings if one.source])
             self._heartbeat.note(_notice_of(chosen))
             context = BuildContext(
                 home=self._home,
@@ -140,8 +140,8 @@ class Build:
         write_dataset(workspace, job, encoder, clips)
         self._table.mark_rows(job.name, are_current=True)
 
-    def _find_models(self) -> tuple[EncoderFacts, SelectedTranscriber]:
-        """The encoder and the transcriber, downloaded if they are not on this machine."""
+    def _find_models(self, texts: list[str]) -> tuple[EncoderFacts, SelectedTranscriber]:
+        """The encoder and the transcriber for recordings with these texts, downloaded if they are not here."""
 
         def report(progress: DownloadProgress) -> None:
             done, total = progress.bytes_done / 1e6, progress.bytes_total / 1e6
@@ -153,7 +153,7 @@ class Build:
         try:
             encoder = encoder_facts(self._job.model, self._job.device, progress=report, cancel=is_cancelled)
             return encoder, select_transcriber(
-                self._job.whisper, self._job.language, progress=report, cancel=is_cancelled
+                self._job.whisper, self._job.language, texts=texts, progress=report, cancel=is_cancelled
             )
         except DownloadCancelled:
             self._heartbeat.stop_if_cancelled()

@@ -105,3 +105,27 @@ def test_a_whisper_on_this_machine_comes_first(cache: Path, tiny_whisper: Path, 
 @pytest.mark.parametrize(("language", "code"), [("English", "en"), (" auto ", None), ("", None), ("de", "de")])
 def test_languages_have_the_codes_of_whisper(language: str, code: str | None):
     assert language_code(language) == code
+
+
+ENGLISH = "The lighthouse stands on a small rock three miles from the harbor, and my father kept it for thirty years."
+GERMAN = "Der Leuchtturm steht auf einem kleinen Felsen drei Meilen vom Hafen, und mein Vater hat ihn lange gehütet."
+JAPANESE = "灯台は港から三マイルの小さな岩の上に立っています。"
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_heard"),
+    [
+        ((), True),
+        ((ENGLISH,), True),
+        (("Guten Tag!",), True),
+        ((GERMAN,), False),
+        ((JAPANESE,), False),
+    ],
+    ids=["none", "english", "too few words", "german", "japanese"],
+)
+def test_texts_in_another_language_are_not_held_against_what_is_heard_in_english(cache, monkeypatch, texts, is_heard):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    selected = select_transcriber(None, texts=texts)
+    assert (selected.source is not None) == is_heard
+    assert "knows English only" in selected.notice
+    assert select_transcriber(None, "english", texts=texts).source is not None
