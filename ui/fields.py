@@ -45,7 +45,7 @@ def parse_seed(written: str) -> int | None:
 def language_choices(loaded: Synthesizer | None) -> list[tuple[str, str]]:
     """Labels and names of the languages that the model speaks."""
     languages: Sequence[str] = loaded.model.config.languages if loaded is not None else ()
-    return [("Automatic", "auto"), *((name.title(), name) for name in languages)]
+    return [(say("speak.automatic"), "auto"), *((name.title(), name) for name in languages)]
 
 
 def build_language(**options: Any) -> gr.Dropdown:

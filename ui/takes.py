@@ -12,8 +12,9 @@ from backend.store.trash import Deleted
 from backend.takes.errors import TakeNotFound
 from ui.context import PageContext
 from ui.events import Update, bind
-from ui.html.takes import NO_API_TAKES, NO_TAKES, take_list
+from ui.html.takes import take_list
 from ui.undo import Undo
+from ui.words.words import say
 
 API_LIST = ""
 """The list without an owner."""
@@ -26,17 +27,17 @@ class TakeList:
     """Takes with players, each with a button to delete it."""
 
     def __init__(self, context: PageContext, elem_id: str, empty: str) -> None:
-        """Lay the list out; it is filled when it is first looked at."""
+        """Lay the list out; it is filled when it is first looked at. `empty` is the word for a list without takes."""
         self.context, self._empty = context, empty
         script = Path(__file__).with_name("take_buttons.js").read_text(encoding="utf-8")
         self.undo = Undo(context, elem_id)
-        self.listed = gr.HTML(take_list([], empty), elem_classes=["takes"], elem_id=elem_id, js_on_load=script)
+        self.listed = gr.HTML(take_list([], say(empty)), elem_classes=["takes"], elem_id=elem_id, js_on_load=script)
 
     def html(self, owner: str) -> str:
         """The takes of one browser, the newest first. Raises StoreError."""
         takes = self.context.studio.takes.list(owner, MAX_SHOWN)
         places = [(take, self.context.files.place(take.path)) for take in takes]
-        return take_list([(take, place) for take, place in places if place is not None], self._empty)
+        return take_list([(take, place) for take, place in places if place is not None], say(self._empty))
 
     def delete(self, take_id: str, owner: str) -> Update:
         """Put one take into the trash, and its file out of reach; shows what is left."""
@@ -62,7 +63,7 @@ class OwnTakes(TakeList):
     """
 
     def __init__(self, context: PageContext) -> None:
-        super().__init__(context, "takes", NO_TAKES)
+        super().__init__(context, "takes", "speak.no_takes")
         self._remembered = gr.BrowserState("", storage_key="encore-browser", secret="encore")
         self.browser = gr.State("")
         kept = [self._remembered, self.browser, self.listed]
@@ -83,7 +84,7 @@ class ApiTakes(TakeList):
     """What the API spoke, listed whenever the tab is opened."""
 
     def __init__(self, context: PageContext, tab: gr.Tab) -> None:
-        super().__init__(context, "api-takes", NO_API_TAKES)
+        super().__init__(context, "api-takes", "voices.no_api_takes")
         bind(
             tab.select, lambda: {self.listed: self.html(API_LIST)}, None, self.listed, api="list_api_takes", quick=True
         )

@@ -16,9 +16,6 @@ from ui.html.sound import length_in_words, sound_html
 from ui.html.templates import render
 from ui.html.words import file_name
 
-NO_TAKES = "Takes appear here, also those of earlier visits."
-NO_API_TAKES = "Speech generated through the API appears here."
-
 NUM_OPEN = 5
 """Older ones are folded away."""
 
@@ -29,8 +26,8 @@ ENDINGS = {
 }
 
 
-def take_list(takes: Sequence[tuple[Take, Path]], empty: str = NO_TAKES) -> Markup:
-    """Takes in the order given, each with its file, a player, a download and a delete button."""
+def take_list(takes: Sequence[tuple[Take, Path]], empty: str = "") -> Markup:
+    """Takes in the order given, each with its file, a player, a download and a delete button; `empty` without any."""
     cards = [take_card(*one) for one in takes]
     return render("takes", "take_list", cards=cards, num_open=NUM_OPEN) if takes else note(empty)
 

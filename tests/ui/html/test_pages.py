@@ -313,7 +313,7 @@ def test_takes_are_listed_each_with_player_download_and_delete():
     assert [attributes["data-again"] for _, attributes in page.tags if "data-again" in attributes] == ["2", "1"]
     spoken_as_mp3 = Page(take_card(take(audio_format="mp3"), PLACE))
     assert [attributes["download"] for tag, attributes in spoken_as_mp3.tags if tag == "a"] == ["voice_hello_t03.mp3"]
-    assert Page(take_list([])).text
+    assert Page(take_list([], "None yet.")).text == "None yet."
 
 
 def test_older_takes_are_folded_away():
