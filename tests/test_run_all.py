@@ -74,7 +74,9 @@ def test_a_module_that_cannot_be_imported_is_counted_beside_a_tier(
     assert lines[-1].startswith("1 passed, 1 failed, 0 skipped")
 
 
-def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+def test_pytest_ending_without_a_tally_counts_as_failed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
     monkeypatch.setattr(run_all, "TIERS", {"only": []})
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     assert run_all.main(["--no-such-option"]) == 4

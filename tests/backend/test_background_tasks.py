@@ -59,7 +59,7 @@ def test_one_that_is_cancelled_stops_at_its_next_report():
     assert background_tasks.state("one").problem == "Stopped."
 
 
-def test_a_newer_one_may_replace_one_under_way():
+def test_a_newer_task_may_replace_a_running_one():
     background_tasks, go_on = BackgroundTasks(), threading.Event()
     background_tasks.start("one", "Old", lambda task: go_on.wait(PATIENCE_SECONDS) and "old")
     background_tasks.start("one", "New", lambda task: "new", replaces=True)

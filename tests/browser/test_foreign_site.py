@@ -50,7 +50,7 @@ def misled(playwright: Playwright) -> Iterator[Browser]:
     browser.close()
 
 
-def test_a_name_that_was_led_here_shows_and_reads_nothing(app_without_model: AppProcess, misled: Browser):
+def test_a_foreign_host_name_shows_and_reads_nothing(app_without_model: AppProcess, misled: Browser):
     port = urlsplit(app_without_model.address).port
     page = misled.new_page()
     answer = page.goto(f"http://{EVIL}:{port}/")

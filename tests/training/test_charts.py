@@ -15,7 +15,7 @@ def draw(values, limits=()):
     return histogram("Length <s>", values, unit="s", limits=limits)
 
 
-def test_nothing_is_drawn_of_nothing():
+def test_a_chart_without_points_is_empty():
     assert draw([]) == ""
     assert draw([math.nan, math.inf]) == ""
 

@@ -16,7 +16,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_mark_of_a_killed_build_holds_up_nobody(folder):
+def test_the_lock_of_a_killed_build_does_not_block_the_next(folder):
     for part in ("one", "other"):
         (folder / part).mkdir()
         (folder / part / "lock").touch()

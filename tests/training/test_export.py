@@ -94,7 +94,7 @@ def test_every_other_file_is_a_copy(base: Path, exports: dict[Kind, Path], kind:
         assert (exports[kind] / name).read_bytes() == (base / name).read_bytes(), name
 
 
-def test_a_part_of_what_was_learnt_is_kept(tmp_path: Path) -> None:
+def test_weights_are_interpolated_between_base_and_tuned(tmp_path: Path) -> None:
     before = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.state_dict()
     weights = FineTunedWeights(
         job=make_job(tmp_path, interpolation_alpha=0.25),

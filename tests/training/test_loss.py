@@ -34,7 +34,7 @@ def talker(golden_model):
     return copy.deepcopy(golden_model.talker)
 
 
-def test_labels_stand_one_position_before_what_they_name(golden_model, examples):
+def test_labels_are_shifted_by_one_position(golden_model, examples):
     for example in examples:
         codes = example.inputs.with_first_codebook()
         for position in range(len(example.inputs) - 1):

@@ -211,7 +211,7 @@ def test_who_stops_early_sees_what_the_votes_so_far_say(client):
     assert "Stopped before the first vote" in client.call("finish_comparison")["compare-status"]
 
 
-def test_an_open_comparison_names_everybody_at_once(client):
+def test_an_open_comparison_shows_names_at_once(client):
     stage = compare(client, "sample:owen:x-vector:", "sample:rufus:x-vector:", blind=False)["stage"]
     assert stage.index("Sample Owen") < stage.index("Sample Rufus")
 
@@ -298,7 +298,7 @@ def test_the_trash_gives_back_or_is_emptied(page, client):
     assert page.studio.trash.list() == ()
 
 
-def test_the_trash_shows_nobody_the_takes_of_another_browser(page, client):
+def test_the_trash_hides_takes_of_other_browsers(page, client):
     client.call("use_sample", name="iris")
     spoken = speak(client, "Hm.")
     own = page.studio.takes.list(f"visit {client.session_hash}")[0]

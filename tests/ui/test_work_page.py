@@ -176,7 +176,7 @@ def test_copies_of_the_model_are_counted_in_whole_numbers(client):
         client.call("prepare_dataset", name="empty", whisper="none", actors="many")
 
 
-def test_nothing_is_prepared_of_nothing(page, client):
+def test_preparing_without_recordings_is_refused(page, client):
     with pytest.raises(AppError, match="no recording yet"):
         client.call("prepare_dataset", name="empty", whisper="none", actors=WITHOUT_RAY)
 

@@ -70,7 +70,7 @@ def test_it_answers_speaks_and_ends(served):
     assert process.wait(DEADLINE_SECONDS) in (0, 130)
 
 
-def test_it_holds_against_one_who_guesses_dawdles_and_crowds(served):
+def test_the_api_withstands_guessing_slow_and_flooding_clients(served):
     _, client = served
     # Both of them wait for the server to be there.
     assert client.get("/healthz").status_code == 200

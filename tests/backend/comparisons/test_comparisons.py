@@ -143,7 +143,7 @@ def test_what_cannot_be_compared_is_refused_in_words(sides, keys, text, words):
         ComparisonOrder(sides=tuple(sides[key] for key in keys), text=text).check()
 
 
-def test_a_side_that_is_gone_is_said(sides):
+def test_a_deleted_voice_cannot_be_compared(sides):
     with pytest.raises(ComparisonError, match="no longer exists"):
         find_side(tuple(sides.values()), "voice:gone:x-vector:")
 

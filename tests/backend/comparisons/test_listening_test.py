@@ -88,7 +88,7 @@ def test_what_was_cancelled_is_no_comparison():
     assert test.made == ()
 
 
-def test_nothing_is_begun_that_cannot_be_compared():
+def test_an_impossible_comparison_is_refused():
     with pytest.raises(ComparisonError, match="at least one sentence"):
         ListeningTest([])
     with pytest.raises(PromptError):

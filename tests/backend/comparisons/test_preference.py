@@ -68,7 +68,7 @@ def test_the_best_of_three_wins_over_both_others():
     assert tally(votes, ANN.key, BEN.key).num_same == 1
 
 
-def test_many_votes_for_one_are_no_luck():
+def test_many_votes_for_one_side_are_significant():
     assert tally([voted(ANN, BEN, "A")] * 9 + [voted(ANN, BEN, "B")], ANN.key, BEN.key).is_clear
     assert not tally([voted(ANN, BEN, "A")] * 3, ANN.key, BEN.key).is_clear
 

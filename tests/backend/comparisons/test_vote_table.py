@@ -36,7 +36,7 @@ def test_who_is_who_is_told_after_a_blind_vote_only(rows):
 
 
 @pytest.mark.parametrize("verdict", ["same", "bad"])
-def test_nobody_wins_where_none_is_preferred(rows, verdict):
+def test_without_a_preference_there_is_no_winner(rows, verdict):
     made = comparison(ANN, BEN)
     rows.add(made)
     assert rows.vote(made.id, verdict).winner is None

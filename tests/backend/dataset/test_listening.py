@@ -150,6 +150,6 @@ def test_an_update_of_the_listener_renews_transcripts():
     assert source.name == "pocketsphinx"
 
 
-def test_nobody_listens_again_where_nobody_is_to_listen(heard: Datasets):
+def test_without_a_transcriber_nothing_is_transcribed_again(heard: Datasets):
     with pytest.raises(EditInvalid, match="name a Whisper model"):
         heard.retranscribe("ann", whisper="none")

@@ -134,7 +134,7 @@ def test_a_given_text_is_laid_over_what_was_heard(context: BuildContext, spoken:
 
 
 @pytest.mark.needs_program("flite")
-def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(context: BuildContext, spoken: Spoken):
+def test_only_clips_with_guessed_words_are_doubtful(context: BuildContext, spoken: Spoken):
     context, transcriber = listening(context, spoken)
     transcriber.guessed = len(transcriber.starts) - 1
     run_in_one_process([source(spoken.path)], context)
@@ -146,7 +146,7 @@ def test_a_guess_makes_only_those_clips_doubtful_in_which_it_was_made(context: B
 
 
 @pytest.mark.needs_program("flite")
-def test_nothing_is_heard_or_cut_twice(context: BuildContext, spoken: Spoken):
+def test_no_recording_is_transcribed_or_cut_twice(context: BuildContext, spoken: Spoken):
     context, transcriber = listening(context, spoken)
     run_in_one_process([source(spoken.path)], context)
     num_asked = len(transcriber.asked)

@@ -36,7 +36,7 @@ _LIBRARIES = frozenset({("soundfile", "write"), ("soundfile", "SoundFile"), ("wa
 SPEAKING = {
     "backend/commands/say.py": "test_what_the_commands_write_is_signed",
     "backend/commands/clone.py": "test_what_the_commands_write_is_signed",
-    "backend/comparisons/make_comparison.py": "test_a_blind_comparison_is_signed_and_gives_nobody_away",
+    "backend/comparisons/make_comparison.py": "test_a_blind_comparison_is_signed_without_revealing_voices",
     "backend/evaluation/evaluate.py": "test_takes_of_checkpoints_are_signed_where_the_key_is",
     "backend/serving/synthesizer.py": "tests/backend/serving/api/test_doors.py",
     "backend/serving/api/take_recorder.py": "tests/backend/serving/api/test_doors.py",
@@ -128,7 +128,7 @@ def test_what_the_commands_write_is_signed(tmp_path, home, capsys):
     assert app.main(["check", str(tmp_path / "missing.wav"), str(cloned)]) == 2
 
 
-def test_a_blind_comparison_is_signed_and_gives_nobody_away(tmp_path):
+def test_a_blind_comparison_is_signed_without_revealing_voices(tmp_path):
     studio = Studio(Settings(home=tmp_path / "home"))
     studio.load_model(str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu")
     sides = {side.key: side for side in studio.comparisons.list_sides()}

@@ -75,13 +75,13 @@ def test_signing_leaves_the_samples_as_they_are(signer, tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
 
 
-def test_a_tag_alone_is_told_as_such(home, tmp_path):
+def test_a_tag_without_signature_is_named_as_such(home, tmp_path):
     verdict = look_up(file_of("opus"), home, tmp_path)
     assert (verdict.signed, verdict.comment) == (None, SAID)
     assert "anyone can write" in verdict.lines[0]
 
 
-def test_what_carries_nothing_is_not_called_real(home, tmp_path):
+def test_a_file_without_a_mark_is_not_called_real(home, tmp_path):
     verdict = look_up(encode(SAMPLES, RATE, "wav"), home, tmp_path)
     assert not verdict.is_made_by_encore
     assert "does not mean" in verdict.lines[-1]
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_signed_leaves_all_the_same(tmp_path, caplog, make
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_key_of_somebody_else_is_said(tmp_path):
+def test_a_signature_by_a_foreign_key_is_named(tmp_path):
     FileSigner(tmp_path)
     (tmp_path / CREDENTIALS_FOLDER / KEY_FILE).chmod(0)
     assert "cannot be read" in FileSigner(tmp_path).problem

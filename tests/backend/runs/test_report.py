@@ -53,7 +53,7 @@ def test_text_from_outside_is_escaped(page: str) -> None:
     assert page.count("&lt;script&gt;") >= 5
 
 
-def test_nothing_is_fetched(page: str) -> None:
+def test_a_report_loads_nothing_from_elsewhere(page: str) -> None:
     assert "://" not in page
     assert set(re.findall(r'src="(.{10})', page)) == {"data:audio"}
     assert "default-src 'none'" in page

@@ -85,7 +85,7 @@ def test_what_an_earlier_version_wrote_is_copied_before_it_is_changed(tmp_path, 
         assert last.name not in {name for (name,) in copy.execute("SELECT name FROM migrations")}
 
 
-def test_nothing_is_copied_where_there_is_nothing_to_migrate(tmp_path):
+def test_without_migrations_no_copy_is_made(tmp_path):
     Database(tmp_path)
     Database(tmp_path)
     assert DatabaseCopies(tmp_path).list() == []
@@ -93,7 +93,7 @@ def test_nothing_is_copied_where_there_is_nothing_to_migrate(tmp_path):
 
 @SOME
 @given(where=st.floats(0, 1), flipped=st.binary(min_size=64, max_size=512))
-def test_a_damaged_one_is_either_seen_or_still_sound(tmp_path_factory, where, flipped):
+def test_a_damaged_database_is_detected_or_still_readable(tmp_path_factory, where, flipped):
     home = tmp_path_factory.mktemp("home")
     for number in range(30):
         database = with_number(home, number)
@@ -143,7 +143,7 @@ def test_a_damaged_copy_is_passed_over(tmp_path):
     assert numbers_in(tmp_path) == [1]
 
 
-def test_without_a_copy_nothing_is_touched(tmp_path):
+def test_restoring_without_a_copy_changes_nothing(tmp_path):
     path = tmp_path / "encore.sqlite"
     path.write_bytes(b"rubbish" * 1000)
     with pytest.raises(StoreDamaged, match="no good copy"):

@@ -159,7 +159,7 @@ def test_every_table_of_a_thing_goes_with_it(tmp_path):
 
 @given(st.data())
 @settings(max_examples=40, deadline=None)
-def test_any_order_leaves_each_thing_in_one_place(tmp_path_factory, data):
+def test_deleting_and_restoring_in_any_order_keeps_one_copy(tmp_path_factory, data):
     home = Home(tmp_path_factory.mktemp("home"))
     trash, deleted = Trash(home), dict[str, list[Deleted]]()
     for name in NAMES:
@@ -198,7 +198,7 @@ STEPS: dict[str, Callable[[Home, Deleted | None], object]] = {
 
 @pytest.mark.parametrize("verb", STEPS)
 @pytest.mark.parametrize("step", range(12))
-def test_a_kill_anywhere_leaves_the_one_or_the_other(tmp_path, monkeypatch, verb, step):
+def test_a_kill_while_deleting_or_restoring_leaves_one_whole_copy(tmp_path, monkeypatch, verb, step):
     home = Home(tmp_path)
     make_dataset(home, "ann")
     deleted = None if verb == "delete" else delete_dataset(home, "ann")

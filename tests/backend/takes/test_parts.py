@@ -48,7 +48,7 @@ def test_the_pace_is_the_voices_own():
 
 
 @given(st.lists(st.floats(0.0, 60.0), max_size=9), st.floats(0.0, 300.0))
-def test_no_pace_is_learned_that_nobody_speaks_at(seconds, reference):
+def test_an_implausible_pace_is_not_learned(seconds, reference):
     pace = Pace("auto", ("A whole other text than that of the recording, and a long one at that.", reference))
     for one in seconds:
         pace.learn(TEXT, one)

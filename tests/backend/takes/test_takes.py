@@ -113,7 +113,7 @@ def test_the_oldest_go_first_and_the_newest_stays_whatever_its_size(tmp_path):
     assert small.list() == ()
 
 
-def test_age_ends_a_take_and_a_file_nobody_knows(tmp_path):
+def test_old_takes_and_unknown_files_are_removed(tmp_path):
     takes = open_takes(tmp_path)
     add(takes)
     stray, fresh = takes.folder / "stray.wav", takes.folder / "incoming" / "fresh.wav"

@@ -41,7 +41,7 @@ def test_a_voice_is_believed_and_what_is_no_speech_is_not(rufus):
     assert len(ticks) > 5
 
 
-def test_nobody_here_knows_the_language(rufus):
+def test_an_unknown_language_has_no_listener(rufus):
     assert hear_clips([rufus[:8000]], "xx") == [None]
 
 
@@ -83,5 +83,5 @@ def test_only_what_was_heard_for_sure_is_believed(change, is_trusted):
     )
 
 
-def test_nothing_is_heard_in_nothing():
+def test_empty_sound_has_no_words():
     assert not hear_recording(np.zeros(3 * TRANSCRIBER_HZ, np.float32), TRANSCRIBER_HZ, lambda *_: None).is_trusted

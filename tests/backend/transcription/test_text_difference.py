@@ -121,7 +121,7 @@ def test_languages_without_spaces_are_compared_by_sign() -> None:
     assert compare_texts("今天天气很好", "今天天汽很好", "zh").word_error_rate == pytest.approx(1 / 6)
 
 
-def test_letters_are_what_is_said() -> None:
+def test_only_spoken_letters_are_compared() -> None:
     assert letters_of("Set up: 2 PBXs") == "setuptwopbxs"
     assert num_letter_errors("I agree that my voice is cloned.", "I a greet that my voise is cloned") == 2
 

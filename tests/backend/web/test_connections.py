@@ -79,7 +79,7 @@ def test_headers_that_trickle_are_cut_off(server):
         assert time.monotonic() - began > HEADER_SECONDS
 
 
-def test_a_connection_on_which_nothing_is_said_is_closed(server):
+def test_a_silent_connection_is_closed(server):
     with connect(server) as connection:
         assert connection.recv(100) == b""
 
@@ -132,7 +132,7 @@ def test_an_address_has_so_many_connections_and_gets_new_ones_for_those_it_close
         time.sleep(0.2)
 
 
-def test_hundreds_of_halves_keep_nobody_out(server):
+def test_hundreds_of_half_sent_requests_do_not_block_others(server):
     """As it was found: a byte every now and then held each of them open for ever."""
     halves = []
     for _ in range(5):

@@ -71,7 +71,7 @@ def test_a_dead_entry_becomes_a_vector_of_the_batch_and_the_living_stay():
     assert not vq.revive(codebook, vectors, random(2)).any()
 
 
-def test_revival_draws_the_same_whoever_is_dead():
+def test_revival_draws_do_not_depend_on_which_entries_are_dead():
     vectors = torch.randn(30, WIDTH, generator=random(1))
     one, all_of_them = (codebook_at(torch.zeros(4, WIDTH)) for _ in range(2))
     one.cluster_usage[3] = 0

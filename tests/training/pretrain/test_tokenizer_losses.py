@@ -46,7 +46,7 @@ def test_another_pitch_is_further_away_than_another_phase(spectral_loss: Spectra
     assert spectral_loss(moved, sound(1)) < 0.25 * spectral_loss(sound(2), sound(1))
 
 
-def test_what_nobody_hears_does_not_count(spectral_loss: SpectralLoss):
+def test_inaudible_differences_do_not_count(spectral_loss: SpectralLoss):
     silence = torch.zeros(1, NUM_SAMPLES)
     assert spectral_loss(1e-4 * noise(), 1e-4 * noise(1)) < 0.05 * spectral_loss(1e-2 * noise(), silence)
 

@@ -14,7 +14,7 @@ def test_a_run_is_a_link_with_share_and_time_left():
     assert "62 % · 40 s" in html
 
 
-def test_nothing_is_shown_where_nothing_runs():
+def test_without_running_work_nothing_is_shown():
     assert activity_html([]) == ""
 
 

@@ -105,7 +105,7 @@ def test_what_is_begun_after_a_stop_is_not_stopped():
         assert not is_stopped()
 
 
-def test_ending_the_old_one_keeps_the_new_one():
+def test_the_end_of_an_older_flag_keeps_the_newer_one():
     flags = StopFlags()
     with ExitStack() as new, flags.watch("a"):
         flags.begin("a")

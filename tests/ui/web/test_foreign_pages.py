@@ -61,7 +61,7 @@ def stored(home: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("path", ["/", "/config", "/gradio_api/info", "/gradio_api/queue/data?session_hash=x"])
-def test_a_name_that_somebody_led_here_is_not_answered(app, path):
+def test_a_foreign_host_name_is_refused(app, path):
     reply = request(app.address, path, host=f"{EVIL}:{port(app)}")
     assert reply.status == 403
     assert b"ENCORE_ALLOWED_HOSTS" in reply.body
@@ -178,7 +178,7 @@ def test_logging_out_takes_more_than_an_address(locked):
     assert request(locked.address, "/config", cookie=own).status == 401
 
 
-def test_guessing_becomes_slow_for_whoever_guesses_and_for_nobody_else(locked):
+def test_wrong_passwords_slow_down_only_their_sender(locked):
     guesser, other = {"x_forwarded_for": "203.0.113.7"}, {"x_forwarded_for": "198.51.100.9"}
     replies = [log_in(locked, f"guess-{number}", **guesser) for number in range(40)]
     assert replies[0].status == 400

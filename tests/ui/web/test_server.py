@@ -97,7 +97,7 @@ def test_an_empty_queue_is_polled_a_few_times_a_second(tmp_path, monkeypatch):
     assert len(looks) / (looks[-1] - looks[0]) <= 1.5 / server.IDLE_LOOK_SECONDS
 
 
-def test_uploads_that_nobody_used_go_after_minutes(tmp_path):
+def test_unused_uploads_are_removed_after_minutes(tmp_path):
     (tmp_path / "given").mkdir()
     given = write_voice(tmp_path / "given" / "used.wav", seconds=1.5)
     with serve_page(tmp_path) as page:

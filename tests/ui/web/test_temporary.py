@@ -74,7 +74,7 @@ def test_without_a_home_it_is_in_a_folder_of_this_user(tmp_path, monkeypatch):
         assert folder.parent.stat().st_mode & 0o077 == 0
 
 
-def test_a_folder_that_somebody_else_prepared_is_not_used(tmp_path, monkeypatch):
+def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     trap = tmp_path / "trap"
     trap.mkdir(mode=0o700)

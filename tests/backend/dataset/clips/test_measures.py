@@ -18,7 +18,7 @@ def test_a_telephone_is_told_by_its_band_and_not_by_its_rate():
 
 
 @pytest.mark.parametrize("noise_dbfs", [-50.0, -35.0])
-def test_noise_is_measured_where_nobody_speaks(noise_dbfs: float):
+def test_noise_is_measured_between_words(noise_dbfs: float):
     noise = np.random.default_rng(5).normal(size=4 * RATE).astype(np.float32) * 10 ** (noise_dbfs / 20)
     assert measure_sound(speechlike(1) + noise, RATE).noise_dbfs == pytest.approx(noise_dbfs, abs=2.0)
 

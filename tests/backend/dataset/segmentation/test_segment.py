@@ -73,7 +73,7 @@ def test_a_word_on_both_sides_of_a_pause_forbids_the_cut() -> None:
     assert {part.reason for part in found.leftovers} == {LeftoverReason.TOO_LONG}
 
 
-def test_speech_nobody_wrote_down_is_in_no_clip() -> None:
+def test_speech_without_text_is_in_no_clip() -> None:
     words = [*evenly("We know this part well.", 0.0, 3.0), *evenly("And this one too, friends.", 6.0, 9.0)]
     found = segment_speech([span(0.0, 3.0), span(3.5, 5.5), span(6.0, 9.0)], words, 9.0)
     assert [part.text for part in found.segments] == ["We know this part well.", "And this one too, friends."]
@@ -93,7 +93,7 @@ def test_a_spoken_word_missing_from_the_text_excludes_its_neighbours() -> None:
     assert [part.reason for part in found.leftovers] == [LeftoverReason.WITHOUT_WORDS]
 
 
-def test_words_nobody_says_are_in_no_clip() -> None:
+def test_text_without_speech_is_in_no_clip() -> None:
     said = [*evenly("Before the missing part.", 0.0, 3.0), *evenly("And after it, again.", 4.0, 7.0)]
     skipped = [
         Word(text=text, start_seconds=3.0, end_seconds=3.0, probability=0.0)

@@ -107,7 +107,7 @@ def test_what_differs_is_named() -> None:
     assert "heard 'menu' where the text says 'men we eat'" in other.sentence.lower()
 
 
-def test_a_listener_that_does_not_know_the_voice_accuses_nobody() -> None:
+def test_a_listener_unfamiliar_with_the_voice_rejects_no_clip() -> None:
     choices = random.Random(1)
     clips = [clip(text, misheard(text, 0.9, choices)) for text in SENTENCES]
     assert verdicts(clips) == [None] * len(clips)
@@ -137,7 +137,7 @@ def test_the_order_of_clips_does_not_matter() -> None:
     assert [shuffled[order.index(place)] for place in range(len(clips))] == verdicts(clips)
 
 
-def test_one_clip_is_judged_as_anybodys() -> None:
+def test_a_single_clip_is_judged_by_the_default_calibration() -> None:
     assert verdicts([clip(SENTENCES[0], SENTENCES[0])]) == [Verdict.ACCEPTED]
     assert verdicts([clip(SENTENCES[0], SENTENCES[1])]) == [Verdict.REJECTED]
     assert verdicts([]) == []

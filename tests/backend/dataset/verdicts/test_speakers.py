@@ -49,7 +49,7 @@ def test_strangers_are_found_and_the_others_are_not():
     assert verdicts(voices(12, 2)) == [Verdict.ACCEPTED] * 12 + [Verdict.REJECTED] * 2
 
 
-def test_a_set_of_one_speaker_has_no_strangers():
+def test_clips_of_one_speaker_are_not_called_strangers():
     assert set(verdicts(voices(20))) == {Verdict.ACCEPTED}
 
 

@@ -33,7 +33,7 @@ def test_nothing_opens_without_one(locked, path, header):
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-def test_whoever_watches_the_process_needs_no_key(locked):
+def test_health_checks_need_no_key(locked):
     assert locked.get("/healthz").status_code == 200
 
 

@@ -123,7 +123,7 @@ def leave_at_random(address: tuple[str, int], number: int, recording: bytes) -> 
     return "in the middle"
 
 
-def test_whoever_leaves_takes_everything_along(served, synthesizer, recording, uploads, takes):
+def test_a_disconnect_frees_everything_the_request_held(served, synthesizer, recording, uploads, takes):
     def is_quiet() -> bool:
         numbers = synthesizer.statistics().values()
         return served.service.num_requests == 0 and not any(one.num_active or one.num_waiting for one in numbers)

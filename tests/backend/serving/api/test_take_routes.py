@@ -87,7 +87,7 @@ def test_where_takes_cannot_be_kept_people_still_hear(context, tmp_path, caplog)
     assert "a take is not kept" in caplog.text
 
 
-def test_nothing_is_kept_where_nothing_shall_be(context):
+def test_without_a_store_no_takes_are_kept(context):
     context = ApiContext(service=context.service, voices=context.voices, model_name="tiny")
     client = client_of(create_api(context))
     assert client.post("/v1/audio/speech", json=ask()).status_code == 200

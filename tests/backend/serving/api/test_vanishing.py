@@ -101,7 +101,7 @@ def test_a_listener_who_leaves_frees_the_slot(small_app, service, synthesizer, n
         ("/v1/compare", {"voices": ["Anna", "Tuned"], "input": LONG, "seed": 1}),
     ],
 )
-def test_whoever_waits_for_a_whole_take_may_leave_too(small_app, service, synthesizer, path, body):
+def test_a_client_waiting_for_a_whole_take_may_disconnect(small_app, service, synthesizer, path, body):
     async def scenario():
         listener = Listener(body, path=path)
         call = asyncio.create_task(listener.call(small_app))
@@ -127,7 +127,7 @@ def test_a_request_that_is_cancelled_frees_the_slot(small_app, service, synthesi
     assert_idle(service, synthesizer)
 
 
-def test_a_crowd_is_told_when_to_come_back(small_app, service, synthesizer):
+def test_a_full_queue_says_when_to_retry(small_app, service, synthesizer):
     async def scenario():
         hold = asyncio.Event()
         listeners = [Listener(ask(), hold=hold) for _ in range(4)]
@@ -189,7 +189,7 @@ class _Silent:
 
 
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
-def test_nobody_waits_for_ever(voices, fields):
+def test_every_wait_has_a_deadline(voices, fields):
     silent = _Silent()
     app = create_api(ApiContext(service=silent, voices=voices, model_name=MODEL, timeout_seconds=0.1))
     listener = Listener(ask(**fields))

@@ -31,13 +31,13 @@ def enter_until_refused(places, client):
     return refused.value
 
 
-def test_a_client_alone_has_all_of_them():
+def test_a_single_client_may_use_all_places():
     places = FairPlaces(40, "held")
     enter_until_refused(places, "ann")
     assert places.num_held("ann") == 40
 
 
-def test_one_that_holds_all_of_them_shuts_nobody_out():
+def test_a_client_with_all_places_does_not_shut_others_out():
     """As it was found: 45 long texts of one client, and 429 for all others for minutes."""
     places = FairPlaces(40, "held")
     enter_until_refused(places, "ann")
@@ -48,7 +48,7 @@ def test_one_that_holds_all_of_them_shuts_nobody_out():
     assert places.num_held("bob") == 10
 
 
-def test_with_others_nobody_gets_more_than_half():
+def test_with_other_clients_waiting_none_gets_more_than_half():
     places = FairPlaces(40, "held")
     places.enter("bob")
     enter_until_refused(places, "ann")
@@ -104,7 +104,7 @@ def test_when_to_come_back_is_measured():
     assert "Try again in 10 s" in str(measured.value)
 
 
-def test_slots_go_to_whoever_has_fewest_running(new_engine, request_of, gate):
+def test_slots_go_to_the_client_with_fewest_running_takes(new_engine, request_of, gate):
     with new_engine(num_slots=1, max_waiting=5) as engine:
         blocked = engine.submit(request_of, cancelled=gate, client="ann")
         gate.wait_until_reached()

@@ -56,7 +56,7 @@ def test_long_chunks_end_together_whenever_their_takes_began(first_step):
     assert set(ends) == {0}
 
 
-def test_a_listener_is_needier_than_nobody():
+def test_a_take_with_a_listener_goes_first():
     assert running().needed_at < running(is_live=False).needed_at == NEVER
 
 

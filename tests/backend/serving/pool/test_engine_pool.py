@@ -141,7 +141,7 @@ def test_what_is_deleted_is_let_go_of(engines, shelf, request_of):
     assert names_of(engines) == ["a"]
 
 
-def test_nothing_is_handed_out_after_closing(engines, shelf):
+def test_a_closed_pool_hands_out_no_engine(engines, shelf):
     with engines.use(shelf / "a") as engine:
         engines.close()
         assert not engine.is_healthy

@@ -72,7 +72,7 @@ def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of,
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_a_runaway_nobody_has_heard_is_spoken_again(engine, request_of, monkeypatch, streaming):
+def test_an_unheard_runaway_is_spoken_again(engine, request_of, monkeypatch, streaming):
     monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 3)
     submitted = []
     submit = engine.submit

@@ -41,7 +41,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
+def test_the_folder_appears_only_when_complete(tmp_path: Path) -> None:
     destination = tmp_path / "made" / "on the way" / "new"
     with create_folder(destination) as new:
         assert not destination.exists()

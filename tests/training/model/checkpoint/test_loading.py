@@ -45,7 +45,7 @@ def talker_like_file(file: Path) -> nn.Module:
 
 @pytest.mark.parametrize("component", COMPONENTS.values(), ids=COMPONENTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_network_gets_what_is_in_the_files(component, dtype):
+def test_loaded_weights_equal_the_files(component, dtype):
     files = find_weights(GOLDEN_CHECKPOINT / component.folder)
     expected = read_state(files, component.prefix)
     network = network_like(expected)
@@ -76,7 +76,7 @@ def test_shards_make_no_difference(tmp_path_factory, num_files, seed):
     assert_same_state(network.state_dict(), wanted)
 
 
-def test_everything_that_does_not_fit_is_in_one_message(file):
+def test_all_mismatches_are_in_one_message(file):
     network = network_like(
         {
             "embedding.weight": torch.zeros(3, 5),

@@ -190,7 +190,7 @@ def test_the_export_loads_strictly_clones_and_speaks(tokenizer: Path, finished: 
     assert 0 < len(take.waveform) <= 5 * 1280
 
 
-def test_nothing_is_exported_from_no_run(tokenizer: Path, tmp_path: Path):
+def test_exporting_without_a_run_is_refused(tokenizer: Path, tmp_path: Path):
     with pytest.raises(PretrainError, match="holds no run to export"):
         export_checkpoint(tmp_path, tokenizer, tmp_path / "export")
 

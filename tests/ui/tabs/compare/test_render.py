@@ -54,7 +54,7 @@ def test_a_blind_comparison_gives_nothing_away():
     assert "same loudness" in html
 
 
-def test_after_the_votes_everybody_is_named_and_the_choice_is_marked():
+def test_after_the_votes_names_and_choice_are_shown():
     made = comparison(TUNED, ZERO).model_copy(update={"verdict": "B"})
     html = render_compare.over_html([made], {made.id: heard("A", "B")}, [counted(0, 1)], (TUNED, ZERO))
     assert f"Your vote: {ZERO.label}" in html

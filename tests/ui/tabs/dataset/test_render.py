@@ -101,7 +101,7 @@ def test_a_build_that_is_being_cancelled_says_so():
 
 
 @pytest.mark.parametrize("state", [state for state in BuildState if state is not BuildState.RUNNING])
-def test_every_end_is_told(state):
+def test_every_end_of_a_build_is_shown_escaped(state):
     html = render_dataset.progress_html(progress(state, problem=EVIL, finished_at=61.0))
     assert 'role="progressbar"' not in html
     assert EVIL not in html

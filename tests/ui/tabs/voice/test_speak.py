@@ -74,5 +74,5 @@ def test_each_missing_part_is_named(changes, words):
 
 
 @pytest.mark.parametrize("kind", ["sample", "voice"])
-def test_whoever_agreed_before_is_not_asked_again(kind):
+def test_a_given_consent_is_not_asked_for_again(kind):
     assert form(source=Source(kind=kind, name="Iris"), statement=None, who="").missing() == []
