@@ -311,7 +311,9 @@ def test_the_trash_hides_takes_of_other_browsers(page, client):
     assert page.studio.trash.get(deleted.id) == deleted
 
 
-def test_each_voice_speaks_a_sentence_once(page, client):
+def test_each_voice_speaks_a_sentence_once(page, client, monkeypatch):
+    # Random weights now and then end at once, which a real voice is asked to do better.
+    monkeypatch.setattr("backend.serving.speech.audio_stream.TOO_SHORT_SHARE", 0.0)
     client.call("use_sample", name="iris")
     save(client, "Speaker")
     voice = page.studio.voices.get("Speaker")
