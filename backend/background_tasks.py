@@ -5,6 +5,7 @@ For work that may be lost when the program ends. Builds and fine-tunes, which mu
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
@@ -168,7 +169,9 @@ class BackgroundTasks(Generic[Result]):
             self._tasks.pop(key, None)
             self._tasks[key] = task
             self._forget_oldest()
-        threading.Thread(target=task.run, args=(work,), daemon=True, name=f"task {key[:40]}").start()
+        # In a copy of the caller's context: what the work says is in the language of whoever asked for it.
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(task.run, work), daemon=True, name=f"task {key[:40]}").start()
         return task
 
     def state(self, key: str) -> TaskState[Result] | None:

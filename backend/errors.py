@@ -18,6 +18,7 @@ EncoreError
 │   └── EditInvalid
 ├── EvaluationError
 ├── FormIncomplete
+│   └── StepsMissing
 ├── ModelError
 │   ├── CheckpointError
 │   ├── ConfigError

@@ -12,15 +12,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from backend.errors import SettingsError
 from backend.web.hosts import AllowedHosts
+from training.former_names import with_current_names
 from training.model.precision import PrecisionChoice
-from training.renamed import with_current_names
 
 PREFIX = "ENCORE_"
 # As version 0.1 spelt them.
 _FORMER_NAMES = {"most_takes": "max_takes"}
 DEFAULT_HOME = Path("~/.encore")
 MAX_CHARACTERS = 4096
-"""Of the text of one request to the API, unless it is configured otherwise."""
+"""Of the text of one request to the API, unless it is configured otherwise: OpenAI's own limit, about five minutes."""
 
 
 def _split(given: object) -> object:

@@ -117,6 +117,7 @@ class Studio:
         takes = Takes(self.home, TakeBounds(max_takes=self.settings.max_takes), self.signer)
         takes.sweep()
         self.trash.sweep()
+        self.voices.sweep()
         sweep_leftovers(self.home.folder)
         return takes
 

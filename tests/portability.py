@@ -1,7 +1,7 @@
 """What must hold on machines unlike this one: without optional programs, on lesser processors, on the newest Python,
 and in another user's folder.
 
-    python -m tests.portability [--python PATH] [SECTION ...]
+    python -m tests.portability [--python PATH] [--every N] [SECTION ...]
 
 Each section ends in one line: passed, failed, or skipped with the reason. The exit status is 0 unless one failed.
 Which tests a section runs is found in the tests themselves, so that new and moved ones are among them.
@@ -49,7 +49,6 @@ PROCESSORS = {
 }
 
 NEWEST_PYTHON = "python3.13"  # the first that the Makefile looks for
-ONE_TEST_FILE_OF = 3
 
 STARTS_PROCESSES = re.compile(r"\b(subprocess\.|start_app\()")
 NOBODY = 65534
@@ -68,6 +67,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.portability", description=__doc__.split("\n\n")[0])
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}; all if none is named")
     parser.add_argument("--python", help=f"the interpreter for the section python instead of {NEWEST_PYTHON}")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="run one of N test files, for a quick look")
     options = parser.parse_args(arguments)
     if unknown := set(options.sections) - SECTIONS.keys():
         parser.error(f"there is no section {', '.join(sorted(unknown))}")
@@ -95,7 +95,7 @@ def without_programs(options: argparse.Namespace) -> str:
                 link = Path(folder, program.name)
                 if not HIDDEN.match(program.name) and not link.is_symlink():
                     link.symlink_to(program.absolute())
-        tally = run_tests(tests_about(ABOUT_PROGRAMS, indirectly=True), {"PATH": folder})
+        tally = run_tests(tests_about(ABOUT_PROGRAMS, indirectly=True)[:: options.every], {"PATH": folder})
     if not any("not installed: flite" in reason for reason in tally["skipped"]):
         raise Failed("flite was not hidden, or no test asks for it")
     return describe_tally(tally)
@@ -109,7 +109,7 @@ def on_lesser_processors(options: argparse.Namespace) -> str:
             {*tests_about(ABOUT_NUMBERS, indirectly=False)} - {*tests_about(STARTS_PROCESSES, indirectly=False)}
         )
         if test.relative_to(PROJECT / "tests").parts[0] in ("training", "golden")
-    ]
+    ][:: options.every]
     lines, failed = [], False
     for name, less in PROCESSORS.items():
         try:
@@ -123,7 +123,7 @@ def on_lesser_processors(options: argparse.Namespace) -> str:
 
 
 def on_newest_python(options: argparse.Namespace) -> str:
-    """A checkout that `make` sets up with the newest Python, and every third test file in it."""
+    """A checkout that `make` sets up with the newest Python, and the tests in it."""
     python = options.python or shutil.which(NEWEST_PYTHON)
     if python is None or subprocess.run([python, "-c", "import ensurepip, venv"], capture_output=True).returncode:
         raise Skipped(f"{python or NEWEST_PYTHON} does not run here, or cannot create an environment")
@@ -139,7 +139,7 @@ def on_newest_python(options: argparse.Namespace) -> str:
         made = subprocess.run(["make", ".venv/.dev-installed"], cwd=checkout, env=os.environ | {"PATH": path})
         if made.returncode:
             raise Failed(f"make could not set up an environment with {python}")
-        tests = sorted((checkout / "tests").rglob("test_*.py"))[::ONE_TEST_FILE_OF]
+        tests = sorted((checkout / "tests").rglob("test_*.py"))[:: options.every]
         tally = run_tests(tests, {}, python=checkout / ".venv" / "bin" / "python", checkout=checkout)
     return describe_tally(tally)
 
@@ -166,7 +166,8 @@ def in_a_foreign_folder(options: argparse.Namespace) -> str:
             print(done.stdout + done.stderr, flush=True)
             if done.returncode or "Traceback" in done.stderr:
                 raise Failed(f"{' '.join(command)} ended with status {done.returncode}")
-        tests = [checkout / test.relative_to(PROJECT) for test in tests_about(STARTS_PROCESSES, indirectly=False)]
+        about = tests_about(STARTS_PROCESSES, indirectly=False)[:: options.every]
+        tests = [checkout / test.relative_to(PROJECT) for test in about]
         return describe_tally(run_tests(tests, changed, as_user=as_user, checkout=checkout))
 
 

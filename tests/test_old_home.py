@@ -32,8 +32,8 @@ from backend.settings import Settings
 from backend.studio import Studio
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.strategy_worker import RecordingContext
-from training.checkpoint import list_checkpoints
 from training.job import FineTuneJob
+from training.run_checkpoints import list_checkpoints
 from training.worker import run_worker
 
 FIXTURES = Path(__file__).parent / "fixtures"

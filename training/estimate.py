@@ -16,7 +16,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights
 from training.model.prompt.length import FRAMES_PER_SECOND
 from training.model.voice_model import choose_precision
-from training.strategies.build import frozen_dtype
+from training.strategies.learner import frozen_dtype
 
 _MEASURED_STEPS = 32
 

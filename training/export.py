@@ -17,9 +17,7 @@ from typing import Any, Literal, get_args
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.distributed.checkpoint.state_dict_loader import load
 
-from training.checkpoint import Checkpoint, require_base, require_intact
 from training.errors import TrainingError
 from training.job import FineTuneJob
 from training.model.checkpoint.digest import checkpoint_digest
@@ -31,7 +29,8 @@ from training.model.hub.hub import published_name
 from training.model.network.lora import is_adapter_weight, merge_adapter, put_adapter, scale_adapter
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
-from training.strategies.zero import WHOLE_WEIGHTS_FILE
+from training.run_checkpoints import Checkpoint, require_base, require_intact
+from training.strategies.learner import WHOLE_WEIGHTS_FILE
 
 Kind = Literal["custom_voice", "base"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -150,7 +149,7 @@ def export_checkpoint(
     """Export a checkpoint of a run, from any process, during training or later.
 
     Args:
-        checkpoint: see `training.checkpoint.list_checkpoints`.
+        checkpoint: see `training.run_checkpoints.list_checkpoints`.
         speaker: the run's embedding, `TrainingSet.speaker_D`.
         folder: destination.
         kind: type of the exported checkpoint.
@@ -274,6 +273,9 @@ def _read_dcp(folder: Path, state: dict[str, Tensor], job: FineTuneJob) -> None:
     with warnings.catch_warnings():
         # It warns that it reads in a single process, which is intended.
         warnings.filterwarnings("ignore", message="torch.distributed is")
+        # Takes more than a second, and few of those who import this export a sharded run.
+        from torch.distributed.checkpoint.state_dict_loader import load  # noqa: PLC0415 - see above
+
         load({"model": wanted}, checkpoint_id=folder, no_dist=True)
 
 

@@ -22,9 +22,9 @@ from pydantic import (
 )
 
 from training.errors import JobInvalid
+from training.former_names import with_current_names
 from training.model.lora_config import AdaptedLayers, LoraConfig
 from training.model.seed import Seed
-from training.renamed import with_current_names
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
 
 Strategy = Literal["ddp", "fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid", "zero1", "zero2", "zero3"]

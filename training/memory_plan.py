@@ -18,8 +18,8 @@ from training.model.config import ModelConfig, TransformerConfig
 from training.model.lora_config import LoraConfig
 from training.model.network.lora import put_adapter
 from training.model.network.talker import Talker
-from training.strategies.fsdp2 import hybrid_group_size
 from training.strategies.learner import StateBytes
+from training.workers import hybrid_group_size
 
 _FLOAT, _MOMENTS = 4, 8
 

@@ -19,7 +19,6 @@ from training.model.config import ModelConfig
 from training.model.errors import ModelError
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
-from training.strategies.zero import zero_options_problem
 
 
 def job_problems(job: FineTuneJob, machine: Machine) -> list[str]:
@@ -103,7 +102,7 @@ def strategy_problems(job: FineTuneJob) -> list[str]:
         )
     if job.nvme_folder is not None and not job.nvme_folder.is_dir():
         problems.append(f"There is no folder {job.nvme_folder} to offload to. Make it, or name another one.")
-    if job.deepspeed and not problems and (problem := zero_options_problem(job)) is not None:
+    if job.deepspeed and not problems and (problem := _zero_problem(job)) is not None:
         problems.append(problem)
     if job.offload == "nvme" and not problems and not _has_async_io():
         problems.append(
@@ -131,3 +130,10 @@ def _has_async_io() -> bool:
     from deepspeed.ops.op_builder import AsyncIOBuilder  # noqa: PLC0415 - takes seconds, and few need it
 
     return bool(AsyncIOBuilder().is_compatible(verbose=False))
+
+
+def _zero_problem(job: FineTuneJob) -> str | None:
+    # Loads what distributes models, more than a second's worth, which most jobs are planned without.
+    from training.strategies.zero import zero_options_problem  # noqa: PLC0415 - see above
+
+    return zero_options_problem(job)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from training.checkpoint import CheckpointKeeper, Progress
 from training.data.batching import BatchPlan
 from training.errors import CheckpointDiskFull
 from training.job import FineTuneJob
 from training.loop import LoopEvents, StepReport
+from training.run_checkpoints import CheckpointKeeper, Progress
 from training.worker_context import WorkerContext
 from training.workers import Workers
 

@@ -69,3 +69,8 @@ def device_of_worker(choice: str, local_rank: int) -> torch.device:
 def local_world_size(size: int) -> int:
     """Number of workers on this machine, from the variable that torchrun and Ray set; all of them without it."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", size))
+
+
+def hybrid_group_size(num_workers: int, num_local: int) -> int:
+    """Workers per sharding group: those of a machine, or half of all workers on a single machine."""
+    return num_local if 1 < num_local < num_workers and num_workers % num_local == 0 else num_workers // 2

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backend.voices.consent import Consent, SpokenProof, bound_to_recording, hash_of_file
 from backend.voices.errors import ConsentMissing
 from backend.voices.samples import get_sample
-from ui.source import Source
+from ui.fields import STATEMENT_WORDS
+from ui.source import Reference, Source
+from ui.words.words import say
 
-OTHER_RECORDING = "The consent was stated for another recording. State it for this one."
+
+def read_consent(statement: str | None, who: str, proof: SpokenProof | None = None) -> Consent:
+    """The consent as it is filled in, with the statement in the words that the person saw.
+
+    Raises:
+        ConsentMissing: a part of it is missing.
+    """
+    if not statement or not who.strip():
+        missing = "consent.name_missing" if statement else "consent.statement_missing"
+        raise ConsentMissing(say(missing if statement or who.strip() else "consent.missing"))
+    key = {str(kind): words for kind, words in STATEMENT_WORDS.items()}.get(statement)
+    return Consent.from_form(statement, who, proof, wording=say(key) if key is not None else None)
+
+
+def of_another_recording() -> ConsentMissing:
+    """What is raised where the statement was made for something else than what is there now."""
+    return ConsentMissing(say("consent.other_recording"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +60,16 @@ class Stated:
         if source is not None and source.kind == "sample":
             given = get_sample(source.sample).consent()
         else:
-            if self.signed and self.signed != sign(source):
-                raise ConsentMissing(OTHER_RECORDING)
-            given = Consent.from_form(self.statement, self.who, self.proof)
+            if self.signed and not is_signed(self.signed, source):
+                raise of_another_recording()
+            given = read_consent(self.statement, self.who, self.proof)
         if source is None or source.reference is None:
             return given
         return bound_to_recording(given, source.reference)
 
     @property
     def by_content(self) -> dict[str, Consent]:
-        """The consent by the hash of each recording it is for; nothing while it is incomplete."""
+        """The consent by the hash of each recording it was stated for; nothing while it is incomplete."""
         source = self.source
         if source is None or source.kind != "recording" or not self.statement or not self.who.strip():
             return {}
@@ -58,12 +77,21 @@ class Stated:
             consent = self.read()
         except ConsentMissing:
             return {}
-        return {content: consent.for_one_of_several(content) for content in _contents(source)}
+        stated_for = self.signed.split() or _contents(source)
+        return {content: consent.for_one_of_several(content) for content in stated_for}
 
 
-def sign(source: Source | None) -> str:
-    """What stands for the recordings of a source, to remember with a statement."""
-    return " ".join(_contents(source)) if source is not None else ""
+def sign(source: Source | None, references: Sequence[Reference] = ()) -> str:
+    """What stands for the recordings a statement is made for, to remember with it: the source, and all listed ones."""
+    if source is None:
+        return ""
+    listed = [hash_of_file(reference.path) for reference in references] if source.kind == "recording" else []
+    return " ".join(dict.fromkeys((*_contents(source), *listed)))
+
+
+def is_signed(signed: str, source: Source | None) -> bool:
+    """Whether what `sign` returned stands for everything that is cloned now."""
+    return source is not None and set(_contents(source)) <= set(signed.split())
 
 
 def _contents(source: Source) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gradio as gr
+from gradio.blocks import Block
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
 from backend.settings import Settings
@@ -31,6 +32,8 @@ class PageContext:
         files: brings files from elsewhere into that folder.
         flags: the Stop buttons of all sessions.
         background_tasks: what `follow` runs; results of any type, which it returns with their own.
+        when_opened: what components are filled with anew when the page is opened, because Python says it in the
+            language of the visitor, who is not there yet when the page is built.
     """
 
     page: gr.Blocks
@@ -40,6 +43,7 @@ class PageContext:
     files: ServedFiles
     flags: StopFlags = field(default_factory=StopFlags)
     background_tasks: BackgroundTasks[Any] = field(default_factory=BackgroundTasks)
+    when_opened: dict[Block, Callable[[], Any]] = field(default_factory=dict)
 
     def follow(
         self,

@@ -19,8 +19,7 @@ from gradio.context import LocalContext
 from gradio.events import Dependency
 
 from backend.errors import EncoreError
-from backend.web.redaction import public_message
-from ui.html.messages import NOTHING, failure
+from ui.html.messages import NOTHING, failure, reason
 from ui.words.words import spoken_to
 
 SHOWN_SECONDS = 15
@@ -125,11 +124,12 @@ def client_of(request: gr.Request) -> str:
 
 
 def to_shown(error: EncoreError) -> gr.Error:
-    """Gradio's form of an error: the message as it is.
+    """Gradio's form of an error: the message as it is, in the language of the browser that sent the event.
 
     Escaped, because Gradio shows it as HTML, and it may hold names of files and models.
     """
-    message = escape(public_message(error), quote=False)
+    with spoken_to(_accepted_languages()):
+        message = escape(reason(error), quote=False)
     is_shown = not isinstance(error, SaidInPlace)
     return gr.Error(message, duration=SHOWN_SECONDS, visible=is_shown, print_exception=False)
 
@@ -150,14 +150,19 @@ def _showing_errors(handler: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(handler)
         def streamed(*args: Any, **kwargs: Any) -> Iterator[Any]:
             updates = handler(*args, **kwargs)
+            has_said = False
             try:
                 # Each step may run in another thread, which knows nothing of the language of the one before.
                 while True:
                     with spoken_to(_accepted_languages()):
                         update = next(updates, _END)
                     if update is _END:
-                        return
+                        break
                     yield update or gr.skip()
+                    has_said = True
+                if not has_said:
+                    # Gradio empties every output of a handler that ends without a word.
+                    yield gr.skip()
             except EncoreError as error:
                 raise to_shown(error) from error
             finally:

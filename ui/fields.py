@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -10,13 +11,21 @@ import gradio as gr
 from backend.errors import EncoreError
 from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
-from backend.voices.consent import STATEMENTS
+from backend.voices.consent import StatementKind
 from training.model.seed import MAX_SEED
+from ui.context import PageContext
 from ui.events import HIDE, SHOW, bind
 from ui.html.templates import html
-from ui.words.words import say
+from ui.html.words import language_name
+from ui.words.words import say, word
 
-"""Upper limit of the random generator."""
+STATEMENT_WORDS: Mapping[StatementKind, str] = MappingProxyType(
+    {
+        "own-voice": "consent.own_voice",
+        "speaker-agreed": "consent.speaker_agreed",
+        "synthetic": "consent.synthetic",
+    }
+)
 
 
 class FormIncomplete(EncoreError):
@@ -26,7 +35,7 @@ class FormIncomplete(EncoreError):
 def require_model(studio: Studio) -> Synthesizer:
     """The loaded model. Raises FormIncomplete."""
     if studio.loaded is None:
-        raise FormIncomplete("No model is loaded yet. Load one at the top of the page.")
+        raise FormIncomplete(say("fields.no_model"))
     return studio.loaded
 
 
@@ -36,43 +45,60 @@ def parse_seed(written: str) -> int | None:
     if not digits:
         return None
     if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_SEED:
-        raise FormIncomplete(
-            f"{digits!r} is not a valid seed. Use a whole number from 0 to {MAX_SEED}, or leave it empty."
-        )
+        raise FormIncomplete(say("fields.seed_wrong", written=repr(digits), most=MAX_SEED))
     return int(digits)
 
 
 def language_choices(loaded: Synthesizer | None) -> list[tuple[str, str]]:
     """Labels and names of the languages that the model speaks."""
     languages: Sequence[str] = loaded.model.config.languages if loaded is not None else ()
-    return [(say("speak.automatic"), "auto"), *((name.title(), name) for name in languages)]
+    return [(say("speak.automatic"), "auto"), *((language_name(name), name) for name in languages)]
 
 
 def build_language(**options: Any) -> gr.Dropdown:
     """The field for a language; a model adds its own to the choices."""
-    return gr.Dropdown(language_choices(None), value="auto", label="Language", **options)
+    return gr.Dropdown([(word("speak.automatic"), "auto")], value="auto", label=word("fields.language"), **options)
 
 
 def build_seed(**options: Any) -> gr.Textbox:
     """The field that `parse_seed` reads. Not gr.Number, which turns an empty field into 0."""
-    return gr.Textbox(value="", label="Seed (optional)", placeholder="random", max_length=19, **options)
+    return gr.Textbox(
+        value="", label=word("fields.seed"), placeholder=word("fields.seed_random"), max_length=19, **options
+    )
 
 
-def build_consent(prefix: str = "") -> tuple[gr.Radio, gr.Textbox]:
+def build_consent(context: PageContext, prefix: str = "") -> tuple[gr.Radio, gr.Textbox]:
     """The fields for the statement and for the name of the person who makes it."""
     statement = gr.Radio(
-        [(words, kind) for kind, words in STATEMENTS.items()],
-        label="Consent",
-        info="A voice may be cloned only with the speaker's consent. It is stored with the voice.",
+        [(word(key), kind) for kind, key in STATEMENT_WORDS.items()],
+        label=word("consent.label"),
+        info=word("consent.help"),
         elem_id=f"{prefix}consent",
     )
-    return statement, gr.Textbox(label="Your name, for the consent", max_length=200, elem_id=f"{prefix}who")
+    # Said by Python, which also keeps the sentence: Gradio may show it in another of the languages a browser accepts.
+    context.when_opened[statement] = lambda: gr.update(choices=statement_choices())
+    return statement, gr.Textbox(label=word("consent.who"), max_length=200, elem_id=f"{prefix}who")
+
+
+def statement_choices() -> list[tuple[str, str]]:
+    """The statements as they are said, and stored with what is agreed to."""
+    return [(say(key), kind) for kind, key in STATEMENT_WORDS.items()]
 
 
 def build_title(key: str) -> gr.HTML:
     """The title of a part of a tab, by its word."""
     title = html('<h2 data-word="{}">{}</h2>', key, say(key))
     return gr.HTML(title, elem_classes=["step"], js_on_load="encore.words.apply(element)", apply_default_css=False)
+
+
+def build_note(key: str) -> gr.HTML:
+    """A remark in small print, by its word."""
+    return build_words(html('<p class="note" data-word="{}">{}</p>', key, say(key)))
+
+
+def build_words(value: str) -> gr.HTML:
+    """HTML that stays as it is, its elements with a `data-word` in the visitor's language."""
+    return gr.HTML(value, js_on_load="encore.words.apply(element)")
 
 
 def build_unseen(elem_id: str) -> gr.Textbox:
@@ -87,7 +113,7 @@ class Confirmation:
         """Lay the row out, hidden; `name` is part of its buttons' ids."""
         with gr.Row(visible=False) as self.row:
             self.really = gr.Button(yes, variant="stop", min_width=200, elem_id=f"really-delete{name}")
-            self.back = gr.Button("No, keep it", min_width=120, elem_id=f"keep{name or '-it'}")
+            self.back = gr.Button(word("fields.keep_it"), min_width=120, elem_id=f"keep{name or '-it'}")
         bind(self.back.click, lambda: {self.row: HIDE}, None, self.row, quick=True)
 
     def ask_on(self, delete: gr.Button) -> None:

@@ -75,15 +75,16 @@ def build_page(studio: Studio, settings: Settings, folder: Path) -> gr.Blocks:
     with gr.Blocks(title="Encore", analytics_enabled=False, delete_cache=(600, 86_400)) as page:
         context = PageContext(page=page, studio=studio, settings=settings, folder=folder, files=ServedFiles(folder))
         bar = Bar(context)
-        voice = _build_tabs(context)
+        voice, compare = _build_tabs(context)
         chooser = _build_sheet(context, bar, voice.speech)
         build_dock()
-        _keep_up_to_date(context, bar, chooser, voice)
+        _keep_up_to_date(context, bar, chooser, voice, compare)
+        _say_when_opened(context)
     return cast("gr.Blocks", page)
 
 
-def _build_tabs(context: PageContext) -> VoiceTab:
-    """One tab for each place of the bar; returns the first, which waits for a model."""
+def _build_tabs(context: PageContext) -> tuple[VoiceTab, CompareTab]:
+    """One tab for each place of the bar; returns those that wait for a model."""
     with gr.Tabs(elem_id="steps"):
         with gr.Tab(PLACES["speak"], id="speak") as tab:
             voice = VoiceTab(context, tab)
@@ -94,23 +95,31 @@ def _build_tabs(context: PageContext) -> VoiceTab:
             tune = FinetuneTab(context, tab, fields)
             tune.follow_on(data.clips.tune, data.chosen)
         with gr.Tab(PLACES["compare"], id="compare") as tab:
-            CompareTab(context, tab)
+            compare = CompareTab(context, tab)
         with gr.Tab(PLACES["voices"], id="voices") as tab:
             VoicesTab(context, tab, voice.speech.takes.browser, tune.dataset)
-    return voice
+    return voice, compare
 
 
 def _build_sheet(context: PageContext, bar: Bar, speech: SpeechPart) -> ModelChooser:
     """What the model's chip opens: the model, the machine, and whether a recording was made by Encore."""
     with gr.Column(elem_id="sheet"):
         fixed_html(render("bar", "sheet_head"), "sheet-head")
-        chooser = ModelChooser(context.studio, context.settings)
+        chooser = ModelChooser(context)
         SystemPart(context, bar.model.chip.click)
         CheckPart(context, speech.takes.browser)
     return chooser
 
 
-def _keep_up_to_date(context: PageContext, bar: Bar, chooser: ModelChooser, voice: VoiceTab) -> None:
+def _say_when_opened(context: PageContext) -> None:
+    """Fill in what only Python can say, in the language of the visitor."""
+    said = context.when_opened
+    bind(context.page.load, lambda: {place: make() for place, make in said.items()}, None, list(said), quick=True)
+
+
+def _keep_up_to_date(
+    context: PageContext, bar: Bar, chooser: ModelChooser, voice: VoiceTab, compare: CompareTab
+) -> None:
     """Poll for what has changed: loading goes on without the page, or was started by another one."""
     timer, shown = gr.Timer(POLL_SECONDS), gr.State(NOTHING_SHOWN)
 
@@ -124,9 +133,11 @@ def _keep_up_to_date(context: PageContext, bar: Bar, chooser: ModelChooser, voic
         # Only for another model: otherwise what has been filled in would be reset while a download proceeds.
         if now[0] != before[0]:
             update |= voice.speech.model_update(context.studio.loaded)
+            update |= compare.model_update(context.studio.loaded)
         return update
 
-    outputs: list[Block] = [shown, timer, bar.model.chip, *chooser.shown, *voice.speech.waiting]
+    waiting = [*voice.speech.waiting, compare.compare]
+    outputs: list[Block] = [shown, timer, bar.model.chip, *chooser.shown, *waiting]
     events: list[Trigger] = [context.page.load, timer.tick, *(event.then for event in chooser.requests)]
     opened = bind(events, refresh, {"before": shown}, outputs, quick=True)
     voice.draft.restore_after(opened.then)

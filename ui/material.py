@@ -17,6 +17,7 @@ from backend.voices.samples import get_sample
 from ui.context import PageContext
 from ui.fields import FormIncomplete
 from ui.source import Reference, Source
+from ui.words.words import say
 
 MAX_ACTORS = 256
 
@@ -60,7 +61,7 @@ def plan_build(
         EncoreError: there is nothing to prepare, or the name cannot be used.
     """
     if not material.is_given:
-        raise FormIncomplete("There is no recording yet. Add some here or on the Speak tab, or choose a sample there.")
+        raise FormIncomplete(say("data.nothing_given"))
     name = check_name(name.strip())
     # A folder of its own: what was uploaded before belongs to a dataset, or to one in the trash.
     recordings, texts = material.keep(uploads_folder(context.settings.home_folder, name) / uuid.uuid4().hex[:8])
@@ -108,8 +109,5 @@ def parse_actors(written: str) -> int | None:
     if not digits:
         return None
     if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_ACTORS:
-        raise SettingsError(
-            f'"{digits[:20]}" is not a valid number of workers. Enter a whole number from 0 to {MAX_ACTORS}, or leave '
-            "it empty."
-        )
+        raise SettingsError(say("data.actors_wrong", written=digits[:20], most=MAX_ACTORS))
     return int(digits)

@@ -12,6 +12,18 @@ from ui.context import PageContext
 from ui.events import HIDE, SHOW, Inputs, Update, bind
 from ui.html.messages import NOTHING, says
 from ui.html.templates import html
+from ui.html.words import deleted_name
+from ui.words.words import say, word
+
+DAYS = (
+    "fields.monday",
+    "fields.tuesday",
+    "fields.wednesday",
+    "fields.thursday",
+    "fields.friday",
+    "fields.saturday",
+    "fields.sunday",
+)
 
 
 class Undo:
@@ -26,15 +38,16 @@ class Undo:
         self.context, self._name = context, name
         with gr.Row(visible=False, elem_id=f"undo-{name}", elem_classes=["undo"]) as self.row:
             self.said = gr.HTML(NOTHING, elem_id=f"undo-{name}-said")
-            self.back = gr.Button("Undo", min_width=100, elem_id=f"undo-{name}-back")
-            self.gone = gr.Button("Delete for good", variant="stop", min_width=140, elem_id=f"undo-{name}-gone")
+            self.back = gr.Button(word("voices.undo"), min_width=100, elem_id=f"undo-{name}-back")
+            self.gone = gr.Button(word("voices.for_good"), variant="stop", min_width=140, elem_id=f"undo-{name}-gone")
         self.deleted = gr.State(None)
         self.shown: list[Block] = [self.row, self.said, self.deleted]
 
-    def offer(self, deleted: Deleted, done: str = "was deleted") -> Update:
-        """Show what was deleted, or what else was `done` to it."""
+    def offer(self, deleted: Deleted, key: str = "fields.deleted") -> Update:
+        """Show what was deleted; the words of `key` say what was done to it, and until when it is kept."""
         until = deleted.kept_until.astimezone()
-        said = html("<strong>{}</strong> {}. It is kept until {}.", deleted.label, done, f"{until:%A %H:%M}")
+        when = f"{say(DAYS[until.weekday()])} {until:%H:%M}"
+        said = html("<strong>{}</strong> {}", deleted_name(deleted), say(key, when=when))
         return {self.row: SHOW, self.said: says("", said), self.deleted: deleted}
 
     def hide(self) -> Update:

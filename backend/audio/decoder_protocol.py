@@ -23,6 +23,7 @@ RefusalReason = Literal[
     "undecodable",
     "ends_early",
     "not_finite",
+    "too_loud",
     "no_memory",
     "no_space",
 ]

@@ -15,7 +15,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,12 +38,10 @@ from backend.errors import (
     RecordingTooLong,
     RecordingUnsupported,
 )
+from training.model.owner import temporary_folder
 from training.model.project import PROJECT_FOLDER
 
 _logger = logging.getLogger(__name__)
-
-WORK_FOLDER_PREFIX = "encore-decoder-"
-"""Of the folders that are left behind when the app is killed while it decodes; any older than a day can go."""
 
 _DECODER = "backend.audio.decoder_process"
 # The end of a traceback names the cause.
@@ -132,7 +129,7 @@ def decoded_samples(
 def _work_folder(name: str, parent: Path | None) -> Iterator[Path]:
     """An empty folder for one decoding, gone afterwards."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix=WORK_FOLDER_PREFIX, dir=parent)
+        folder = temporary_folder(parent)
     except OSError as error:
         raise DecoderFailed(name, cause=f"there is no room for temporary files ({error.strerror})") from error
     with folder as created:
@@ -302,6 +299,8 @@ def _to_error(outcome: _Refused, name: str, limits: DecodingLimits) -> Recording
             return RecordingDamaged(name, problem="parts of it are missing or unreadable")
         case "not_finite":
             return RecordingDamaged(name, problem="some samples are not numbers (NaN or infinite)")
+        case "too_loud":
+            return RecordingDamaged(name, problem=f"its loudest sample is {number:.0e} times full scale")
         case "no_memory":
             return DecoderFailed(name, cause=f"it needs more than {limits.memory_bytes / 1e6:g} MB of memory")
         case "no_space":

@@ -52,6 +52,8 @@ _EXACT_LENGTH: tuple[Container, ...] = ("wav", "flac", "mp4", "matroska")
 _SHORTFALL_SECONDS = 0.25
 # `seconds` is a sum of thousands of floats; a recording of exactly the permitted length must pass.
 _ROUNDING_SECONDS = 1e-6
+# No sound, and nothing that somebody has merely recorded too loud.
+_MAX_PEAK = 1e9
 _MAX_COMMENT_CHARACTERS = 1000
 # Players pass over single broken packets, and so does this; more than one in a hundred is audible.
 _DAMAGED_SHARE = 0.01
@@ -95,9 +97,11 @@ class MonoBlocks:
             if self.seconds > self._limits.max_seconds + _ROUNDING_SECONDS:
                 raise Refusal("too_long")
             block = _mono(frame)
-            # Before resampling: one NaN would smear over its neighbours.
+            # Before resampling: one NaN would smear over its neighbours, and sums of such numbers overflow.
             if not np.isfinite(block).all():
                 raise Refusal("not_finite")
+            if (peak := float(np.abs(block).max(initial=0.0))) > _MAX_PEAK:
+                raise Refusal("too_loud", number=peak)
             yield frame.sample_rate, block
         self._check_complete()
 

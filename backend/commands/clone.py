@@ -9,11 +9,8 @@ from pathlib import Path
 
 from backend.audio.quality import Concern
 from backend.audio.writing import WavWriter
-from backend.commands.options.common import (
-    check_output,
-    consent_of,
-    doubts_of,
-)
+from backend.commands.options.shared import consent_of
+from backend.commands.output import check_output, doubts_of
 from backend.commands.progress import Progress
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import check_text

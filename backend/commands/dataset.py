@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from backend.commands.options.common import optional_consent_of
+from backend.commands.options.shared import optional_consent_of
 from backend.commands.progress import Progress
 from backend.commands.trash import conclude_deletion
 from backend.settings import Settings

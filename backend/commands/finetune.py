@@ -8,10 +8,7 @@ import sys
 import time
 from typing import Any
 
-from backend.commands.options.common import (
-    consent_of,
-    optional_consent_of,
-)
+from backend.commands.options.shared import consent_of, optional_consent_of
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
 from backend.runs.planning.plan import RunRequest

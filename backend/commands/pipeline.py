@@ -9,7 +9,8 @@ import sys
 
 from backend.commands.dataset import show_build
 from backend.commands.finetune import conclude, follow, training_request
-from backend.commands.options.common import check_output, consent_of
+from backend.commands.options.shared import consent_of
+from backend.commands.output import check_output
 from backend.commands.progress import Progress
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress

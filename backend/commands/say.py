@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
-from backend.commands.options.common import check_output, doubts_of
+from backend.commands.output import check_output, doubts_of
 from backend.errors import OutputInvalid
 from backend.provenance.signing import FileSigner
 from backend.serving.deploy.factory import build_synthesizer

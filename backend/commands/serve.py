@@ -67,7 +67,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _serve_on_ray(serving: ServeSettings) -> None:
     """Start the application on the cluster that RAY_ADDRESS names, or on one of this machine's own."""
-    from backend.serving.deploy.proxy import set_environment  # noqa: PLC0415 - loads uvicorn
     from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - loads Ray
 
     machine = Machine.here()
@@ -76,7 +75,6 @@ def _serve_on_ray(serving: ServeSettings) -> None:
     def interrupt(_: int, __: FrameType | None) -> None:
         interrupted.set()
 
-    set_environment(serving)
     with connect(SERVE, machine, home=serving.home):
         # Before the application starts, which takes a while: an interruption then must not leave it behind.
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}

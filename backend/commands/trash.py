@@ -13,7 +13,7 @@ from backend.store.trash import Deleted, Trash
 def conclude_deletion(settings: Settings, deleted: Deleted, *, for_good: bool) -> int:
     """Say how a deletion can be undone, or remove what was deleted for good."""
     if for_good:
-        Trash(Home(settings.home_folder)).purge(deleted.id)
+        Trash(Home(settings.home_folder)).purge(deleted.id, missing_ok=True)
         print(f"{deleted.label} is gone for good.")
     else:
         until = deleted.kept_until.astimezone()

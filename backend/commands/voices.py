@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from backend.commands.options.common import consent_of
+from backend.commands.options.shared import consent_of
 from backend.commands.trash import conclude_deletion
 from backend.settings import Settings
 from backend.store.home import Home

@@ -20,8 +20,8 @@ from backend.voices.names import name_key
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
 from backend.voices.voice import VARIANT_OF_MODE, CloningMode, Variant, Voice
-from training.checkpoint import read_checkpoint
 from training.export import export_checkpoint
+from training.run_checkpoints import read_checkpoint
 
 COMPARE_FOLDER = "compare"
 

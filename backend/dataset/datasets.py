@@ -60,7 +60,7 @@ class Datasets(DatasetEditing):
             with log_file.open("wb") as log:
                 process = subprocess.Popen(
                     [
-                        *(sys.executable, "-m", "backend.dataset.build.process"),
+                        *(sys.executable, "-m", "backend.dataset.build.build_process"),
                         *(str(job_file), str(self._home.folder), str(lock)),
                     ],
                     stdin=subprocess.DEVNULL,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tempfile
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.audio.containers import Container, sniff_container
-from backend.audio.decoding import WORK_FOLDER_PREFIX, open_foreign_file, run_confined
+from backend.audio.decoding import open_foreign_file, run_confined
 from backend.audio.limits import DecodingLimits
 from backend.errors import DecoderFailed
 from backend.provenance.credentials import KnownSigners
 from backend.provenance.manifest import TRAINED_MODEL
 from backend.provenance.statement import SpeechStatement
+from training.model.owner import temporary_folder
 
 _READER = "backend.provenance.reader_process"
 _MEDIA_TYPES: dict[Container, str] = {
@@ -87,7 +87,7 @@ def read_statement(
                 return None
             file.seek(0)
         job = {"media_type": _MEDIA_TYPES[kind], "anchors": signers.anchors, "limits": dataclasses.asdict(limits)}
-        with tempfile.TemporaryDirectory(prefix=WORK_FOLDER_PREFIX) as folder, open(f"{folder}/none", "wb") as output:
+        with temporary_folder() as folder, open(f"{folder}/none", "wb") as output:
             exit_code, answer = run_confined(_READER, json.dumps(job), limits, descriptor, output, name)
     try:
         found = _Found.model_validate_json(answer.strip().rpartition(b"\n")[2])

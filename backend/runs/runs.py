@@ -28,11 +28,11 @@ from backend.store.lock import acquire
 from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, require_consent
 from backend.voices.errors import ConsentMissing
-from training.checkpoint import list_checkpoints
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
 from training.export import export_adapter, export_all
 from training.job import FineTuneJob
 from training.model.checkpoint.hashes import HASHES_FILE, find_damage
+from training.run_checkpoints import list_checkpoints
 
 LET_GO_SECONDS = 5.0
 """How long to wait for a run's lock that another process is just giving back."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from backend.serving.engine.statistics import EngineStatistics
+from backend.serving.memory import MemoryUse
 from backend.serving.requests import SynthesisEvent, SynthesisRequest
 
 
@@ -18,11 +19,13 @@ class ServiceState:
         is_healthy: whether requests can be served now.
         num_replicas: processes that speak.
         engines: counts of each loaded checkpoint, by its name; of one replica if there are several.
+        memory: of the same process, in bytes by device and owner.
     """
 
     is_healthy: bool
     num_replicas: int = 1
     engines: dict[str, EngineStatistics] = field(default_factory=dict)
+    memory: MemoryUse = field(default_factory=dict)
 
 
 class SpeechService(Protocol):
@@ -35,4 +38,4 @@ class SpeechService(Protocol):
         """Drop what is held in memory of voices that have been deleted."""
 
     async def state(self, *, with_engines: bool = False) -> ServiceState:
-        """Its state; the counts of engines only if asked for, because a replica may have to be asked for them."""
+        """Its state; the numbers of engines only if asked for, because a replica may have to be asked for them."""

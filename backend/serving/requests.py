@@ -14,7 +14,7 @@ from backend.provenance.statement import SpeechStatement
 from backend.takes.take import TakeFacts
 from backend.voices.consent import Consent
 from backend.voices.voice import CloningMode, Voice
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 from training.model.seed import Seed
 
 

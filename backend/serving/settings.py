@@ -13,8 +13,6 @@ from backend.voices.voice import Voice
 from backend.watermark.mark import Mark
 from training.model.precision import PrecisionChoice
 
-"""OpenAI's own limit; about five minutes of speech."""
-
 
 class EngineSettings(BaseModel):
     """One process that speaks."""

@@ -17,6 +17,7 @@ from backend.errors import EncoreError
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
+from backend.serving.memory import MemoryUse, added, memory_of_process
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.requests import (
     AudioChunk,
@@ -157,6 +158,11 @@ class Synthesizer:
             "base" if folder == base else folder.parent.name: numbers
             for folder, numbers in self._pool.statistics().items()
         }
+
+    def memory(self) -> MemoryUse:
+        """What holds this process's memory, in bytes by device and owner."""
+        parts = list(self._pool.num_bytes().items())
+        return memory_of_process(added([*parts, (self.model.device.type, {"voices": self._resolver.num_bytes()})]))
 
     def close(self) -> None:
         """End all engines at once; streams that are not over end with EngineClosed."""

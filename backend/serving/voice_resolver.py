@@ -56,6 +56,12 @@ class VoiceResolver:
                 return VoicePrompt(speaker=prompt.speaker) if request.mode == "x-vector" else prompt
         raise AssertionError(request.voice)
 
+    def num_bytes(self) -> int:
+        """Of what models made of voices."""
+        with self._lock:
+            prompts = list(self._prompts.values())
+        return sum(each.num_bytes() for each in prompts)
+
     def forget_deleted(self) -> None:
         """Drop what models made of voices that have been deleted."""
         with self._lock:

@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from backend.store.errors import ArtifactError
@@ -75,7 +75,9 @@ class Artifacts:
             file.parent.mkdir(parents=True, exist_ok=True)
             yield file
         finally:
-            file.unlink(missing_ok=True)
+            # As for takes: the next start sweeps it.
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
 
     def path(self, digest: str, suffix: str) -> Path:
         """Where an artefact is, or would be."""

@@ -55,7 +55,7 @@ class DatabaseCopies:
                 _write_through(part)
                 part.rename(copy)
                 _write_through(self.folder)
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
                 part.unlink(missing_ok=True)
                 raise StoreError(f"{self.path} could not be copied to {self.folder}: {error}.") from error
             for old in self.list()[NUM_KEPT:]:
@@ -182,9 +182,11 @@ def damage_of(path: Path) -> str:
         # Held by another process, or not to be opened: not damage, and said where it is opened.
         _logger.info("%s could not be examined: %s", path, error)
         return ""
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # Messages of SQLite quote what they stumble over.
         return str(error)
-    return "" if found == ["ok"] else "; ".join(str(line) for line in found)
+    # A finding may have several lines.
+    return "" if found == ["ok"] else "; ".join(" ".join(str(finding).split()) for finding in found)
 
 
 def _write_through(path: Path) -> None:

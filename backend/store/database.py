@@ -17,6 +17,8 @@ from backend.store.errors import StoreBusy, StoreDamaged, StoreError, StoreTooNe
 _MIGRATIONS = Path(__file__).parent / "migrations"
 # How long a writer waits for another one; transactions are short, so longer means that something hangs.
 _BUSY_SECONDS = 30.0
+# The second one where SQLite's message quotes a damaged name.
+_DATABASE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 class Database:
@@ -74,11 +76,11 @@ class Database:
     def _connection(self, open_it: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
         try:
             connection = open_it()
-        except sqlite3.Error as error:
+        except _DATABASE_ERRORS as error:
             raise _explained(self.path, error) from error
         try:
             yield connection
-        except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
+        except _DATABASE_ERRORS as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
             raise _explained(self.path, error) from error
@@ -92,7 +94,7 @@ class Database:
             connection.execute("PRAGMA synchronous = FULL")  # consent must survive a power loss
             # Makes the files beside the database, for which a full disk has no room: better now than later.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.Error:
+        except _DATABASE_ERRORS:
             connection.close()
             raise
         return connection
@@ -156,10 +158,10 @@ def _is_about_the_disk(error: sqlite3.Error) -> bool:
     return name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN"))
 
 
-def _explained(path: Path, error: sqlite3.Error) -> StoreError:
+def _explained(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
     """What SQLite says, and what to do about it."""
     name = getattr(error, "sqlite_errorname", None) or ""
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+    if isinstance(error, UnicodeDecodeError) or name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreDamaged(
             f"The database {path} is damaged: {error}. “{RESTORE_COMMAND}” puts its newest good copy in place."
         )

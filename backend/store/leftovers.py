@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import shutil
+import tempfile
+from itertools import chain
 from pathlib import Path
 
 from training.model.checkpoint.atomic_folder import sweep_folder
-from training.model.owner import is_abandoned
+from training.model.owner import TEMPORARY_PREFIX, is_abandoned
 
 WORKING_FOLDERS = ("takes/incoming", "artifacts/incoming", "cache/unpacked")
 """All in them is being worked on, or was left behind."""
@@ -19,15 +21,16 @@ _logger = logging.getLogger(__name__)
 
 
 def sweep_leftovers(home: Path) -> None:
-    """Remove working files and folders whose owner is gone; see `is_abandoned` for the rule."""
-    for name in WORKING_FOLDERS:
-        for leftover in (home / name).glob("*"):
-            if is_abandoned(leftover):
-                _logger.info("removing %s, whose process is gone", leftover)
-                if leftover.is_dir():
-                    shutil.rmtree(leftover, ignore_errors=True)
-                else:
-                    leftover.unlink(missing_ok=True)
+    """Remove working files and folders whose owner is gone, also temporary ones; see `is_abandoned` for the rule."""
+    working = ((home / name).glob("*") for name in WORKING_FOLDERS)
+    # Recordings that were being read, perhaps of other people.
+    for leftover in chain(*working, Path(tempfile.gettempdir()).glob(f"{TEMPORARY_PREFIX}*")):
+        if is_abandoned(leftover):
+            _logger.info("removing %s, whose process is gone", leftover)
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
     for name in FILLED_FOLDERS:
         if (home / name).is_dir():
             sweep_folder(home / name)

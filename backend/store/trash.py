@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.store.home import Home
@@ -141,7 +141,8 @@ class Trash:
         if kind == "dataset":
             self._settle(trash_id)
         self.sweep()
-        return self.get(trash_id)
+        # Not read again: another process may have emptied the trash by now.
+        return _deleted(row)
 
     def get(self, trash_id: str) -> Deleted:
         """One thing. Raises TrashNotFound."""
@@ -154,6 +155,13 @@ class Trash:
             rows = connection.execute(wanted, (time.time() - KEPT_SECONDS,)).fetchall()
         found = map(_deleted, rows)
         return tuple(one for one in found if kind in (None, one.kind) and owner in (None, one.owner))
+
+    def find(self, kind: Kind, wanted: str, owner: str | None = None) -> Deleted:
+        """What was deleted last of a kind under this id, or this name in whatever case. Raises TrashNotFound."""
+        for one in self.list(kind, owner):
+            if wanted == one.item_id or wanted.casefold() == one.label.casefold():
+                return one
+        raise _not_found()
 
     def item_ids(self, kind: Kind) -> set[str]:
         """Own ids of all things of a kind whose files are still there."""
@@ -185,8 +193,17 @@ class Trash:
                 raise _name_taken(restored) from error
         return restored
 
-    def purge(self, trash_id: str) -> None:
-        """Remove something for good, with its files. Raises TrashNotFound and TrashBusy."""
+    def purge(self, trash_id: str, *, missing_ok: bool = False) -> None:
+        """Remove something for good, with its files. Raises TrashNotFound and TrashBusy.
+
+        Args:
+            trash_id: of the deletion.
+            missing_ok: whether another process may have emptied the trash just before; no error then.
+        """
+        with suppress(*((TrashNotFound,) if missing_ok else ())):
+            self._purge(trash_id)
+
+    def _purge(self, trash_id: str) -> None:
         row = self._row(trash_id)
         with self._guard(row):
             self._settle(trash_id)
@@ -331,7 +348,7 @@ def _insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object
     connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", dict(row))
 
 
-def _deleted(row: sqlite3.Row) -> Deleted:
+def _deleted(row: sqlite3.Row | Mapping[str, Any]) -> Deleted:
     return Deleted(
         id=row["id"],
         kind=row["kind"],

@@ -14,7 +14,7 @@ from backend.takes.parts import TakePart, doubtful
 from backend.voices.consent import Consent
 from backend.voices.voice import CloningMode
 from training.model.generation.frame_loop import FinishReason
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 
 class SpokenFrom(BaseModel):

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,7 +66,9 @@ class Takes:
         try:
             yield file
         finally:
-            file.unlink(missing_ok=True)
+            # Where nothing can be written, not even what is missing can be removed; the next start sweeps it.
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
 
     def add(self, facts: TakeFacts, file: Path, owner: str = "") -> Take:
         """Keep a finished file, which is taken over, at the end of a list; what is beyond the bounds goes.

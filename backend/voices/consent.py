@@ -17,8 +17,8 @@ StatementKind = Literal["own-voice", "speaker-agreed", "synthetic"]
 
 STATEMENTS: dict[StatementKind, str] = {
     "own-voice": "This is my own voice, and I agree that it is cloned.",
-    "speaker-agreed": "The person who speaks in this recording has agreed that their voice is cloned for this use.",
-    "synthetic": "The recording is synthetic speech: no person's voice is cloned.",
+    "speaker-agreed": "The person who speaks has agreed that their voice is cloned for this use.",
+    "synthetic": "This is synthetic speech: no person's voice is cloned.",
 }
 """The statements a person can agree to, in the words shown to them."""
 
@@ -142,6 +142,7 @@ class Consent(BaseModel):
         who: str | None,
         proof: SpokenProof | None = None,
         *,
+        wording: str | None = None,
         how: str = "State who gives it, and one of",
     ) -> Consent:
         """Read a consent from a form, command-line options or a request, by the same rules for all three.
@@ -150,6 +151,7 @@ class Consent(BaseModel):
             statement: one of `STATEMENTS`.
             who: name of the person who makes it.
             proof: what was heard when it was spoken.
+            wording: the statement as the person saw it; None for the one of `STATEMENTS`.
             how: how to give what is missing; the statements follow.
 
         Raises:
@@ -159,7 +161,7 @@ class Consent(BaseModel):
             raise ConsentMissing(
                 f"A voice is cloned only with the consent of the person who speaks. {how}: {', '.join(STATEMENTS)}."
             )
-        return cls.give(who or "", statement or "", spoken=proof)
+        return cls.give(who or "", statement or "", wording=wording, spoken=proof)
 
 
 def fingerprint(recordings: Iterable[str]) -> str:

@@ -62,6 +62,13 @@ class VoicePrompts:
         key = (_hash_content(reference), transcript)
         return self._cached(key, lambda: clone_voice(self._model, read_reference(reference), transcript))
 
+    def num_bytes(self) -> int:
+        """Of the prompts in memory."""
+        with self._lock:
+            prompts = list(self._prompts.values())
+        tensors = [tensor for one in prompts for tensor in (one.speaker, one.reference_codes) if tensor is not None]
+        return sum(tensor.nbytes for tensor in tensors)
+
     def forget_deleted(self) -> None:
         """Drop the prompts of stored voices that have been deleted."""
         with self._lock:

@@ -27,12 +27,12 @@ from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
 from backend.voices.voice_file import Report, export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.hashes import write_hashes
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 VOICES_FOLDER = "voices"
 _logger = logging.getLogger(__name__)
-# A folder without a row is being filled, or was left by a process that died; filling takes minutes at most.
-_ABANDONED_AFTER_SECONDS = 24 * 3600
+# A folder gets its name when it is filled, and its row at once; one without was left by a process that died between.
+_ABANDONED_AFTER_SECONDS = 600.0
 _CONSENT_COLUMNS = ("who", "given_at", "statement", "wording", "given_for")
 
 
@@ -200,7 +200,7 @@ class Voices:
             return self.add(record.model_copy(update={"name": self.free_name(record.name)}), fill)
 
         adding = add if renames else self.add
-        return import_voice(path, add=adding, voices_folder=self.folder, name=name, report=report)
+        return import_voice(path, add=adding, name=name, report=report)
 
     def add(self, record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
         """Store a voice, whose files `fill` writes into a folder: both are stored, or neither.
@@ -210,7 +210,7 @@ class Voices:
             VoiceError: the disk is full or not writable.
         """
         require_consent(record.consent)
-        self._sweep()
+        self.sweep()
         self._require_free(record.name)
         folder = self.folder / record.id
         try:
@@ -264,8 +264,8 @@ class Voices:
             if connection.execute("SELECT 1 FROM voices WHERE name_key = ?", (name_key(name),)).fetchone():
                 raise _name_taken(name)
 
-    def _sweep(self) -> None:
-        """Remove folders without a row, once they are too old to be still in the making."""
+    def sweep(self) -> None:
+        """Remove folders that belong to no voice, once they are too old to be still in the making."""
         if not self.folder.is_dir():
             return
         with self._database.reading() as connection:

@@ -22,6 +22,7 @@ from backend.voices.errors import VoiceFileInvalid
 from training.model.errors import EncoreError
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt
+from training.model.owner import temporary_folder
 from training.model.voice_model import VoiceModel
 
 # Frames and text are as short as they can be: the second frame is the first that reads what was spoken.
@@ -52,7 +53,7 @@ def require_speech(folder: Path, language: str) -> None:
     seconds = _SECONDS + _SECONDS_PER_GB * num_bytes / 1e9
     command = [sys.executable, "-P", "-m", "backend.voices.trial", str(folder), language, str(memory_bytes)]
     try:
-        with tempfile.TemporaryDirectory() as scratch:
+        with temporary_folder() as scratch:
             environment = process_environment() | {"TMPDIR": scratch}
             done = subprocess.run(command, env=environment, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:

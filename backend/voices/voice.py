@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from backend.voices.consent import Consent
 from backend.voices.names import clean_name
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 VoiceKind = Literal["zero-shot", "fine-tuned"]
 Variant = Literal["custom_voice", "base"]

@@ -32,6 +32,7 @@ from backend.voices.voice_archive import (
 )
 from training.model.errors import ModelError
 from training.model.hub.download import find_installed
+from training.model.hub.hub import short_name
 
 SUFFIX = ".encore-voice"
 
@@ -74,7 +75,6 @@ def import_voice(
     path: Path,
     *,
     add: Callable[[VoiceRecord, Callable[[Path], object]], Voice],
-    voices_folder: Path,
     name: str | None = None,
     max_bytes: int = MAX_BYTES,
     report: Report | None = None,
@@ -84,7 +84,6 @@ def import_voice(
     Args:
         path: the file.
         add: stores a voice whose files the given function writes.
-        voices_folder: where it will be stored.
         name: what to call it here; its own name by default.
         max_bytes: larger files are not opened.
         report: called with the progress.
@@ -97,7 +96,6 @@ def import_voice(
     with open_voice_archive(path, max_bytes) as archive:
         stranger = archive.read_record()
         require_consent(stranger.consent)
-        _require_room(voices_folder, archive)
         imported: dict[str, JsonValue] = {
             "file": path.name[:200],
             "id": stranger.id,
@@ -133,7 +131,9 @@ def _counted_on(report: Report, num_before: int, num_total: int) -> Callable[[in
 
 
 def _write_members(archive: zipfile.ZipFile, voice: Voice, report: Report) -> None:
-    members = {RECORD_MEMBER: _write_bytes(archive, RECORD_MEMBER, voice.record.model_dump_json(indent=1).encode())}
+    # Where the base model lies on this computer is not for whoever gets the file.
+    record = voice.record.model_copy(update={"model": short_name(voice.record.model)})
+    members = {RECORD_MEMBER: _write_bytes(archive, RECORD_MEMBER, record.model_dump_json(indent=1).encode())}
     files = _files_of(voice)
     num_done, num_total = 0, sum(path.stat().st_size for path in files)
     for path in files:
@@ -171,6 +171,7 @@ def _write_bytes(archive: zipfile.ZipFile, name: str, content: bytes) -> MemberD
 
 def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name: str, report: Report) -> None:
     """Write the members to the voice's folder, and check each before the voice exists."""
+    _require_room(folder, archive)
     num_done = 0
     for name in archive.members:
         if name != RECORD_MEMBER:
@@ -200,7 +201,6 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
 
 
 def _require_room(folder: Path, archive: VoiceArchive) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if archive.num_bytes + _SPARE_BYTES > free:
         raise VoiceError(

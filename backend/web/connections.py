@@ -18,6 +18,9 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 HEADER_SECONDS = 15.0
 """For all headers of a request, from its first byte on; also for the first byte of a new connection."""
 
+MAX_HEADER_BYTES = 64 * 1024
+"""Of a request whose headers have not ended; what arrives at once with their begin or end is not counted."""
+
 BODY_GRACE_SECONDS = 20.0
 """What a body may take on top of its size at the slowest rate: a phone between two cells."""
 
@@ -29,6 +32,7 @@ MAX_CONNECTIONS = 256
 
 LOOK_SECONDS = 1.0
 
+_LONG = b"The request's headers are too long. Send fewer or shorter ones."
 _SLOW = b"The request took too long to arrive. Send it again, faster."
 _MANY = b"Too many connections of your address are open. Close some of them first."
 
@@ -45,6 +49,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # whi
         self._owner = (id(self.server_state), self.client[0] if self.client else "")
         self._num_by_address[self._owner] += 1
         self._is_waiting, self._has_begun, self._since, self._num_bytes = True, False, time.monotonic(), 0
+        self._is_header, self._num_header_bytes = False, 0
         if self._num_by_address[self._owner] > MAX_CONNECTIONS and not self._is_proxy():
             self._refuse(b"503 Service Unavailable", _MANY)
             self.transport.close()
@@ -67,7 +72,7 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # whi
         if self._is_idle and not self._is_waiting:
             # The first byte of the next request on a connection that is kept.
             self._is_waiting, self._since = True, time.monotonic()
-        was_body, self._has_begun = self._is_body, True
+        was_header, was_body, self._has_begun = self._is_header, self._is_body, True
         super().data_received(data)
         if self._is_body:
             if not was_body:
@@ -75,6 +80,22 @@ class BoundedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # whi
             self._num_bytes += len(data)
         if self._is_body or not self._is_idle:
             self._is_waiting = False
+        if was_header and self._is_header:
+            self._num_header_bytes += len(data)
+            if self._num_header_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
+                if self._is_idle:
+                    self._refuse(b"431 Request Header Fields Too Large", _LONG)
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Headers begin; only httptools says so, and h11 bounds them itself."""
+        self._is_header, self._num_header_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Headers have ended."""
+        self._is_header = False
+        super().on_headers_complete()
 
     def _should_upgrade_to_ws(self) -> bool:
         """Nothing here speaks WebSocket, whose connections would not be looked after."""

@@ -26,7 +26,7 @@ from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.network.talker import Talker
 from training.model.project import PROJECT_FOLDER
 from training.model.prompt.text_tokenizer import TextTokenizer
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 from training.model.voice_model import VoiceModel, choose_precision, supports_bf16
 
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"

@@ -1,4 +1,4 @@
-"""How long a person waits for the page, and what the page costs while nobody does anything but look.
+"""How long a person waits for the page, how many presses its ways take, and what it costs to be looked at.
 
     python -m tests.benchmarks.studio --output tests/benchmarks/results/DATE-studio.md
 
@@ -23,6 +23,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread
+from tests.benchmarks.studio_ways import COUNT_PRESSES, Way, walk_all
+from tests.browser.test_studio_tabs import choose_voice, open_tab
+from tests.browser.test_work_tabs import prepare_sample
 from tests.programs import find_program
 from tests.ui.app_process import AppProcess, start_app
 
@@ -78,7 +81,9 @@ def main() -> None:
             measure_first_sound(page, options.takes, measured)
             print("first sound", measured.first_sound, file=sys.stderr, flush=True)
             measure_watching(browser, page, app, options, measured)
-    report = write_report(options, machine, measured)
+        with start_app(Path(folder, "ways"), model=options.model) as app:
+            ways = walk_all(lambda: open_page(browser, app.address), Path(folder))
+    report = write_report(options, machine, measured, ways)
     print(report)
     if options.output is not None:
         options.output.write_text(report + "\n", encoding="utf-8")
@@ -100,6 +105,7 @@ def open_page(browser: Browser, address: str) -> Page:
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.add_init_script(NOTE_FIRST_SOUND)
+    page.add_init_script(COUNT_PRESSES)
     page.goto(address)
     expect(page.locator("#speak")).to_be_enabled()
     return page
@@ -121,8 +127,7 @@ def measure_start(browser: Browser, home: Path, model: str, measured: Measured, 
 
 def measure_first_sound(page: Page, num_takes: int, measured: Measured) -> None:
     """From the click on Speak to the first sound; the first take is left out, because it warms up."""
-    page.locator(".voice-choice", has_text="Owen").click()
-    expect(page.locator("#voice-about")).to_contain_text("Sample voice Owen")
+    choose_voice(page, "Owen")
     page.locator("#text textarea").fill("Hello! This is what I sound like.")
     for number in range(1, num_takes + 2):
         page.locator("#speak").click()
@@ -144,7 +149,7 @@ def measure_watching(
         measured.alone.append(core_share(process, options.watch_seconds))
         print("watched, alone", measured.watched[-1], measured.alone[-1], file=sys.stderr, flush=True)
         page = open_page(browser, app.address)
-        page.get_by_role("tab", name="Fine-tune", exact=True).click()
+        open_tab(page, "Tune")
         expect(page.locator("#run-status")).to_contain_text("Training")
     page.locator("#cancel-run").click()
     expect(page.locator("#run-status")).to_contain_text("Cancelled")
@@ -152,17 +157,16 @@ def measure_watching(
 
 def start_training(page: Page) -> None:
     """A dataset of the sample and a long run on it, as a person starts them."""
-    page.get_by_role("tab", name="Dataset", exact=True).click()
-    page.get_by_text("Who writes down what is said").click()
-    page.locator("#dataset-actors input, #dataset-actors textarea").first.fill("0")
-    expect(page.locator("#dataset-sources")).to_contain_text("Owen")
-    page.locator("#prepare").click()
-    expect(page.locator("#prepare-progress")).to_contain_text("Ready.")
-    page.get_by_role("tab", name="Fine-tune", exact=True).click()
+    prepare_sample(page)
+    page.locator("#to-tune").click()
+    expect(page.locator("#plan")).to_contain_text("steps, about")
+    page.locator("#tune-voice input, #tune-voice textarea").first.fill("Watched")
     page.locator("#tune-advanced > button").click()
     page.locator("#num-steps input, #num-steps textarea").first.fill(str(MANY_STEPS))
     expect(page.locator("#plan")).to_contain_text(f"{MANY_STEPS} steps, about")
     page.locator("#start-run").click()
+    expect(page.locator("#run-engineers > button")).to_be_visible()
+    page.locator("#run-engineers > button").click()
     expect(page.locator("#losses svg").first).to_be_visible()
 
 
@@ -173,7 +177,7 @@ def core_share(process: psutil.Process, seconds: float) -> float:
     return (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
 
 
-def write_report(options: argparse.Namespace, machine: Sequence[str], measured: Measured) -> str:
+def write_report(options: argparse.Namespace, machine: Sequence[str], measured: Measured, ways: Sequence[Way]) -> str:
     """The report as Markdown."""
     costs = [watched - alone for watched, alone in zip(measured.watched, measured.alone, strict=True)]
     rows = (
@@ -197,6 +201,14 @@ def write_report(options: argparse.Namespace, machine: Sequence[str], measured: 
         *(f"| {title} | {Spread.of(values).show(2)} {unit} | {aim} |" for title, values, unit, aim in rows),
         "",
         f"Mean time to first sound: {statistics.fmean(measured.first_sound):.2f} s.",
+        "",
+        "## Ways through the page",
+        "",
+        "Presses are those of the mouse, and of keys outside text fields; typing is not counted.",
+        "",
+        "| | presses | at most | seconds |",
+        "|---|---|---|---|",
+        *(f"| {way.title} | {way.num_presses} | {way.max_presses} | {way.seconds:.2f} |" for way in ways),
     ]
     return "\n".join(lines)
 

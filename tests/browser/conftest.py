@@ -118,6 +118,7 @@ def open_page(chromium: Browser) -> Iterator[OpenPage]:
         contexts.append(context)
         context.add_init_script(RECORD_SOUND)
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", note_console)
         page.on("pageerror", lambda error: note(str(error)))
         page.on("request", note_request)

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe_findings import axe_findings
 from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
-from tests.browser.test_studio_tabs import choose_voice, open_tab
+from tests.browser.test_studio_tabs import choose_voice, open_tab, speak
 from tests.browser.test_voice_page import ENDLESS_TEXT
 
 pytestmark = pytest.mark.browser
-
-
-AXE = Path(__file__).parent / "axe" / "axe.min.js"
-
-FINDINGS = """async () => {
-  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
-  const { violations } = await axe.run(document, { runOnly: tags });
-  return violations.flatMap(({ id, nodes }) => nodes.map(({ html, target }) => [id, target.join(" "), html]));
-}"""
-
-GRADIOS_OWN = {
-    # Drop zones are called by what they do, which is not what they show; the picture beside says what they show.
-    ("label-content-name-mismatch", "upload-container"),
-    ("image-redundant-alt", "upload-container"),
-}
-
-
-def speak(page: Page, text: str, number: int) -> None:
-    """A sample voice says something, and the take is there."""
-    page.locator("#text textarea").fill(text)
-    for _ in range(5):
-        page.locator("#speak").click()
-        expect(page.locator("#status")).to_contain_text(re.compile("is ready|Too short"))
-        # Random weights now and then end at once, which is no take.
-        if "is ready" in page.locator("#status").inner_text():
-            break
-    expect(page.locator("#takes")).to_contain_text(f"Take {number}")
 
 
 @pytest.fixture
@@ -282,20 +253,50 @@ def test_axe_finds_nothing_of_ours(open_page, app, theme):
     expect(page.locator("#speak")).to_be_enabled()
     choose_voice(page, "Iris")
     speak(page, "Hm.", 1)
-    page.add_script_tag(path=AXE)
     for name in ("Speak", "Data", "Tune", "Compare", "Voices"):
         open_tab(page, name)
         page.wait_for_timeout(500)
-        assert ours(page.evaluate(FINDINGS)) == [], name
+        assert axe_findings(page) == [], name
     page.locator("#model-chip button").click()
     expect(page.locator("#findings")).to_contain_text("are free")
     page.wait_for_timeout(500)
-    assert ours(page.evaluate(FINDINGS)) == []
+    assert axe_findings(page) == []
 
 
-def ours(findings: list[list[str]]) -> list[list[str]]:
-    """Without what lies in components that are Gradio's own."""
-    return [one for one in findings if not any(one[0] == rule and part in one[2] for rule, part in GRADIOS_OWN)]
+def test_the_part_that_is_spoken_is_marked_in_its_text(page):
+    speak(page, "The kettle was whistling before anyone had found the cups. " * 8, 1)
+    parts = page.locator("#takes .take").first.locator("[data-from]")
+    assert parts.count() > 1
+    # It is heard while it is made; the button would stop that.
+    page.wait_for_function("!encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    page.locator("#takes .play").first.click()
+    expect(parts.last).to_have_class("spoken-now")
+    expect(parts.first).not_to_have_class("spoken-now")
+    expect(page.locator(".spoken-now")).to_have_count(0)
+
+
+IS_CLEAR = """(body) => {
+  const box = body.getBoundingClientRect();
+  const middle = document.elementFromPoint(box.left + box.width / 2, box.bottom - 4);
+  return box.left >= 0 && box.right <= innerWidth && body.contains(middle);
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_menus_open_inside_the_window_and_above_the_player(open_page, app, width):
+    page = open_page(app.address, width=width)
+    expect(page.locator("#speak")).to_be_enabled()
+    choose_voice(page, "Iris")
+    speak(page, "Hm.", 1)
+    expect(page.locator(".dock")).to_be_visible()
+    page.locator("#takes .take").last.scroll_into_view_if_needed()
+    page.locator("#takes .menu > summary").last.click()
+    page.wait_for_function(IS_CLEAR, arg=page.locator("#takes .menu-body").last.element_handle())
+    open_tab(page, "Voices")
+    for tile in page.locator(".voice-tile").all():
+        tile.locator(".menu > summary").click()
+        page.wait_for_function(IS_CLEAR, arg=tile.locator(".menu-body").element_handle())
+        page.keyboard.press("Escape")
 
 
 def test_on_a_phone_the_places_are_at_the_bottom(open_page, app):

@@ -179,11 +179,9 @@ def start_training(page: Page) -> None:
     expect(page.locator("#places [aria-current=page]")).to_have_text("Tune")
     expect(page.locator("#plan")).to_contain_text("steps, about")
     page.locator("#tune-voice input, #tune-voice textarea").first.fill("Owen tuned")
-    # What was stated on the Speak tab was for the recording that was cloned there.
-    expect(page.locator("#tune-consents")).to_contain_text(f"No consent yet for {NUM_SENTENCES - 1} of {NUM_SENTENCES}")
+    # What was stated on the Speak tab was for all recordings that were listed there.
     expect(page.locator("#tune-consents")).to_contain_text("Consent by Owen Keeper")
-    page.locator("#tune-consent input").first.check()
-    page.locator("#tune-who input, #tune-who textarea").first.fill("Owen Keeper")
+    expect(page.locator("#tune-consents")).not_to_contain_text("No consent yet")
     page.locator("#tune-advanced > button").click()
     page.locator("#num-steps input, #num-steps textarea").first.fill(str(NUM_STEPS))
     expect(page.locator("#plan")).to_contain_text(f"{NUM_STEPS} steps, about")
@@ -280,7 +278,8 @@ def test_from_an_upload_to_an_exported_voice(program, open_page, microphone, tmp
     assert loudest(page.locator("#takes .play")) > 0.01
     open_tab(page, "Tune")
     expect(page.locator("#run-status")).to_contain_text("Owen tuned")
-    assert step_of(page) >= step, "the run went on without the app"
+    # On a machine too busy to finish its step within the time of a cancel, the run trains that step again.
+    await_step_after(page, step - 1)
     expect(page.locator("#run-status")).to_contain_text("Done")
     result = page.locator("#run-result")
     expect(result).to_contain_text(re.compile("to owen (than|as) before"))

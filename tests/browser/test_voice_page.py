@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from itertools import pairwise
 
@@ -72,6 +73,9 @@ def test_without_a_model_the_page_explains_and_waits(open_page, app_without_mode
     expect(page.locator("#speak")).to_have_text("Waiting for a model")
     give(page, voice)
     expect(page.locator("#verdict")).to_contain_text("Good to clone from. Length 4.0 s")
+    page.get_by_role("link", name="Compare", exact=True).click()
+    expect(page.locator("#compare")).to_be_disabled()
+    expect(page.locator("#compare")).to_have_text("Waiting for a model")
 
 
 def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_path, voice):
@@ -99,8 +103,13 @@ def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_pat
 def test_chunks_follow_each_other_without_a_gap(open_page, app, voice):
     page = open_page(app.address)
     fill_in(page, voice, "One sentence after another. " * 6)
-    page.locator("#speak").click()
-    expect(page.locator("#status")).to_contain_text("is ready")
+    for _ in range(5):
+        page.evaluate("window.sounds.length = 0")
+        page.locator("#speak").click()
+        expect(page.locator("#status")).to_contain_text(re.compile("is ready|Too short"))
+        # Random weights now and then end at once, which is no take.
+        if "is ready" in page.locator("#status").inner_text():
+            break
     sounds = page.evaluate("window.sounds.map(({when, seconds}) => ({when, seconds}))")
     assert len(sounds) > 3
     for sound, following in pairwise(sounds):
@@ -166,8 +175,10 @@ def test_a_voice_is_recorded_in_the_browser(open_page, app):
     page = open_page(app.address)
     open_steps(page)
     page.locator("#microphone button", has_text="Record").click()
+    expect(page.locator(".record-mark")).to_contain_text("Go on to 10 s")
     page.wait_for_timeout(4_000)
     page.locator("#microphone button", has_text="Stop").first.click()
+    expect(page.locator(".record-mark")).to_be_hidden()
     expect(page.locator("#verdict")).to_contain_text("Length ")
     assert listen(page.locator("#verdict .play"))["peak"] > 0.01
 

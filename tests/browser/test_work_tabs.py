@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.axe_findings import axe_findings
 from tests.browser.sounds import wait_until_sounding
-from tests.browser.test_frame import AXE, FINDINGS, ours
 from tests.browser.test_studio_tabs import choose_voice, open_tab, picture
 
 pytestmark = pytest.mark.browser
@@ -88,12 +88,11 @@ def test_a_sample_is_prepared_and_a_text_corrected(open_page, app, screenshots):
     expect(page.locator("#start-run")).to_be_enabled()
     page.locator("#tune-advanced > button").click()
     expect(page.locator("#memory-picture")).to_contain_text("zero3")
-    page.add_script_tag(path=AXE)
     for theme, width in WIDTHS:
         page.emulate_media(color_scheme=theme)
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate("(isDark) => document.body.classList.toggle('dark', isDark)", theme == "dark")
         for tab in ("Data", "Tune"):
             open_tab(page, tab)
-            assert ours(page.evaluate(FINDINGS)) == [], tab
+            assert axe_findings(page) == [], tab
             picture(page, screenshots / f"{tab.lower()}-filled-{theme}-{width}.png", width)

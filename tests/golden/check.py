@@ -29,7 +29,7 @@ from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.generation.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.network.mel import log_mel
 from training.model.prompt.prompt import Prompt, PromptHead, x_vector_prompt
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 from training.model.voice_model import VoiceModel
 
 TOLERANCE = 1e-4

@@ -11,9 +11,9 @@ import torch
 
 from tests.training.finetuning import make_job
 from tests.training.strategy_worker import RecordingContext
-from training.checkpoint import list_checkpoints
 from training.export import read_weights
 from training.job import FineTuneJob
+from training.run_checkpoints import list_checkpoints
 from training.worker import run_worker
 
 NUM_STEPS = 20

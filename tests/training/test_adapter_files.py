@@ -18,7 +18,6 @@ from torch import nn
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
-from training.checkpoint import list_checkpoints
 from training.errors import TrainingError
 from training.export import (
     ADAPTER_FOLDER,
@@ -30,6 +29,7 @@ from training.export import (
     read_weights,
     speaker_row,
 )
+from training.job_data import plan_data
 from training.model.checkpoint.hashes import find_damage
 from training.model.checkpoint.reading import read_config
 from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, ADAPTER_FILE, BASE_DIGEST_KEY
@@ -37,7 +37,8 @@ from training.model.errors import CheckpointError
 from training.model.hub.hub import EMBEDDED_FOLDER, published_name
 from training.model.network.talker import Talker
 from training.model.voice_model import VoiceModel
-from training.worker import plan_data, run_worker
+from training.run_checkpoints import list_checkpoints
+from training.worker import run_worker
 
 LAYERS = ("attention", "mlp", "code-predictor")
 
@@ -150,6 +151,15 @@ def test_a_checkpoint_is_exported_as_the_run_did(exports: Path, weights: FineTun
         export_adapter(weights, tmp_path / ADAPTER_FOLDER)
     with pytest.raises(CheckpointError, match="is not an adapter"):
         export_adapter(weights, tmp_path / "base", replace_existing=True)
+
+
+def test_the_same_adapter_is_the_same_bytes_however_often_it_is_written(
+    weights: FineTunedWeights, tmp_path: Path
+) -> None:
+    folders = [tmp_path / str(number) for number in range(8)]
+    for folder in folders:
+        export_adapter(weights, folder)
+    assert len({(folder / ADAPTER_FILE).read_bytes() for folder in folders}) == 1
 
 
 def test_a_full_fine_tune_has_no_adapter(weights: FineTunedWeights, tmp_path: Path) -> None:

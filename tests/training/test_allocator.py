@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
-from training.allocator import ENVIRONMENT
+from training.allocator import ENVIRONMENT, freed_memory, return_freed_memory
 
 # glibc tells how much it has fetched for single blocks, which go back when they are freed, and how much it holds.
 # Left to itself it keeps no block above thirty-two megabytes.
@@ -43,3 +46,27 @@ def one_step(how: str, **variables: str) -> dict[str, int]:
 @pytest.mark.parametrize(("how", "variables"), [("told", {}), ("untold", ENVIRONMENT)])
 def test_what_a_step_frees_stays_for_the_next(how, variables) -> None:
     assert one_step(how, **variables) == {"fetched": 0, "returned": 0}
+
+
+@contextmanager
+def freed_by_threads() -> Iterator[int]:
+    """What several threads leave behind, as after as many streams: holes below what each still holds; in bytes."""
+
+    def make_holes(kept: list[bytes]) -> None:
+        blocks = [bytes(50_000) for _ in range(400)]
+        kept.append(blocks[-1])
+
+    kept: list[bytes] = []
+    before = freed_memory()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(make_holes, [kept] * 4))
+        yield freed_memory() - before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc tells")
+def test_what_threads_have_freed_can_be_returned() -> None:
+    with freed_by_threads() as freed:
+        after = freed_memory()
+        return_freed_memory()
+        assert freed > 8_000_000
+        assert after - freed_memory() > freed / 2

@@ -15,13 +15,13 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, run_stages, stage, task, write_dataset
 from tests.training.recorded_runs import FEW_STEPS, FRAME_COUNTS, HALF, Runs, assert_same_learning
 from tests.training.strategy_worker import RecordingContext
-from training.checkpoint import list_checkpoints
 from training.errors import ResumeError, TrainingError
 from training.export import read_weights
 from training.memory_plan import network_tensors, worker_memory
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.reading import read_config
 from training.model.network.lora import is_adapter_weight
+from training.run_checkpoints import list_checkpoints
 from training.worker import run_worker
 
 ADAPTER = {

@@ -18,6 +18,7 @@ from training.data.batching import generator_of
 from training.errors import JobInvalid
 from training.estimate import estimate_run
 from training.job import PRESETS, STRATEGIES, FineTuneJob, Preset
+from training.job_data import plan_data, read_data
 from training.loss import SpeechLoss
 from training.machine import Machine
 from training.memory_plan import activation_bytes, network_tensors, worker_memory
@@ -27,8 +28,7 @@ from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.voice_model import VoiceModel
 from training.preflight import disk_problems, job_problems
 from training.presets import preset_fields
-from training.strategies.build import frozen_dtype
-from training.worker import plan_data, read_data
+from training.strategies.learner import frozen_dtype
 
 MACHINE = Machine(num_cpus=2, num_gpus=0)
 CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from backend.voices.consent import SpokenProof, hash_of_file
+from backend.audio.quality import ReferenceReport
+from backend.voices.consent import STATEMENTS, SpokenProof, hash_of_file
 from backend.voices.errors import ConsentInvalid, ConsentMissing
-from ui.consent import Stated, sign
-from ui.source import Source
+from ui.consent import Stated, read_consent, sign
+from ui.fields import statement_choices
+from ui.source import Reference, Source
+from ui.words.words import spoken_to
 
 
 @pytest.fixture
@@ -64,3 +67,44 @@ def test_joined_recordings_are_all_signed_for(source, tmp_path):
     )
     stated = Stated(statement="speaker-agreed", who="Ann", source=together, signed=sign(together))
     assert set(stated.by_content) == {hash_of_file(source.reference), hash_of_file(other.reference)}
+
+
+def test_a_statement_is_for_all_recordings_that_are_listed_and_for_none_that_come_later(source, tmp_path):
+    listed, later = recording(tmp_path, "ben"), recording(tmp_path, "cleo")
+    signed = sign(source, [reference(source), reference(listed)])
+    for cloned in (source, listed):
+        stated = Stated(statement="own-voice", who="Ann", source=cloned, signed=signed)
+        assert stated.read().given_for == hash_of_file(cloned.reference)
+        assert set(stated.by_content) == {hash_of_file(source.reference), hash_of_file(listed.reference)}
+    with pytest.raises(ConsentMissing, match="stated for another recording"):
+        Stated(statement="own-voice", who="Ann", source=later, signed=signed).read()
+
+
+def reference(source: Source) -> Reference:
+    report = ReferenceReport(
+        seconds=5.0, speech_dbfs=-20.0, noise_dbfs=-70.0, clipped_share=0.0, envelope=(), concerns=()
+    )
+    return Reference(name=source.name, path=source.reference, preview=source.reference, report=report)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_what_is_stored_is_the_sentence_that_was_shown(source, language):
+    with spoken_to(language):
+        shown = {kind: words for words, kind in statement_choices()}
+        stored = {kind: Stated(statement=kind, who="Ann", source=source).read().wording for kind in shown}
+    assert stored == shown
+    assert (shown == STATEMENTS) == (language == "en")
+
+
+@pytest.mark.parametrize(
+    ("statement", "who", "words"),
+    [
+        (None, " ", "only with the consent of the person who speaks"),
+        (None, "Ann", "one of these statements"),
+        ("own-voice", " ", "needs the name of the person"),
+        ("nonsense", "Ann", "one of these statements"),
+    ],
+)
+def test_each_missing_part_of_a_consent_is_named(statement, who, words):
+    with pytest.raises(ConsentMissing, match=words):
+        read_consent(statement, who)

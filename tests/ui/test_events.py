@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 import pytest
+from gradio.context import LocalContext
 
 from backend.errors import EncoreError
 from ui.events import bind
@@ -37,6 +38,32 @@ def test_errors_of_ours_are_shown_as_they_are_but_never_as_markup():
         next(stream)
 
 
+@pytest.mark.parametrize(
+    ("accepted", "shown"),
+    [
+        ("de-AT,en;q=0.5", "Eine Stimme braucht eine Aufnahme, nach der sie geklont wird. Füge eine hinzu."),
+        ("fr", "A voice needs a recording to be cloned from. Add one."),
+    ],
+)
+def test_an_error_is_shown_in_the_language_of_the_browser(accepted, shown):
+    def fail():
+        raise EncoreError("A voice needs a recording to be cloned from. Add one.")
+
+    def fail_later():
+        yield {"status": 1}
+        fail()
+
+    asked = LocalContext.request.set(gr.Request(headers={"accept-language": accepted}))
+    try:
+        for handler in (fail, fail_later):
+            called, *_ = bound(handler)
+            with pytest.raises(gr.Error) as caught:
+                list(called.fn() or ())
+            assert caught.value.message == shown
+    finally:
+        LocalContext.request.reset(asked)
+
+
 def test_faults_of_ours_are_not_dressed_up():
     def fail():
         raise ZeroDivisionError
@@ -58,3 +85,8 @@ def test_inputs_have_the_names_of_parameters_and_only_the_first_event_is_for_pro
 def test_what_is_not_named_stays_as_it_is():
     called, *_ = bound(dict)
     assert called.fn() == gr.skip()
+
+
+def test_a_generator_that_ends_without_a_word_leaves_the_page_as_it_is():
+    streamed, *_ = bound(lambda: (yield from ()))
+    assert list(streamed.fn()) == [gr.skip()]

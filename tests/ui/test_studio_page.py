@@ -75,6 +75,17 @@ def test_what_was_stated_for_one_recording_does_not_sign_the_next(page, client, 
     assert "is in the library" in save(client, "Second of two")
 
 
+def test_a_statement_is_for_all_recordings_that_are_listed(page, client, tmp_path):
+    first, second = write_voice(tmp_path / "first.wav", 5.0), write_voice(tmp_path / "second.wav")
+    shown = client.call("examine", files=[handle_file(first), handle_file(second)])
+    client.call("state_consent")
+    for path, name in ((first, "One of both"), (second, "Other of both")):
+        picked = next(value for label, value in shown["pick"]["choices"] if path.name in label)
+        assert "value" not in str(client.call("use_picked", picked=picked)["consent"])
+        assert "is in the library" in save(client, name)
+        assert page.studio.voices.get(name).consent.given_for == hash_of_file(path)
+
+
 def test_many_recordings_are_answered_one_by_one(client, tmp_path):
     files = [write_voice(tmp_path / "good.wav"), write_broken(tmp_path / "broken.wav"), write_voice(tmp_path / "b.wav")]
     verdict = examine(client, *files)

@@ -6,10 +6,14 @@ import os
 import re
 import secrets
 import socket
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+TEMPORARY_PREFIX = "encore-work."
+"""Of folders that `temporary_folder` made."""
 
 _BOOT_DIGITS = 8
 TAG_PATTERN = r"[\w-]+\.\d+(?:-[0-9a-z]+)?"
@@ -70,6 +74,11 @@ class Owner:
 def working_name(suffix: str = "") -> str:
     """A name for a file or folder that this process is filling, by which `is_abandoned` knows it."""
     return f"{Owner.this_process().tag}.{secrets.token_hex(4)}{suffix}"
+
+
+def temporary_folder(parent: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    """A folder for a moment, by default where the system keeps such, which `is_abandoned` knows after a kill."""
+    return tempfile.TemporaryDirectory(prefix=f"{TEMPORARY_PREFIX}{Owner.this_process().tag}.", dir=parent)
 
 
 def is_abandoned(path: Path) -> bool:

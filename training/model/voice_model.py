@@ -28,7 +28,7 @@ from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.model.precision import Precision, PrecisionChoice
 from training.model.prompt.text_tokenizer import TextTokenizer
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 SMALL_TALKER_PARAMETERS = 50_000_000
 """Below this the weights stay in the CPU's cache, and halving their size gains nothing."""
@@ -66,7 +66,7 @@ class VoiceModel:
         """
         try:
             return cls._load(folder, precision, choose_device(device))
-        except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        except (MemoryError, RuntimeError, OSError) as error:
             if not is_out_of_memory(error):
                 raise
             raise ModelError(
@@ -211,9 +211,13 @@ def _require_same_codes(config: ModelConfig, tokenizer_config: SpeechTokenizerCo
         )
 
 
+# PyTorch, on other systems and on Linux; the system, where a file cannot be mapped.
+_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory")
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an allocation failed; PyTorch raises a plain RuntimeError where the main memory ends."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "not enough memory" in str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(said in str(error) for said in _OUT_OF_MEMORY)
 
 
 def choose_precision(choice: PrecisionChoice, device: torch.device, num_parameters: int) -> Precision:

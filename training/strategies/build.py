@@ -18,7 +18,7 @@ from training.model.network.talker import Talker
 from training.model.voice_model import choose_precision
 from training.strategies.ddp import wrap_ddp
 from training.strategies.fsdp2 import flat_mesh, hybrid_mesh, wrap_fsdp2
-from training.strategies.learner import Learner
+from training.strategies.learner import Learner, frozen_dtype
 from training.strategies.zero import wrap_zero
 from training.workers import Workers
 
@@ -60,11 +60,6 @@ def build_learner(job: FineTuneJob, config: ModelConfig, workers: Workers) -> Le
         has_dropout=job.lora is not None and job.lora_dropout > 0,
     )
     return WRAP_BY_STRATEGY[job.strategy](speech_loss, job, workers, dtype)
-
-
-def frozen_dtype(job: FineTuneJob, device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Of the frozen weights: with an adapter on a GPU that of the arithmetic, which halves them; else float32."""
-    return dtype if job.lora is not None and device.type == "cuda" else torch.float32
 
 
 def recompute_layers(talker: Talker) -> None:

@@ -17,7 +17,7 @@ from training.job import FineTuneJob
 from training.loss import SpeechLoss
 from training.strategies.ddp import wrap_ddp
 from training.strategies.torch_learner import TorchLearner
-from training.workers import Workers, local_world_size
+from training.workers import Workers, hybrid_group_size, local_world_size
 
 MakeMesh = Callable[[Workers], DeviceMesh]
 
@@ -71,8 +71,3 @@ def hybrid_mesh(workers: Workers) -> DeviceMesh:
     group = hybrid_group_size(workers.size, local_world_size(workers.size))
     shape = (workers.size // group, group)
     return init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
-
-
-def hybrid_group_size(num_workers: int, num_local: int) -> int:
-    """Workers per sharding group: those of a machine, or half of all workers on a single machine."""
-    return num_local if 1 < num_local < num_workers and num_workers % num_local == 0 else num_workers // 2

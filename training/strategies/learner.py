@@ -10,7 +10,11 @@ import torch
 from torch import Tensor
 
 from training.data.example import TrainingBatch
+from training.job import FineTuneJob
 from training.loss import SpeechLosses
+
+WHOLE_WEIGHTS_FILE = "weights.safetensors"
+"""In checkpoints of runs that offload to disk, for the export; their other files hold each worker's share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,3 +67,8 @@ class Learner(Protocol):
     def load(self, folder: Path) -> None:
         """Load the weights and optimizer that `start_save` wrote, with any number of workers."""
         ...
+
+
+def frozen_dtype(job: FineTuneJob, device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Of the frozen weights: with an adapter on a GPU that of the arithmetic, which halves them; else float32."""
+    return dtype if job.lora is not None and device.type == "cuda" else torch.float32

@@ -28,14 +28,12 @@ from training.job import FineTuneJob
 from training.loss import SpeechLoss, SpeechLosses
 from training.strategies.compiled_parts import compile_disk_access
 from training.strategies.disk_state import load_disk_state, save_disk_state
-from training.strategies.learner import Learner, StateBytes
+from training.strategies.learner import WHOLE_WEIGHTS_FILE, Learner, StateBytes
 from training.strategies.torch_learner import parameter_groups
 from training.workers import Workers
 
 TAG = "zero"
 UNIVERSAL = "universal"
-WHOLE_WEIGHTS_FILE = "weights.safetensors"
-"""In checkpoints of runs that offload to disk, for the export; their other files hold each worker's share."""
 
 # DeepSpeed holds a bucket of gradients in addition to them; its own default of half a billion is 2 GB.
 MAX_BUCKET = 50_000_000

@@ -7,14 +7,12 @@ from gradio.components import Component
 from gradio.events import Dependency
 from markupsafe import Markup
 
-from backend.settings import Settings
-from backend.studio import Studio
+from training.model.hub.hub import short_name
 from ui.context import PageContext
 from ui.events import Update, bind
 from ui.html.messages import NOTHING
 from ui.html.models import explain_models, loading_line, model_choices, model_line, no_model_line
 from ui.html.templates import render
-from ui.html.words import short_name
 from ui.words.words import say, word
 
 DEVICE_SIGNS = {"cpu": "CPU", "cuda": "GPU"}
@@ -51,13 +49,13 @@ class ModelPart:
 class ModelChooser:
     """The loaded model in full, and a way to load another; `requests` are the events that ask for a change."""
 
-    def __init__(self, studio: Studio, settings: Settings) -> None:
-        self._studio, self._settings = studio, settings
+    def __init__(self, context: PageContext) -> None:
+        self._studio, self._settings = context.studio, context.settings
         self.status = gr.HTML(no_model_line(is_loading=True), elem_id="model")
         with gr.Row(elem_classes=["choose"]):
             self.choice = gr.Dropdown(
                 model_choices(),
-                value=settings.model,
+                value=self._settings.model,
                 label=word("sheet.model"),
                 info=word("sheet.model_help"),
                 allow_custom_value=True,
@@ -68,10 +66,12 @@ class ModelChooser:
             self.load = gr.Button(word("sheet.load"), variant="primary", scale=1, min_width=100, elem_id="load")
             self.cancel = gr.Button(word("sheet.cancel"), visible=False, scale=1, min_width=100, elem_id="cancel-load")
         self.loading = gr.HTML(NOTHING, elem_id="loading")
-        gr.HTML(explain_models(), elem_id="explanation")
+        explanation = gr.HTML(explain_models(), elem_id="explanation")
+        context.when_opened[self.choice] = lambda: gr.update(choices=model_choices())
+        context.when_opened[explanation] = explain_models
         self.requests: list[Dependency] = [
             bind(self.load.click, self._load, {"name": self.choice}, api="load_model", quick=True),
-            bind(self.cancel.click, studio.cancel_loading, quick=True),
+            bind(self.cancel.click, self._studio.cancel_loading, quick=True),
         ]
 
     @property

@@ -12,6 +12,8 @@ from backend.background_tasks import TaskState
 from backend.web.redaction import public_message
 from ui.html.templates import html
 from ui.html.words import file_url, time_in_words, time_left
+from ui.words.sentences import translated
+from ui.words.words import say
 
 NOTHING = Markup('<div class="says-nothing" role="status"></div>')
 """Stands where a message will appear: screen readers announce changes only of elements that are already there."""
@@ -25,19 +27,19 @@ def says(tone: str, text: str, *, more: str = "", role: str = "status") -> Marku
     return html('<div class="says {}" role="{}"><p>{}</p>{}</div>', tone, role, text, more)
 
 
+def reason(error: object) -> str:
+    """What an error says, in the language of the page and without the folders of this machine."""
+    return translated(public_message(error))
+
+
 def failure(error: object) -> Markup:
     """Why something did not happen."""
-    return says("bad", public_message(error), role="alert")
+    return says("bad", reason(error), role="alert")
 
 
 def note(text: str) -> Markup:
     """A remark in small print."""
     return html('<p class="note">{}</p>', text)
-
-
-def heading(text: str) -> Markup:
-    """Title of a part of a tab."""
-    return html("<h2>{}</h2>", text)
 
 
 def cards(rendered: Iterable[str]) -> Markup:
@@ -62,11 +64,11 @@ def task_line(state: TaskState[Any] | None, count: Callable[[int], str] = str) -
     if not state.is_running:
         return failure(state.problem)
     if not state.num_total:
-        elapsed = f" {time_in_words(state.seconds_so_far)} so far." if state.seconds_so_far > QUIET_SECONDS else ""
-        return says("", f"{state.what} …{elapsed}")
+        elapsed = f" {say('fields.so_far', time=time_in_words(state.seconds_so_far))}"
+        return says("", f"{state.what} …{elapsed if state.seconds_so_far > QUIET_SECONDS else ''}")
     bar = progress_bar(state.what, 100 * state.num_done // state.num_total)
-    left = time_left(state.seconds_left)
-    return says("", f"{state.what}: {count(state.num_done)} of {count(state.num_total)}{left}.", more=bar)
+    done = say("fields.done_of", done=count(state.num_done), total=count(state.num_total))
+    return says("", f"{state.what}: {done}{time_left(state.seconds_left)}.", more=bar)
 
 
 def download_link(path: Path, words: str, name: str | None = None) -> Markup:

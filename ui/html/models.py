@@ -5,15 +5,15 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from backend.background_tasks import TaskState
-from training.model.hub.hub import EMBEDDED_MODEL, KNOWN_MODELS
+from training.model.hub.hub import EMBEDDED_MODEL, KNOWN_MODELS, short_name
 from ui.html.messages import NOTHING, progress_bar, says
 from ui.html.templates import html, render
-from ui.html.words import DEVICES, PRECISIONS, short_name, size_in_words, time_left
+from ui.html.words import size_in_words, time_left
+from ui.words.sentences import translated
+from ui.words.words import say
 
-EMBEDDED_NOTE = (
-    " It is the small model inside Encore, made to try everything with: it speaks English and copies pitch and timbre. "
-    "For voices to publish, load Qwen3-TTS under “Choose a model”."
-)
+PRECISIONS = {"fp32": "model.full", "bf16": "model.half", "int8": "model.eight"}
+DEVICES = {"cpu": "model.cpu", "cuda": "model.gpu"}
 
 CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-Base"))
 """The others speak only in voices of their own."""
@@ -21,24 +21,22 @@ CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-
 
 def model_line(name: str, precision: str, device: str) -> Markup:
     """The loaded model, its precision and its device."""
-    note = EMBEDDED_NOTE if name == EMBEDDED_MODEL else ""
-    return says(
-        "good", html("<strong>Model: {}</strong>, {}.{}", short_name(name), running_on(precision, device), note)
-    )
+    note = f" {say('model.embedded')}" if name == EMBEDDED_MODEL else ""
+    title = say("model.is", name=short_name(name))
+    return says("good", html("<strong>{}</strong>, {}.{}", title, running_on(precision, device), note))
 
 
 def running_on(precision: str, device: str) -> str:
     """Precision and device of a model."""
-    return f"in {PRECISIONS.get(precision, precision)} on {DEVICES.get(device, device)}"
+    words = say(PRECISIONS[precision]) if precision in PRECISIONS else precision
+    return say("model.runs", precision=words, device=say(DEVICES[device]) if device in DEVICES else device)
 
 
 def no_model_line(is_loading: bool) -> Markup:
     """Stands in place of the model until there is one."""
     if is_loading:
-        return says("", html("<strong>The model is loading.</strong> You can already add a recording and your text."))
-    return says(
-        "mixed", html("<strong>No model is loaded.</strong> Choose one below; you can add a recording and text first.")
-    )
+        return says("", html("<strong>{}</strong> {}", say("model.is_loading"), say("model.meanwhile")))
+    return says("mixed", html("<strong>{}</strong> {}", say("model.none"), say("model.choose")))
 
 
 def loading_line(state: TaskState[None] | None) -> Markup:
@@ -46,14 +44,15 @@ def loading_line(state: TaskState[None] | None) -> Markup:
     if state is None or not (state.is_running or state.problem):
         return NOTHING
     if not state.is_running:
-        return says("bad", html("<strong>{} was not loaded.</strong> {}", state.what, state.problem), role="alert")
+        failed = html("<strong>{}</strong> {}", say("model.not_loaded", name=state.what), translated(state.problem))
+        return says("bad", failed, role="alert")
     if not state.num_total:
-        return says("", html("Loading <strong>{}</strong> …", state.what))
+        return says("", f"{say('bar.loading', name=state.what)} …")
     done, total = state.num_done, state.num_total
-    bar = progress_bar("Download", 100 * done // total)
-    words = f"{size_in_words(done)} of {size_in_words(total)}{time_left(state.seconds_left)}."
+    bar = progress_bar(say("system.download"), 100 * done // total)
+    sizes = {"done": size_in_words(done), "total": size_in_words(total), "left": time_left(state.seconds_left)}
     file = html("{}<p><code>{}</code></p>", bar, state.detail)
-    return says("", html("Downloading <strong>{}</strong>: {}", state.what, words), more=file)
+    return says("", say("model.downloading", name=state.what, **sizes), more=file)
 
 
 def explain_models() -> Markup:
@@ -63,5 +62,8 @@ def explain_models() -> Markup:
 
 def model_choices() -> list[tuple[str, str]]:
     """Label and name of each model that can be picked without typing; only those that clone."""
-    hub = [(f"{model.name} ({size_in_words(model.num_bytes)} download)", model.name) for model in CLONING_MODELS]
-    return [("mini (inside Encore)", EMBEDDED_MODEL), *hub]
+    hub = [
+        (say("model.to_download", name=model.name, size=size_in_words(model.num_bytes)), model.name)
+        for model in CLONING_MODELS
+    ]
+    return [(say("model.inside"), EMBEDDED_MODEL), *hub]

@@ -13,6 +13,7 @@ from backend.audio.quality import peak_envelope
 from backend.errors import RecordingError
 from ui.html.templates import render
 from ui.html.waveform import waveform_svg
+from ui.words.words import say
 
 NUM_BARS = 96
 _PARTS_PER_BLOCK = 400
@@ -33,7 +34,7 @@ def sound_html(place: Path, title: str, *, voice: str = "", download: str = "", 
         download: what the file is called when it is saved.
         length: as it is shown; empty where it is told elsewhere.
     """
-    wave = waveform_svg(envelope_of(place), f"Waveform of {title}", seek=place)
+    wave = waveform_svg(envelope_of(place), say("player.waveform", title=title), seek=place)
     return render("sound", "sound", place=place, title=title, wave=wave, voice=voice, download=download, length=length)
 
 

@@ -10,10 +10,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ui.html import words
-from ui.words.words import say
+from ui.words.sentences import translated
+from ui.words.words import say, say_count
 
 _FOLDER = Path(__file__).with_name("templates")
-_FILTERS = (words.consent_in_words, words.count_of, words.file_url, words.gib, words.short_name, words.size_in_words)
+_FILTERS = (
+    words.consent_in_words,
+    words.file_url,
+    words.gib,
+    words.language_name,
+    words.purpose_in_words,
+    words.size_in_words,
+    translated,
+)
 
 
 def html(sentence: str, *values: Any) -> Markup:
@@ -38,5 +47,5 @@ def _environment() -> Environment:
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
     # The words of whoever is answered; asked for while a macro is filled in.
-    environment.globals["say"] = say
+    environment.globals |= {"say": say, "say_count": say_count}
     return environment

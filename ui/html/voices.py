@@ -12,9 +12,8 @@ from ui.words.words import say
 
 def saved_line(voice: Voice) -> Markup:
     """That a voice is in the library now."""
-    return says(
-        "good", html("<strong>{} is in the library.</strong> Compare it, or use it through the API.", voice.name)
-    )
+    said = say("voices.is_there", name=voice.name)
+    return says("good", html("<strong>{}</strong> {}", said, say("voices.goes_on")))
 
 
 def kept_line(voice: Voice) -> Markup:

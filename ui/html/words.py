@@ -7,10 +7,39 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import quote
 
+from backend.store.trash import Deleted
 from backend.voices.consent import Consent
+from ui.words.sentences import translated
+from ui.words.words import say
 
-PRECISIONS = {"fp32": "full precision (fp32)", "bf16": "half precision (bf16)", "int8": "8-bit weights (int8)"}
-DEVICES = {"cpu": "the CPU", "cuda": "the GPU (CUDA)"}
+LANGUAGES = {
+    "chinese": "language.chinese",
+    "english": "language.english",
+    "french": "language.french",
+    "german": "language.german",
+    "italian": "language.italian",
+    "japanese": "language.japanese",
+    "korean": "language.korean",
+    "portuguese": "language.portuguese",
+    "russian": "language.russian",
+    "spanish": "language.spanish",
+}
+
+
+PURPOSES = {
+    "clones a voice; the smaller": "model.smaller",
+    "clones a voice; the better": "model.better",
+    "speaks in given voices": "model.given_voices",
+    "speaks as described": "model.as_described",
+    "the small model inside Encore": "model.inside_encore",
+    "fast, less accurate": "model.whisper_tiny",
+    "the default, for clear speech": "model.whisper_base",
+    "better, also with accents": "model.whisper_small",
+    "good in many languages": "model.whisper_medium",
+    "most accurate": "model.whisper_large",
+    "nearly as accurate as large-v3, faster": "model.whisper_turbo",
+}
+"""What the models are good for, as their lists have it."""
 
 
 def consent_in_words(consent: Consent | None) -> str:
@@ -19,13 +48,25 @@ def consent_in_words(consent: Consent | None) -> str:
         return ""
     if consent.also:
         return " ".join(map(consent_in_words, consent.all))
-    aloud = " It was also said aloud." if consent.spoken is not None else ""
-    return f"Consent by {consent.who} on {consent.given_at:%Y-%m-%d}: “{consent.wording}”{aloud}"
+    aloud = f" {say('consent.aloud')}" if consent.spoken is not None else ""
+    date = f"{consent.given_at:%Y-%m-%d}"
+    return say("consent.given", who=consent.who, date=date, wording=consent.wording) + aloud
 
 
-def count_of(number: int, what: str) -> str:
-    """`1 clip`, `2 clips`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def deleted_name(deleted: Deleted) -> str:
+    """What the thing is called; takes and runs have no name, and their label is stored in English."""
+    number = re.fullmatch(r"Take (\d+)", deleted.label) if deleted.kind == "take" else None
+    return translated(deleted.label) if number is None else say("takes.take", number=number[1])
+
+
+def language_name(name: str) -> str:
+    """What a language of a model is called; one that there is no word for by its own name."""
+    return say(LANGUAGES[name]) if name in LANGUAGES else name.title()
+
+
+def purpose_in_words(purpose: str) -> str:
+    """What a model is good for, in the language of the page."""
+    return say(PURPOSES[purpose]) if purpose in PURPOSES else purpose
 
 
 def file_name(*parts: str, suffix: str) -> str:
@@ -54,11 +95,6 @@ def gib(num_bytes: float) -> str:
     return f"{amount:.1f} GiB" if amount >= 1 else f"{num_bytes / 2**20:.0f} MiB"
 
 
-def short_name(model: str) -> str:
-    """A model as it is called in passing: of a folder only the last part."""
-    return model if model.count("/") < 2 else model.rstrip("/").rsplit("/", 1)[-1]
-
-
 def size_in_words(num_bytes: float) -> str:
     """Bytes as MB or GB."""
     return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:.0f} MB"
@@ -75,4 +111,4 @@ def time_in_words(seconds: float) -> str:
 
 def time_left(seconds: float | None) -> str:
     """How long something still takes, as the end of a clause; empty if that is unknown."""
-    return f", about {time_in_words(seconds)} left" if seconds else ""
+    return f", {say('data.left', time=time_in_words(seconds))}" if seconds else ""

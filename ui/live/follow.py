@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskCancelled, TaskState
+from ui.words.words import say
 
 POLL_SECONDS = 0.2
 """Short, because the end should show at once."""
@@ -35,11 +36,11 @@ def follow(
     try:
         while not task.has_ended(POLL_SECONDS):
             if task.is_cancelled():
-                raise TaskCancelled("Stopped.")
+                raise TaskCancelled(say("voices.cancelled"))
             yield show(task.state)
         # It may have ended between two polls: after Stop was pressed the next step must not begin.
         if task.is_cancelled():
-            raise TaskCancelled("Stopped.")
+            raise TaskCancelled(say("voices.cancelled"))
     finally:
         task.cancel()
     if task.error is not None:

@@ -285,6 +285,23 @@
       const share = isIt && source.seconds ? source.position / source.seconds : 0;
       one.style.setProperty("--played", `${(100 * share).toFixed(1)}%`);
     }
+    readAlong();
+  }
+
+  // The part of a take's text that is being spoken.
+  function readAlong() {
+    for (const part of document.querySelectorAll(".take [data-from]")) {
+      const button = part.closest(".take").querySelector("[data-play]");
+      const isIt =
+        source.isPlaying &&
+        button?.dataset.play === source.url &&
+        source.position >= Number(part.dataset.from) &&
+        source.position < Number(part.dataset.until);
+      if (part.classList.contains("spoken-now") === isIt) continue;
+      part.classList.toggle("spoken-now", isIt);
+      const text = part.parentElement;
+      if (isIt) text.scrollTop = part.offsetTop - text.offsetTop - text.clientHeight / 3;
+    }
   }
 
   const facts = (element) => ({

@@ -119,7 +119,9 @@ def wait_for_end(page: gr.Blocks) -> None:
     """Serve until Ctrl-C or SIGTERM, then close."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        signal.pause()
+        while True:
+            # Any signal that somebody handles ends a pause.
+            signal.pause()
     except KeyboardInterrupt:
         pass
     finally:

@@ -45,6 +45,16 @@ def say(key: str, **values: object) -> str:
     return tables()[_language.get()][key].format(**values)
 
 
+def spoken_language() -> str:
+    """The language of the request that is being answered: `en`, `de`."""
+    return _language.get()
+
+
+def say_count(number: int, one: str, many: str) -> str:
+    """`1 clip`, `2 clips`: one of two sentences, by their keys. Raises KeyError."""
+    return say(one if number == 1 else many, number=number)
+
+
 @contextmanager
 def spoken_to(accepted: str | None) -> Iterator[None]:
     """What is said in the block is said in the language of an `Accept-Language` header."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from backend.commands.options.common import add_consent_options, add_model_option, add_synthetic_option
+from backend.commands.options.shared import add_consent_options, add_model_option, add_synthetic_option
 from backend.settings import Settings
 from training.job import BATCHINGS, METHOD_CHOICES, PRESETS, STRATEGIES
 from training.model.lora_config import ADAPTED_LAYERS

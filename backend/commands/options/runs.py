@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from backend.commands.options.common import add_for_good_option
+from backend.commands.options.shared import add_for_good_option
 from backend.settings import Settings
 
 

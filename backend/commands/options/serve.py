@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from backend.commands.options.common import add_model_options
+from backend.commands.options.shared import add_model_options
 from backend.settings import MAX_CHARACTERS, Settings
 
 DEFAULT_PORT = 8000

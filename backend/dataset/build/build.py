@@ -26,7 +26,7 @@ from backend.dataset.build.passes import (
 )
 from backend.dataset.build.progress import StageCounts, shared_counts
 from backend.dataset.build.ray_process import explain_lost_ray, run_on_own_ray
-from backend.dataset.build.workers import DISK_FULL
+from backend.dataset.build.ray_tasks import DISK_FULL
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.stage_results import EncoderFacts
 from backend.dataset.clips.views import BuildState, ClipEdit

@@ -8,9 +8,9 @@ import pyarrow as pa
 import ray
 
 from backend.dataset.build.context import BuildContext
-from backend.dataset.build.model_workers import TokenizeClips, TranscribePieces
+from backend.dataset.build.ray_actors import TokenizeClips, TranscribePieces
 from backend.dataset.build.ray_pipeline import first_pass, rows_of, second_pass, share_of
-from backend.dataset.build.workers import (
+from backend.dataset.build.ray_tasks import (
     CLIP_SCHEMA,
     PIECE_SCHEMA,
     SOURCE_SCHEMA,

@@ -20,8 +20,8 @@ import ray
 import ray.data
 
 from backend.dataset.build.context import BuildContext
-from backend.dataset.build.model_workers import TokenizeClips, TranscribePieces
-from backend.dataset.build.workers import Row, cut, decode
+from backend.dataset.build.ray_actors import TokenizeClips, TranscribePieces
+from backend.dataset.build.ray_tasks import Row, cut, decode
 
 # Small, so that one long recording keeps all actors busy and progress moves; large enough to batch on a GPU.
 _ROWS_PER_BATCH = 4

@@ -14,7 +14,7 @@ from backend.dataset.clips.thresholds import GateSettings
 from backend.dataset.errors import DatasetNameInvalid
 from backend.errors import SettingsError
 from backend.voices.consent import Consent, hash_of_file
-from training.renamed import with_current_names
+from training.former_names import with_current_names
 
 # Also the name of a folder, on file systems that ignore case and in shells that expand characters.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")

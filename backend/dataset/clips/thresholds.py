@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from training.renamed import with_current_names
+from training.former_names import with_current_names
 
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {

@@ -9,9 +9,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from backend.runs.errors import RunError, RunInvalid
+from training.former_names import with_current_names
 from training.job import FineTuneJob
 from training.machine import Machine
-from training.renamed import with_current_names
 
 FORMER_NAMES = {"judge": "evaluate"}
 """As version 0.1 spells them."""

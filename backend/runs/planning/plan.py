@@ -28,7 +28,9 @@ from backend.voices.registry import Voices
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
 from training.data.training_set import TrainingSet
 from training.estimate import RunEstimate, estimate_run, free_bytes
+from training.former_names import with_current_names
 from training.job import PRESETS, STRATEGIES, FineTuneJob, Method, MethodChoice, Preset, Strategy
+from training.job_data import plan_batches, read_data
 from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
@@ -39,9 +41,7 @@ from training.model.hub.hub import resolve_model
 from training.model.prompt.length import FRAMES_PER_SECOND
 from training.preflight import disk_problems, job_problems, uses_gpus
 from training.presets import preset_fields
-from training.renamed import with_current_names
-from training.strategies.build import frozen_dtype
-from training.worker import plan_batches, read_data
+from training.strategies.learner import frozen_dtype
 
 DATASETS_FOLDER = "datasets"
 MIN_CLIPS = 2

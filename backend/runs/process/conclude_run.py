@@ -21,10 +21,10 @@ from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.voice import Variant
-from training.checkpoint import list_checkpoints, mark_best, read_checkpoint, set_aside
 from training.errors import ResumeError, TrainingError
 from training.export import FineTunedWeights, export_all, read_weights
 from training.job import FineTuneJob
+from training.run_checkpoints import list_checkpoints, mark_best, read_checkpoint, set_aside
 
 
 def conclude(home: Home, run_id: str) -> None:

@@ -29,6 +29,7 @@ class Driver:
         import ray.train  # noqa: PLC0415 - in the actor's process only
         from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
 
+        from backend.runs.process.loopback_group import LoopbackConfig  # noqa: PLC0415
         from backend.runs.process.ray_dataset import SHARD, rows_for_everyone  # noqa: PLC0415
         from backend.runs.process.ray_worker import FaultLog, share_rows_recording_problems, train_under_ray  # noqa: PLC0415
 
@@ -42,10 +43,11 @@ class Driver:
         if launch.is_elastic:
             workers = (launch.smallest_world_size, launch.max_workers)
         resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
+        is_own_ray = launch.machine.address is None
         _without_cleaner(TorchTrainer)(
             train_under_ray,
             train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
-            torch_config=TorchConfig(backend=_backend(launch, raw_job)),
+            torch_config=(LoopbackConfig if is_own_ray else TorchConfig)(backend=_backend(launch, raw_job)),
             datasets={SHARD: share_rows_recording_problems(raw_job, run_folder, attempt)},
             dataset_config=rows_for_everyone(),
             scaling_config=train.ScalingConfig(

@@ -8,7 +8,7 @@ from typing import Any
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
-from training.checkpoint import damage_notice, list_checkpoints, set_damaged_aside
+from training.run_checkpoints import damage_notice, list_checkpoints, set_damaged_aside
 
 _MAX_CAUSE_LENGTH = 160
 _NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")

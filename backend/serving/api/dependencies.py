@@ -22,6 +22,7 @@ from backend.settings import MAX_CHARACTERS
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
+from training.model.hub.hub import short_name
 
 TIMEOUT_SECONDS = 120.0
 """A request ends after this long without audio; a large checkpoint may have to be loaded for it."""
@@ -34,7 +35,7 @@ class ApiContext:
     Attributes:
         service: the synthesizer, in this process or in replicas.
         voices: the registry, read for each request, so that a new voice needs no restart.
-        model_name: what the base model is called.
+        model_name: the base model as it was configured: a name, or a folder, which no client is told.
         can_instruct: whether it follows instructions.
         timeout_seconds: between two chunks of audio.
         max_characters: of one text.
@@ -57,12 +58,17 @@ class ApiContext:
     signer: FileSigner | None = None
     checker: Checker = field(default_factory=Checker)
 
+    @property
+    def model_id(self) -> str:
+        """What clients call the base model."""
+        return short_name(self.model_name)
+
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served here. Raises ApiError."""
-        if name is not None and name != self.model_name:
+        if name not in (None, self.model_id, self.model_name):
             raise ApiError(
                 404,
-                f"The model {name[:100]!r} is not served here; {self.model_name!r} is. Choose it, or leave model out.",
+                f"The model {name[:100]!r} is not served here; {self.model_id!r} is. Choose it, or leave model out.",
                 param="model",
                 code="model_not_found",
             )

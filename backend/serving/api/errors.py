@@ -11,12 +11,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
 from backend.audio.errors import AudioFormatError
 from backend.errors import EncoreError, PromptError, RecordingError, RecordingTooLarge
 from backend.provenance.errors import RecordingSynthetic
 from backend.serving.errors import EngineBusy, EngineClosed, ServingError
+from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.takes.errors import TakeNotFound, TakeTooShort
 from backend.voices.errors import (
     ConsentInvalid,
@@ -89,6 +91,9 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (RequestTimedOut, _Kind(504, "timeout")),
     (EngineClosed, _Kind(503, "unavailable")),
     (ServingError, _Kind(503, "unavailable")),
+    (TrashNotFound, _Kind(404, "not_in_trash")),
+    (TrashNameTaken, _Kind(409, "name_taken")),
+    (TrashBusy, _Kind(409, "in_use")),
 )
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -147,6 +152,10 @@ def install_error_handlers(app: FastAPI) -> None:
         response.headers.update(error.headers or {})
         return response
 
+    async def on_gone(_: Request, error: Exception) -> JSONResponse:
+        # Nobody reads it; without an answer the server would call it a fault of its own.
+        return error_response(ApiError(400, "The connection was closed before the whole request had arrived."))
+
     async def on_fault(_: Request, error: Exception) -> JSONResponse:
         _logger.error("a request failed", exc_info=error)
         return error_response(ApiError(500, "An internal error. See the log for details.", code="internal_error"))
@@ -154,6 +163,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(EncoreError, on_known)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(ClientDisconnect, on_gone)
     app.add_exception_handler(Exception, on_fault)
 
 

@@ -33,6 +33,13 @@ class ApiMetrics:
         )
         self._engine = Gauge("encore_engine", "Numbers of each engine.", ["engine", "number"], registry=registry)
 
+        self._memory = Gauge(
+            "encore_memory_bytes",
+            "Memory of the process that speaks, by what holds it.",
+            ["device", "owner"],
+            registry=registry,
+        )
+
     def begin(self) -> None:
         """A speech is being made."""
         self._active.inc()
@@ -55,4 +62,8 @@ class ApiMetrics:
         for name, statistics in state.engines.items():
             for number, value in vars(statistics).items():
                 self._engine.labels(name, number).set(value)
+        self._memory.clear()
+        for device, owners in state.memory.items():
+            for owner, num_bytes in owners.items():
+                self._memory.labels(device, owner).set(num_bytes)
         return generate_latest(self.registry)

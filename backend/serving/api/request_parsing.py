@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from backend.serving.api.errors import ApiError, from_validation
+from training.model.owner import temporary_folder
 
 JSON, FORM = "application/json", "multipart/form-data"
 
@@ -71,7 +71,7 @@ async def read_form(
             message = kind.model_validate(fields)
         except ValidationError as error:
             raise from_validation(error) from error
-        with tempfile.TemporaryDirectory(prefix="encore-upload-") as folder:
+        with temporary_folder() as folder:
             yield message, None if file is None else await _store(file, Path(folder))
 
 

@@ -16,6 +16,7 @@ from backend.takes.parts import Doubt, TakePart
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind
 from backend.voices.voice import Voice, VoiceKind
+from training.model.hub.hub import short_name
 from training.model.seed import Seed
 
 MAX_INSTRUCTION_LENGTH = 4096
@@ -119,7 +120,7 @@ class VoiceView(_Answer):
             name=voice.name,
             kind=voice.kind,
             language=voice.language,
-            model=voice.model,
+            model=short_name(voice.model),
             created_at=int(voice.created_at.timestamp()),
             has_transcript=voice.transcript is not None,
             consent=voice.consent,
@@ -195,7 +196,7 @@ class TakeView(_Answer):
             created_at=int(take.made_at.timestamp()),
             made_by=take.made_by,
             voice=take.voice,
-            model=take.model_name,
+            model=short_name(take.model_name),
             input=take.text,
             language=take.language,
             seeds=list(take.seeds),

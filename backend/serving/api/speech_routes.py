@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -15,15 +14,17 @@ from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
 from backend.serving.api.dependencies import ApiContext, ContextDep, client_of
 from backend.serving.api.errors import ApiError, status_of
+from backend.serving.api.events import SSE_MEDIA_TYPE
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
 from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
-from backend.serving.api.streaming import SSE_MEDIA_TYPE, StreamedSpeech, provenance_headers, while_connected
+from backend.serving.api.streaming import StreamedSpeech, provenance_headers, while_connected
 from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
 from backend.voices.consent import Consent, bound_to_recording
 from backend.voices.reference import write_reference
 from backend.voices.voice import Voice
+from training.model.owner import temporary_folder
 
 router = APIRouter(tags=["speech"])
 
@@ -155,7 +156,7 @@ async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recordi
 
 def _canonical(recording: Path) -> bytes:
     """The recording, decoded in a confined process and written as a new WAV file. Raises RecordingError."""
-    with TemporaryDirectory(prefix="encore-one-off-") as folder:
+    with temporary_folder() as folder:
         destination = Path(folder) / "reference.wav"
         write_reference(destination, [recording])
         return destination.read_bytes()

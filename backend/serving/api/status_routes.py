@@ -17,7 +17,7 @@ router = APIRouter(tags=["status"])
 @router.get("/v1/models", summary="List the models", response_model=ModelList, responses=error_responses(401, 403, 500))
 async def list_models(context: ContextDep) -> ModelList:
     """The model that speaks."""
-    return ModelList(data=[ModelView(id=context.model_name, created=int(context.started_at.timestamp()))])
+    return ModelList(data=[ModelView(id=context.model_id, created=int(context.started_at.timestamp()))])
 
 
 @router.get(
@@ -31,7 +31,7 @@ async def health(context: ContextDep) -> Health:
     state = await context.service.state()
     if not state.is_healthy:
         raise ApiError(503, "The speech engine is unavailable. Try again later.", code="unavailable")
-    return Health(model=context.model_name, num_replicas=state.num_replicas)
+    return Health(model=context.model_id, num_replicas=state.num_replicas)
 
 
 @router.get(

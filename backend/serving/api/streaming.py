@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import logging
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
@@ -16,12 +15,12 @@ from starlette.types import Receive, Scope, Send
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
 from backend.provenance.statement import SpeechStatement
-from backend.serving.api.errors import ApiError, body_of, error_response, status_of
+from backend.serving.api.errors import ApiError, error_response, status_of
+from backend.serving.api.events import SSE_MEDIA_TYPE, error_event, event
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, SpeechBegun, SpeechFailure, SpeechSummary, SynthesisEvent
 
-SSE_MEDIA_TYPE = "text/event-stream"
 PROVENANCE_HEADER = "x-encore-provenance"
 
 Answer = TypeVar("Answer")
@@ -91,14 +90,14 @@ class StreamedSpeech(Response):
             _logger.warning("a speech broke off: %s", error)
             if not self._is_sse:
                 raise StreamBroken(str(error)) from error
-            await self._send_bytes(send, _event("speech.audio.error", body_of(error)), is_last=True)
+            await self._send_bytes(send, error_event(error), is_last=True)
 
     async def _send_chunk(self, send: Send, content: bytes) -> None:
         # Formats without an end of their own leave nothing for the last chunk.
         if not content:
             return
         if self._is_sse:
-            content = _event("speech.audio.delta", {"audio": base64.b64encode(content).decode()})
+            content = event("speech.audio.delta", {"audio": base64.b64encode(content).decode()})
         await self._send_bytes(send, content)
 
     async def _finish(self, send: Send, summary: SpeechSummary) -> None:
@@ -114,7 +113,7 @@ class StreamedSpeech(Response):
             }
             done = {"usage": usage, "finish_reason": summary.facts.finish_reason}
             problem = {"take_problem": summary.take_problem} if summary.take_problem else {}
-            last = _event("speech.audio.done", done | problem)
+            last = event("speech.audio.done", done | problem)
         await self._send_bytes(send, last, is_last=True)
 
     async def _send_bytes(self, send: Send, content: bytes, *, is_last: bool = False) -> None:
@@ -151,7 +150,3 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Answer]) -
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _event(kind: str, fields: dict[str, Any]) -> bytes:
-    return f"data: {json.dumps({'type': kind, **fields})}\n\n".encode()

@@ -1,4 +1,4 @@
-"""GET and DELETE /v1/audio/takes: what the API has spoken, including before the last start.
+"""/v1/audio/takes: what the API has spoken, including before the last start.
 
 Takes made on the page are in lists of their own and are not shown here.
 """
@@ -62,22 +62,42 @@ async def get_content(take_id: str, context: ContextDep) -> Response:
 
 
 @router.delete(
-    "/{take_id}", summary="Delete a take", response_model=Deleted, responses=error_responses(401, 403, 404, 500)
+    "/{take_id}", summary="Delete a take", response_model=Deleted, responses=error_responses(400, 401, 403, 404, 500)
 )
 async def delete_take(take_id: str, context: ContextDep, for_good: bool = False) -> Deleted:
-    """Delete one with its file; for 24 hours the studio can restore it. With `for_good` nothing is left."""
+    """Delete one with its file; for 24 hours it can be restored. With `for_good` nothing is left."""
     take = await _find(context, take_id)
     assert context.takes is not None
     deleted = await asyncio.to_thread(context.takes.delete, take.id)
     if for_good:
-        await asyncio.to_thread(context.takes.trash.purge, deleted.id)
+        await asyncio.to_thread(context.takes.trash.purge, deleted.id, missing_ok=True)
     return Deleted(id=take.id, object="take")
+
+
+@router.post(
+    "/{take_id}/restore",
+    summary="Restore a take",
+    response_model=TakeView,
+    responses=error_responses(401, 403, 404, 409, 500),
+)
+async def restore_take(take_id: str, context: ContextDep) -> TakeView:
+    """Undo a deletion within 24 hours."""
+    if context.takes is None:
+        raise _no_takes()
+    trash = context.takes.trash
+    deleted = await asyncio.to_thread(trash.find, "take", take_id, API_LIST)
+    await asyncio.to_thread(trash.restore, deleted.id)
+    return TakeView.of(await _find(context, take_id))
 
 
 async def _find(context: ApiContext, take_id: str) -> Take:
     if context.takes is None:
-        raise TakeNotFound("No takes are kept here. Start without ENCORE_MAX_TAKES=0 to keep them.")
+        raise _no_takes()
     take = await asyncio.to_thread(context.takes.get, take_id)
     if take.owner != API_LIST:
         raise TakeNotFound(f"There is no take {take_id[:40]!r} of the API. List those there are.")
     return take
+
+
+def _no_takes() -> TakeNotFound:
+    return TakeNotFound("No takes are kept here. Start without ENCORE_MAX_TAKES=0 to keep them.")

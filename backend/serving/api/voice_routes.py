@@ -1,4 +1,4 @@
-"""GET, POST and DELETE /v1/audio/voices: the stored voices, and cloning more."""
+"""/v1/audio/voices: the stored voices, and cloning more."""
 
 from __future__ import annotations
 
@@ -73,16 +73,30 @@ async def get_voice(voice_id: str, context: ContextDep) -> VoiceView:
     "/{voice_id}",
     summary="Delete a voice",
     response_model=Deleted,
-    responses=error_responses(401, 403, 404, 500),
+    responses=error_responses(400, 401, 403, 404, 500),
 )
 async def delete_voice(voice_id: str, context: ContextDep, for_good: bool = False) -> Deleted:
-    """Delete a voice, its recording and its consent, by name or id; for 24 hours the studio can restore it.
+    """Delete a voice, its recording and its consent, by name or id; for 24 hours it can be restored.
 
     With `for_good` nothing is left.
     """
     voice = await context.find_voice(voice_id)
     deleted = await asyncio.to_thread(context.voices.delete, voice.id)
     if for_good:
-        await asyncio.to_thread(context.voices.trash.purge, deleted.id)
+        await asyncio.to_thread(context.voices.trash.purge, deleted.id, missing_ok=True)
     await context.service.forget_deleted()
     return Deleted(id=voice.id)
+
+
+@router.post(
+    "/{voice_id}/restore",
+    summary="Restore a voice",
+    response_model=VoiceView,
+    responses=error_responses(401, 403, 404, 409, 500),
+)
+async def restore_voice(voice_id: str, context: ContextDep) -> VoiceView:
+    """Undo a deletion within 24 hours, by name or id, under the name it had."""
+    trash = context.voices.trash
+    deleted = await asyncio.to_thread(trash.find, "voice", voice_id)
+    await asyncio.to_thread(trash.restore, deleted.id)
+    return VoiceView.of(await context.find_voice(deleted.item_id))

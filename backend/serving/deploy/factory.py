@@ -60,9 +60,11 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     config = read_config(resolve_model(settings.engine.model))
     home = Home(settings.home)
     signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
+    voices = Voices(home)
+    voices.sweep()
     context = ApiContext(
         service=service,
-        voices=Voices(home),
+        voices=voices,
         takes=_open_takes(home, settings, signer),
         signer=signer,
         checker=Checker(home.folder, settings.signing_cert, installation_key(home)),

@@ -61,8 +61,12 @@ class LocalSpeech:
 
     async def state(self, *, with_engines: bool = False) -> ServiceState:
         """Its state."""
-        engines = self._synthesizer.statistics() if with_engines else {}
-        return ServiceState(is_healthy=self._synthesizer.is_healthy, engines=engines)
+        if not with_engines:
+            return ServiceState(is_healthy=self._synthesizer.is_healthy)
+        # Reads what the system says of each mapping.
+        memory = await asyncio.to_thread(self._synthesizer.memory)
+        engines = self._synthesizer.statistics()
+        return ServiceState(is_healthy=self._synthesizer.is_healthy, engines=engines, memory=memory)
 
     def close(self) -> None:
         """End the engines and the threads."""

@@ -9,12 +9,14 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.config import AutoscalingConfig, BackpressureConfig
 
+from backend.serving.deploy.proxy import environment
 from backend.serving.deploy.ray_deployments import API_DEPLOYMENT, ENGINE_DEPLOYMENT, ApiIngress, SpeechEngine
 from backend.serving.errors import ServingError
 from backend.serving.settings import ServeSettings
 
-HEALTH_CHECK_SECONDS, HEALTH_TIMEOUT_SECONDS = 5.0, 60.0
-"""A processor that is busy with something else answers late and is not ill."""
+HEALTH_CHECK_SECONDS, HEALTH_TIMEOUT_SECONDS = 1.0, 60.0
+"""A process that has died is noticed by the next look at it. One that is busy with something else answers late and is
+not ill."""
 
 DRAIN_SECONDS = 20.0
 """How long a replica that is told to go may finish what it speaks."""
@@ -63,7 +65,11 @@ def start_application(settings: ServeSettings) -> None:
         ServingError: it does not come up, with Serve's own words.
     """
     try:
-        serve.start(http_options={"host": settings.host, "port": settings.port})
+        serve.start(
+            http_options={"host": settings.host, "port": settings.port},
+            # Without effect where Serve runs already.
+            controller_options={"runtime_env": {"env_vars": environment(settings.trusted_proxies)}},
+        )
         # Named, because without a name all other applications of the cluster would be deleted.
         serve.run(build_application(settings), name=settings.name, route_prefix=settings.route_prefix, blocking=False)
     except (RuntimeError, RayError, ValueError) as error:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
 from typing import Any
 
+import ray
 from fastapi import FastAPI
 from ray import serve
 from ray.exceptions import RayError, RayTaskError
@@ -16,7 +19,6 @@ from ray.serve.handle import DeploymentHandle
 
 from backend.serving.deploy.factory import build_api, build_synthesizer
 from backend.serving.deploy.local_server import LocalSpeech
-from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import AudioChunk, SpeechFailure, SynthesisEvent, SynthesisRequest
@@ -31,6 +33,7 @@ MAX_ATTEMPTS = 3
 _logger = logging.getLogger(__name__)
 _STATISTICS_SECONDS = 2.0
 _RUNNING = "RUNNING"
+_SERVE_NAMESPACE = "serve"
 
 
 class SpeechEngine:
@@ -40,14 +43,27 @@ class SpeechEngine:
         """Load the model. Serve tries again a few times, and reports the error if that does not help."""
         self._synthesizer = build_synthesizer(settings)
         self._speech = LocalSpeech(self._synthesizer, settings.max_requests)
+        self._num_by_ingress: Counter[str] = Counter()
+        self._lost_ingresses: set[str] = set()
 
-    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
-        """Audio as it is made; closing the iterator frees the slot before the next frame."""
+    async def speak(self, order: SynthesisRequest, ingress: str) -> AsyncGenerator[SynthesisEvent]:
+        """Audio as it is made; closing the iterator frees the slot before the next frame.
+
+        Args:
+            order: what to speak.
+            ingress: name of the actor that asks. Ray closes no iterator of one that is lost.
+        """
         if isinstance(order.voice, Voice) and order.voice.kind == "fine-tuned":
             await self._announce(order.voice.id)
-        async with contextlib.aclosing(self._speech.speak(order)) as items:
-            async for item in items:
-                yield item
+        self._num_by_ingress[ingress] += 1
+        try:
+            async with contextlib.aclosing(self._speech.speak(order)) as items:
+                async for item in items:
+                    if ingress in self._lost_ingresses:
+                        return
+                    yield item
+        finally:
+            self._num_by_ingress[ingress] -= 1
 
     @serve.multiplexed(max_num_models_per_replica=2)  # type: ignore[untyped-decorator]
     async def _announce(self, voice_id: str) -> str:
@@ -57,14 +73,16 @@ class SpeechEngine:
         """
         return voice_id
 
-    async def statistics(self) -> dict[str, EngineStatistics]:
-        """Numbers of each engine."""
-        return self._synthesizer.statistics()
+    async def state(self) -> ServiceState:
+        """Its state, with the numbers of each engine."""
+        return await self._speech.state(with_engines=True)
 
     async def check_health(self) -> None:
         """Asked by Serve every few seconds; a replica that raises is replaced."""
         # The registry is elsewhere; a voice deleted there is noticed here by its missing folder.
         await asyncio.to_thread(self._synthesizer.forget_deleted)
+        asked = {name for name, number in self._num_by_ingress.items() if number}
+        self._lost_ingresses = await asyncio.to_thread(_lost_of, asked)
         if not self._synthesizer.is_healthy:
             raise RuntimeError("the speech engine does not run any more")
 
@@ -74,11 +92,23 @@ class SpeechEngine:
             synthesizer.close()
 
 
+def _lost_of(actors: Iterable[str]) -> set[str]:
+    """Those that have ended."""
+    lost = set()
+    for name in actors:
+        try:
+            ray.get_actor(name, namespace=_SERVE_NAMESPACE)
+        except ValueError:
+            lost.add(name)
+    return lost
+
+
 class ReplicatedSpeech:
     """Passes requests on to replicas."""
 
     def __init__(self, handle: DeploymentHandle[Any], settings: ServeSettings) -> None:
         self._handle, self._settings = handle, settings
+        self._name = str(ray.get_runtime_context().get_actor_name())
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made. Until there is any, a replica that dies is replaced by another."""
@@ -101,18 +131,29 @@ class ReplicatedSpeech:
     async def state(self, *, with_engines: bool = False) -> ServiceState:
         """How many replicas run, and with `with_engines` the numbers of one of them."""
         num_replicas = await asyncio.to_thread(self._count_replicas)
-        engines: dict[str, EngineStatistics] = {}
+        state = ServiceState(is_healthy=num_replicas > 0, num_replicas=num_replicas)
         if num_replicas and with_engines:
-            with contextlib.suppress(TimeoutError, RayError, BackPressureError, DeploymentUnavailableError):
-                async with asyncio.timeout(_STATISTICS_SECONDS):
-                    engines = await self._handle.statistics.remote()
-        return ServiceState(is_healthy=num_replicas > 0, num_replicas=num_replicas, engines=engines)
+            asking = asyncio.create_task(self._ask_state())
+            try:
+                # Not waited for once it is cancelled: a request to an engine that hangs takes its time to give up.
+                await asyncio.wait({asking}, timeout=_STATISTICS_SECONDS)
+            finally:
+                asking.cancel()
+            if asking.done() and (asked := asking.result()) is not None:
+                state = replace(state, engines=asked.engines, memory=asked.memory)
+        return state
+
+    async def _ask_state(self) -> ServiceState | None:
+        with contextlib.suppress(RayError, BackPressureError, DeploymentUnavailableError):
+            state: ServiceState = await self._handle.state.remote()
+            return state
+        return None
 
     async def _ask(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         voice = order.voice
         voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
         # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.
-        response: Any = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order)
+        response: Any = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order, self._name)
         is_over = False
         try:
             async for item in response:

@@ -6,6 +6,7 @@ import itertools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.watermark.mark import Mark
+from training.allocator import return_freed_memory
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest
 from training.model.precision import PrecisionChoice
@@ -41,6 +43,9 @@ BUFFERED_DEADLINE_SECONDS = 10.0
 MAX_FAILURES = 3
 """Rounds that may fail in a row before the engine counts as broken."""
 
+IDLE_SECONDS, RETURN_SECONDS = 5.0, 60.0
+"""Memory that was freed goes back to the system after so long without a take, and then, or amid takes, every minute."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -48,7 +53,8 @@ class Engine:
     """Speaks up to `num_slots` takes at once; every method may be called from any thread.
 
     Takes are admitted and released between frames (continuous batching). A take's codes depend on its request alone,
-    whatever else is in the batch. Without takes the thread sleeps. Close it after use, or use it as a context.
+    whatever else is in the batch. Without takes the thread sleeps, and returns memory that was freed. Close it after
+    use, or use it as a context.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Engine:
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
         self._scheduler = Scheduler(self._batch, self._queue, self._statistics)
         self._numbers = itertools.count()
+        self._streams: weakref.WeakSet[TakeStream] = weakref.WeakSet()
         self._laying_out = threading.Lock()
         self._wake = threading.Condition()
         self._is_closed = False
@@ -175,6 +182,7 @@ class Engine:
                 raise
             # Counted first: the thread may have ended it before this goes on.
             self._statistics.num_takes_total += 1
+            self._streams.add(stream)
             self._queue.add(entry)
             self._wake.notify_all()
         return stream
@@ -182,6 +190,12 @@ class Engine:
     def statistics(self) -> EngineStatistics:
         """A snapshot of its counts."""
         return replace(self._statistics, num_active=len(self._scheduler.running), num_waiting=len(self._queue))
+
+    def num_bytes(self) -> dict[str, int]:
+        """What it holds, by owner; the tensors are on the model's device."""
+        with self._wake:
+            streams = list(self._streams)
+        return {**self._batch.num_bytes(), "audio_buffers": sum(stream.num_bytes for stream in streams)}
 
     def close(self, timeout_seconds: float = 60.0) -> None:
         """End the thread before its next frame; takes that are not over end with EngineClosed. May be called twice."""
@@ -204,10 +218,15 @@ class Engine:
             # A small network's operations are over before a second thread has woken up to help.
             torch.set_num_threads(1)
         try:
+            returned_at = 0.0
             while self._wait_for_work():
                 started = time.monotonic()
                 self._run_round()
                 self._statistics.busy_seconds_total += time.monotonic() - started
+                # By the time that was worked: never at the first frame after a pause.
+                if self._statistics.busy_seconds_total > returned_at + RETURN_SECONDS:
+                    return_freed_memory()
+                    returned_at = self._statistics.busy_seconds_total
         finally:
             with self._wake:
                 self._is_closed = True
@@ -216,10 +235,15 @@ class Engine:
 
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; false when the engine is closed."""
-        with self._wake:
-            while not self._scheduler.has_work and not self._is_closed:
-                self._wake.wait()
-            return not self._is_closed
+        patience = IDLE_SECONDS
+        while True:
+            with self._wake:
+                if self._scheduler.has_work or self._is_closed:
+                    return not self._is_closed
+                is_woken = self._wake.wait(patience)
+            if not is_woken:
+                patience = RETURN_SECONDS
+                return_freed_memory()
 
     def _run_round(self) -> None:
         try:

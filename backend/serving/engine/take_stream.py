@@ -125,6 +125,12 @@ class TakeStream(Iterator[NDArray[np.float32]]):
                     self.on_end()
                 self._changed.notify_all()
 
+    @property
+    def num_bytes(self) -> int:
+        """Of audio that nobody has read yet."""
+        with self._changed:
+            return sum(chunk.nbytes for chunk in self._chunks)
+
     # The client's side.
 
     @property

@@ -12,6 +12,7 @@ from pathlib import Path
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.errors import EngineBusy, EngineClosed
+from backend.serving.memory import MemoryUse, added
 
 MAX_ENGINES = 3
 """Checkpoints held at once: a base model and two voices to compare it with."""
@@ -76,6 +77,12 @@ class EnginePool:
         with self._lock:
             held = dict(self._held)
         return {folder: one.engine.statistics() for folder, one in held.items()}
+
+    def num_bytes(self) -> MemoryUse:
+        """What the engines that are loaded hold, by device and owner."""
+        with self._lock:
+            engines = [held.engine for held in self._held.values()]
+        return added([(engine.model.device.type, engine.num_bytes()) for engine in engines])
 
     @property
     def is_healthy(self) -> bool:

@@ -260,6 +260,14 @@ def test_one_sample_that_is_no_number(tmp_path: Path, value: float) -> None:
         decode(write_raw_wav(tmp_path / "take.wav", samples, rate=48_000))
 
 
+def test_numbers_that_overflow_in_the_resampler_are_no_sound(tmp_path: Path) -> None:
+    """Each of them is finite; what came out was not."""
+    samples = sing(1.0, 48_000)
+    samples[30_000:30_400:2], samples[30_001:30_400:2] = 3e38, -3e38
+    with pytest.raises(RecordingDamaged, match=r"3e\+38 times full scale"):
+        decode(write_raw_wav(tmp_path / "take.wav", samples, rate=48_000))
+
+
 def test_a_decompression_bomb_costs_nothing_here(tmp_path: Path) -> None:
     path = write_silent_flac(tmp_path / "take.flac", minutes=30)
     tracemalloc.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import stat
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from backend.cluster.connect import BUILD_DATASET, connect
 from backend.cluster.errors import ClusterError
 from backend.cluster.own import own_token
+from tests.backend.cluster.listening import is_loopback, listening_sockets
 from training.machine import Machine
 
 JOIN = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False); print('joined', ray.cluster_resources())"
@@ -61,8 +61,10 @@ def test_only_this_user_of_this_machine_reaches_an_own_ray(tmp_path: Path, monke
     monkeypatch.setenv("RAY_AUTH_TOKEN", "of a cluster that is joined at other times")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with connect(BUILD_DATASET, Machine(num_cpus=2, num_gpus=0), home=tmp_path):
-        worker = ray.remote(lambda: os.getpid())
-        listening = listening_sockets({ray.get(worker.remote())})
+        worker = ray.get(ray.remote(lambda: os.getpid()).remote())
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        assert worker in {process.pid for process in processes}
+        listening = listening_sockets(processes)
         assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
         assert not [socket for socket in listening if not is_loopback(socket[1])]
         token, address = tmp_path / "ray_token", ray.get_runtime_context().gcs_address
@@ -77,24 +79,6 @@ def test_only_this_user_of_this_machine_reaches_an_own_ray(tmp_path: Path, monke
         assert "joined" not in refused.stdout
     assert os.environ["RAY_AUTH_TOKEN"] == "of a cluster that is joined at other times"
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
-
-
-def listening_sockets(wanted: set[int]) -> list[tuple[str, str]]:
-    """Program and address of every socket that this process and its children listen on; those `wanted` are children."""
-    children = psutil.Process().children(recursive=True)
-    assert wanted <= {child.pid for child in children}
-    return [
-        (process.name(), connection.laddr.ip)
-        for process in [psutil.Process(), *children]
-        if process.status() != psutil.STATUS_ZOMBIE
-        for connection in process.net_connections("inet")
-        if connection.status in (psutil.CONN_LISTEN, psutil.CONN_NONE) and connection.laddr
-    ]
-
-
-def is_loopback(text: str) -> bool:
-    address = ipaddress.ip_address(text)
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def files_with(token: str, folder: Path) -> list[Path]:

@@ -66,8 +66,24 @@ def test_it_answers_speaks_and_ends(served):
     speech = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna", "response_format": "flac"})
     assert speech.status_code == 200, speech.text
     assert speech.content.startswith(b"fLaC")
+    check_what_its_model_is_called(client)
     process.send_signal(signal.SIGINT)
     assert process.wait(DEADLINE_SECONDS) in (0, 130)
+
+
+def check_what_its_model_is_called(client: httpx.Client) -> None:
+    """By its folder's name, everywhere, and the answer to another name says one that works."""
+    asked = {"input": "Hi.", "voice": "Anna", "response_format": "wav"}
+    (model,) = (one["id"] for one in client.get("/v1/models").json()["data"])
+    assert model == GOLDEN_CHECKPOINT.name == client.get("/healthz").json()["model"]
+    speech = client.post("/v1/audio/speech", json={**asked, "model": model})
+    assert speech.status_code == 200, speech.text
+    assert {take["model"] for take in client.get("/v1/audio/takes").json()["data"]} == {model}
+    refused = client.post("/v1/audio/speech", json={**asked, "model": "tts-1"})
+    assert refused.status_code == 404
+    assert f"not served here; {model!r} is." in refused.json()["error"]["message"]
+    # As clients of earlier versions do, which were told the folder.
+    assert client.post("/v1/audio/speech", json={**asked, "model": str(GOLDEN_CHECKPOINT)}).status_code == 200
 
 
 def test_the_api_withstands_guessing_slow_and_flooding_clients(served):

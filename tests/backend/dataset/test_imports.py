@@ -9,9 +9,9 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
-import backend.dataset.build.workers
+import backend.dataset.build.ray_tasks
 assert not {"torch", "scipy.signal", "transformers"} & set(sys.modules), "who reads and cuts loads no networks"
-import backend.dataset.build.model_workers
+import backend.dataset.build.ray_actors
 import backend.dataset.build.passes
 import backend.transcription.whisper_transcriber
 import training.model.device

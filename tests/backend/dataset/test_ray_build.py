@@ -18,7 +18,7 @@ from backend.cluster.errors import ClusterError
 from backend.dataset.build.build import encoder_facts
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.progress import StageCounts
-from backend.dataset.build.workers import source_row
+from backend.dataset.build.ray_tasks import source_row
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress, BuildState
 from backend.dataset.datasets import Datasets

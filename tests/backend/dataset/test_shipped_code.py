@@ -15,20 +15,13 @@ from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
 from backend.store.home import Home
+from tests.backend.cluster.other_ray import WITHOUT_TOKEN, other_ray
 from training.model.project import PROJECT_FOLDER
 
 pytestmark = pytest.mark.ray
 
 # The machine may be slow and busy; nothing here depends on how long anything takes.
 DEADLINE_SECONDS = 400.0
-WITHOUT_TOKEN = {"RAY_AUTH_MODE": "disabled"}
-
-CLUSTER = """
-import sys, ray
-context = ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-print(context.address_info["gcs_address"], flush=True)
-sys.stdin.read()
-"""
 
 # Ray adds the folder of the driver's script and the current folder to the workers' path, and neither is the checkout.
 DRIVER = """
@@ -41,8 +34,8 @@ from backend.dataset.datasets import Datasets
 from backend.store.home import Home
 
 def locate():
-    import backend.dataset.build.workers, sys, training.worker
-    return [backend.dataset.build.workers.__file__, training.worker.__file__, sys.path]
+    import backend.dataset.build.ray_tasks, sys, training.worker
+    return [backend.dataset.build.ray_tasks.__file__, training.worker.__file__, sys.path]
 
 found = {}
 for name, purpose in {"train": FINE_TUNE, "serve": SERVE, "build": BUILD_DATASET}.items():
@@ -64,26 +57,8 @@ def empty_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def address(empty_folder: Path) -> Iterator[str]:
-    """A Ray whose processes know nothing of the checkout."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "RAY_ADDRESS")}
-    # Ray's workers step back behind everything else, which on a busy machine means that they stand still.
-    environment |= {"RAY_worker_niceness": "0", **WITHOUT_TOKEN}
-    script = empty_folder / "cluster.py"
-    script.write_text(CLUSTER)
-    for attempts_left in (2, 1, 0):
-        with subprocess.Popen(
-            [sys.executable, str(script)],
-            cwd=empty_folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as cluster:
-            if found := cluster.stdout.readline().strip():
-                yield found
-                return
-        # Ray gives itself 30 seconds to start, whatever else the machine is doing.
-        assert attempts_left, "no Ray could be started"
+    with other_ray(empty_folder) as address:
+        yield address
 
 
 def test_workers_without_the_checkout_train_serve_and_build(

@@ -21,7 +21,7 @@ from backend.dataset.build.build import encoder_facts
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.passes import count_as_reused, run_in_one_process
 from backend.dataset.build.progress import StageCounts
-from backend.dataset.build.workers import SOURCE_SCHEMA, decode, source_row
+from backend.dataset.build.ray_tasks import SOURCE_SCHEMA, decode, source_row
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.stage_results import DecodedRecording
 from backend.dataset.sources.find import SourceRecording

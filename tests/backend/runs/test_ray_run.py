@@ -24,12 +24,13 @@ from backend.store.home import Home
 from backend.store.trash import Trash
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
+from tests.backend.cluster.listening import is_loopback, listening_sockets
 from tests.golden import GOLDEN_CHECKPOINT
-from training.checkpoint import list_checkpoints
 from training.data.code_rows import ROWS_FILE, read_card, write_card
 from training.export import PROVENANCE_FILE
 from training.job import FineTuneJob
 from training.model.voice_model import VoiceModel
+from training.run_checkpoints import list_checkpoints
 
 pytestmark = pytest.mark.ray
 
@@ -104,6 +105,15 @@ def wait_for_steps_of(runs: Runs, run_id: str, attempt: int) -> None:
     )
 
 
+def train_unheard(runs: Runs, run_id: str) -> None:
+    """Nothing of it listens to other machines, nor does the store in which PyTorch's workers find each other."""
+    leader = wait_until(runs, run_id, lambda run: run.state is RunState.RUNNING).process_id
+    workers = processes_of(leader, "RayTrainWorker")
+    # Ray's own, the store of the first, and those of the group.
+    assert len(listening_sockets(workers)) > 2 * len(workers) == 4
+    assert not [socket for socket in listening_sockets(session_of(leader)) if not is_loopback(socket[1])]
+
+
 def lose_a_worker(runs: Runs, run_id: str) -> None:
     run = wait_until(runs, run_id, lambda run: newest_checkpoint(runs, run_id) > 0)
     dataset = FineTuneJob.read(runs.folder(run_id) / "job.json").dataset
@@ -127,6 +137,7 @@ def lose_the_driver(runs: Runs, run_id: str) -> None:
     wait_until(runs, run_id, lambda run: run.attempt == 2)
     assert any("driver of the training was lost" in event.sentence for event in runs.events(run_id))
     wait_for_steps_of(runs, run_id, attempt=2)
+    train_unheard(runs, run_id)
 
 
 def lose_the_supervisor(runs: Runs, run_id: str) -> None:
@@ -182,6 +193,7 @@ def start_from_an_app_that_is_killed(runs: Runs, home: Path, num_steps: int) -> 
 
 def test_a_run_survives_whatever_is_killed_and_obeys_a_cancel(runs: Runs, dataset: Path, home: Path) -> None:
     run_id = start_from_an_app_that_is_killed(runs, home, MORE_STEPS_THAN_THERE_IS_TIME_FOR)
+    train_unheard(runs, run_id)
     lose_a_worker(runs, run_id)
     lose_the_driver(runs, run_id)
     lose_the_supervisor(runs, run_id)

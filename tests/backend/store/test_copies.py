@@ -109,6 +109,7 @@ def test_a_damaged_database_is_detected_or_still_readable(tmp_path_factory, wher
         copies.check()
     except StoreDamaged as error:
         assert "doctor --restore-database" in str(error)  # noqa: PT017 - it may as well be sound
+        assert "\n" not in str(error)  # noqa: PT017
     else:
         assert not damage_of(database.path)
     _, aside = copies.restore()
@@ -157,6 +158,27 @@ def test_an_open_database_says_that_it_is_damaged_and_not_that_the_disk_is_full(
     (tmp_path / "encore.sqlite").write_bytes(b"rubbish" * 1000)
     with pytest.raises(StoreDamaged, match="doctor --restore-database"):
         Database(tmp_path)
+
+
+def test_a_message_that_quotes_damaged_letters_is_a_finding_too(tmp_path):
+    """It was a UnicodeDecodeError: SQLite quotes the name of the table whose definition is damaged."""
+    path = with_number(tmp_path, 1).path
+    copies = DatabaseCopies(tmp_path)
+    copies.make()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = path.read_bytes()
+    damaged = content.replace(b"tabletakestakes", b"tablet\xf9kest\xf9kes").replace(
+        b"CREATE TABLE takes", b"CREATE TABLF takes"
+    )
+    assert damaged != content
+    path.write_bytes(damaged)
+    with pytest.raises(StoreDamaged, match="doctor --restore-database"):
+        copies.check()
+    with pytest.raises(StoreDamaged, match="doctor --restore-database"):
+        Database(tmp_path)
+    copies.restore()
+    assert numbers_in(tmp_path) == [1]
 
 
 def test_one_that_is_held_says_by_what(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.takes.takes import Takes
@@ -26,6 +28,7 @@ from backend.store.artifacts import Artifacts
 from backend.store.home import Home
 from backend.takes.takes import Takes
 from training.model.checkpoint.atomic_folder import create_folder
+from training.model.owner import temporary_folder
 home = Home(Path(sys.argv[1]))
 job = BuildJob.parse("ann", [home.folder / "one.wav"], model="mini", whisper="none", num_actors=0)
 with (
@@ -33,6 +36,7 @@ with (
     Artifacts(home.folder).incoming(".wav") as artifact,
     open_sources(job, DatasetWorkspace(home.folder)),
     create_folder(home.folder / "voices" / ("7f" * 16)) as voice,
+    temporary_folder(),
 ):
     for file in (take, artifact, voice / "reference.wav"):
         file.write_bytes(b"half")
@@ -42,17 +46,20 @@ with (
 
 
 def left_in(home: Path) -> list[str]:
-    folders = ("takes/incoming", "artifacts/incoming", "cache/unpacked", "voices")
+    folders = ("temporary", "takes/incoming", "artifacts/incoming", "cache/unpacked", "voices")
     return sorted(f"{folder}/{path.name}" for folder in folders for path in (home / folder).glob("*"))
 
 
-def test_leftovers_are_swept_once_their_process_is_gone(tmp_path: Path) -> None:
+def test_leftovers_are_swept_once_their_process_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "one.wav").write_bytes(b"RIFF")
     command = [sys.executable, "-c", AT_WORK, str(tmp_path)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as worker:
         worker.stdout.readline()
         before = left_in(tmp_path)
-        assert len(before) == 4
+        assert len(before) == 5
         sweep_leftovers(tmp_path)
         assert left_in(tmp_path) == before, "a living process lost what it is working on"
         worker.send_signal(signal.SIGKILL)

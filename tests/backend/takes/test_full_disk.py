@@ -65,6 +65,33 @@ synthesizer.close()
 """
 
 
+KEEP = """
+import subprocess, sys
+from pathlib import Path
+import numpy as np
+from backend.store.home import Home
+from backend.takes.keeper import TakeKeeper
+from backend.takes.takes import Takes
+from tests.backend.takes.test_takes import FACTS
+
+takes = Takes(Home(Path(sys.argv[1]) / "home"))
+(takes.folder / "incoming").mkdir(parents=True)
+subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+with TakeKeeper(takes, 24000) as keeper:
+    keeper.write(np.zeros(24000, np.float32))
+    kept = keeper.keep(FACTS, "me")
+print("kept", kept, keeper.problem, file=sys.stderr)
+"""
+
+
+def test_a_take_on_a_disk_that_cannot_be_written_is_not_kept_and_says_so(tmp_path: Path):
+    """Where nothing can be written, nothing can be removed either, not even what is not there."""
+    said = run_on_small_disk(tmp_path / "disk", KEEP, size="16m")
+    assert "Traceback" not in said, said
+    assert "kept None" in said
+    assert "write-protected" in said
+
+
 def test_speech_needs_no_disk_and_says_that_it_was_not_kept(tmp_path: Path):
     said = run_on_small_disk(tmp_path / "disk", SPEAK, size="16m")
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]

@@ -15,7 +15,7 @@ from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.consent import Consent
 from training.model.generation.frame_loop import FinishReason
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 FACTS = TakeFacts(
     made_by="studio",

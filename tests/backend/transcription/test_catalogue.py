@@ -10,7 +10,7 @@ from whisper.model import AudioEncoder, TextDecoder
 from backend.doctor.checks import check_transcriber
 from backend.settings import Settings
 from backend.transcription.catalogue import PUBLISHED_WHISPERS, PublishedWhisper, published_names
-from ui.tabs.dataset.tab import WHISPERS
+from ui.tabs.dataset.tab import whisper_choices
 
 # Mel bands, vocabulary, width, heads, encoder layers, decoder layers: what each checkpoint says of itself.
 DIMENSIONS = {
@@ -45,6 +45,6 @@ def test_files_are_called_as_openai_whisper_calls_them():
 
 def test_the_size_of_base_is_the_same_everywhere(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    (label,) = (label for label, value in WHISPERS if value == "base")
+    (label,) = (label for label, value in whisper_choices() if value == "base")
     assert "(145 MB)" in label
     assert "(145 MB)" in check_transcriber(Settings(home=tmp_path)).remedy

@@ -23,7 +23,7 @@ from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import RATE, speak_like, write_broken, write_voice
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 
 @pytest.fixture
@@ -187,16 +187,19 @@ def test_a_checkpoint_in_the_wrong_place_is_refused(voices, tmp_path, recording)
     assert list(voice.variants) == ["base"]
 
 
-def test_what_a_killed_process_left_is_removed_a_day_later(voices, recording):
+def test_what_a_killed_process_left_is_removed_soon(voices, recording):
     old, new = voices.folder / "old", voices.folder / "new"
     for folder in (old, new):
         folder.mkdir(parents=True)
         (folder / "reference.wav").write_bytes(b"x")
-    a_week_ago = time.time() - 7 * 86_400
-    os.utime(old, (a_week_ago, a_week_ago))
-    voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini")
+    an_hour_ago = time.time() - 3600
+    os.utime(old, (an_hour_ago, an_hour_ago))
+    anna = voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini")
+    os.utime(anna.folder, (an_hour_ago, an_hour_ago))
+    voices.sweep()
     assert not old.exists()
     assert new.exists()
+    assert anna.folder.exists()
 
 
 def test_the_consent_can_be_read_without_this_program(voices, recording):

@@ -130,6 +130,15 @@ def test_two_exports_are_equal_and_a_taken_name_needs_another(originals, exporte
     assert other.import_(exported, name="Anna Two").consent == other.import_(exported, name="Anna").consent == before
 
 
+def test_a_file_does_not_tell_where_the_model_lies(originals, tmp_path):
+    recording = originals.get("Anna B").reference
+    voice = originals.create_zero_shot("Path", recording, consent=CONSENT, model=str(tmp_path / "secret" / "our-model"))
+    exported = originals.export("Path", tmp_path / "path.encore-voice")
+    originals.delete(voice.id)
+    assert b"secret" not in exported.read_bytes()
+    assert registry(tmp_path / "other").import_(exported).model == "our-model"
+
+
 def test_a_file_that_cannot_be_written(originals, exported, tmp_path):
     with pytest.raises(VoiceError, match="cannot be written"):
         originals.export("Anna B", tmp_path / "no" / "folder.encore-voice")
@@ -207,7 +216,14 @@ def test_members_beyond_their_size(exported, tmp_path):
 def test_a_file_larger_than_allowed_is_not_opened(exported, tmp_path):
     target = registry(tmp_path / "other")
     with pytest.raises(VoiceFileInvalid, match="more than"):
-        voice_file.import_voice(exported, add=target.add, voices_folder=target.folder, max_bytes=1000)
+        voice_file.import_voice(exported, add=target.add, max_bytes=1000)
+
+
+def test_a_folder_of_voices_that_cannot_be_made_is_a_sentence(exported, tmp_path):
+    target = registry(tmp_path / "other")
+    target.folder.write_bytes(b"")
+    with pytest.raises(VoiceError, match="cannot be stored"):
+        target.import_(exported)
 
 
 def test_a_full_disk_is_noticed_before(exported, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -77,6 +78,36 @@ def test_headers_that_trickle_are_cut_off(server):
         drip(connection, b"GET / HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 30, pause=0.3)
         assert read_reply(connection).status == 408
         assert time.monotonic() - began > HEADER_SECONDS
+
+
+def test_headers_without_end_are_not_gathered(server):
+    """They filled the memory for as long as they had time to arrive."""
+    piece, num_sent = b"x" * 50_000, 0
+    with connect(server) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-Long: ")
+        # What is sent after the refusal is answered with a reset.
+        with suppress(ConnectionError):
+            while num_sent < 100 * len(piece):
+                connection.sendall(piece)
+                num_sent += len(piece)
+                connection.settimeout(0.05)
+                with suppress(TimeoutError):
+                    assert connection.recv(1000).split()[1] in (b"400", b"431")
+                    return
+        assert num_sent < 100 * len(piece), "five megabytes were taken"
+
+
+def test_a_body_that_was_answered_before_it_had_arrived_is_no_header(server):
+    content = b"x" * 3_000_000
+    with connect(server) as connection:
+        headers = [("Host", "a"), ("Connection", "keep-alive"), ("Content-Length", str(len(content)))]
+        # PUT is refused by the router, which reads no body.
+        connection.sendall(head_of("PUT", "/", headers) + content[:10])
+        time.sleep(0.3)
+        connection.sendall(content[10:] + head_of("GET", "/", [("Host", "a"), ("Connection", "close")]))
+        answers = connection.makefile("rb").read()
+    assert next(line.split()[1] for line in answers.splitlines() if line.startswith(b"HTTP/1.1")) == b"405"
+    assert b"431" not in answers
 
 
 def test_a_silent_connection_is_closed(server):

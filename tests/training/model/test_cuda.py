@@ -7,7 +7,7 @@ import torch
 
 from tests.training.model.prompting import prompt_for
 from training.model.generation.frame_loop import FrameLoop, FrameRequest
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 from training.model.voice_model import VoiceModel
 
 pytestmark = pytest.mark.gpu

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from training.model.errors import CheckpointError, DownloadError
 from training.model.hub import hub as hub_module
-from training.model.hub.hub import EMBEDDED_FOLDER, KNOWN_MODELS, resolve_model
+from training.model.hub.hub import EMBEDDED_FOLDER, KNOWN_MODELS, resolve_model, short_name
 
 
 def test_a_folder_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +22,18 @@ def test_a_folder_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert resolve_model(str(folder)) == folder
     monkeypatch.chdir(tmp_path)
     assert resolve_model("Qwen/mine").samefile(folder)
+
+
+def test_a_folder_is_called_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Qwen" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for name in ("Qwen/mine", "./Qwen/mine", "Qwen/mine/", str(tmp_path / "Qwen" / "mine"), "/gone/since/then/mine"):
+        assert short_name(name) == "mine"
+    for name in ("mini", "Qwen/Qwen3-TTS-12Hz-0.6B-Base", "Anna & Bob", ""):
+        assert short_name(name) == name
+    assert short_name("C:\\models\\mine") == "mine"
+    assert short_name(str(EMBEDDED_FOLDER)) == "mini"
+    assert short_name("/cache/models--Qwen--Other/snapshots/0123abcd") == "Qwen/Other"
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~nobody/model", "a/b/c", "..", "models\\tiny"])

@@ -14,6 +14,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from training.data.batching import BatchPlan, generator_of
 from training.data.example import TrainingBatch
+from training.job_data import plan_data
 from training.loss import SpeechLoss
 from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.network.lora import (
@@ -24,7 +25,6 @@ from training.model.network.lora import (
 )
 from training.model.network.talker import Talker
 from training.model.voice_model import VoiceModel
-from training.worker import plan_data
 
 NUM_STEPS = 4
 WIDEST = 128

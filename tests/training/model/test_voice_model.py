@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from tests.training.model.prompting import prompt_for
 from training.model.errors import PromptError
-from training.model.voice_model import VoiceModel
+from training.model.hub.hub import EMBEDDED_FOLDER
+from training.model.voice_model import VoiceModel, is_out_of_memory
 
 
 def logits_of(model):
@@ -50,3 +53,35 @@ def test_a_checkpoint_without_a_speaker_encoder_does_not_clone(golden_model):
     named = dataclasses.replace(golden_model, speaker_encoder=None)
     with pytest.raises(PromptError, match="Base"):
         named.embed_speaker(torch.zeros(24_000))
+
+
+def test_memory_that_runs_out_while_a_model_is_loaded_is_said_in_a_sentence():
+    # Wherever it ends: in a mapped file, in a tensor or in a list of Python's.
+    script = f"""
+import os, resource
+from pathlib import Path
+from training.model.errors import ModelError
+from training.model.voice_model import VoiceModel, is_out_of_memory
+
+for megabytes in range(0, 80, 20):
+    if (child := os.fork()) == 0:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 10**6,) * 2)
+        try:
+            VoiceModel.load(Path({str(EMBEDDED_FOLDER)!r}), precision="fp32", device="cpu")
+        except ModelError as error:
+            print(error, flush=True)
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0, megabytes
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("There is not enough memory for the model in mini. Close other programs") == 4
+
+
+def test_what_pytorch_raises_where_memory_ends_is_recognised():
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(1 << 46)
+    assert is_out_of_memory(raised.value)
+    assert not is_out_of_memory(RuntimeError("the shapes do not fit"))

@@ -21,17 +21,19 @@ from backend.serving.speech.audio_stream import SpeechProgress
 from backend.store.trash import Deleted
 from backend.takes.parts import HeardInPart, TakePart
 from backend.takes.take import Take
+from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
 from training.model.generation.frame_loop import FinishReason
 from training.model.hub.hub import KNOWN_MODELS
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 from ui.html import models, words
 from ui.html.messages import NOTHING, task_line
 from ui.html.takes import ENDINGS, download_name, rate_in_words, take_card, take_list
 from ui.html.voices import kept_line, saved_line
 from ui.tabs.voice import render as render_voice
 from ui.tabs.voices import render as render_voices
+from ui.words.words import say, spoken_to
 
 HOSTILE = '<img src=x onerror="alert(1)">\'&amp;'
 
@@ -85,6 +87,14 @@ SHOWN = render_voices.ShownVoice(
 GONE = Deleted(
     id=HOSTILE, kind="voice", item_id=HOSTILE, owner="", label=HOSTILE, deleted_at=datetime.now(UTC), num_bytes=1
 )
+
+
+def test_a_deleted_take_is_called_as_on_the_page():
+    taken = replace(GONE, kind="take", label="Take 3")
+    assert words.deleted_name(taken) == "Take 3"
+    with spoken_to("de"):
+        assert words.deleted_name(taken) == "Ergebnis 3"
+        assert words.deleted_name(replace(GONE, label="Take 3")) == "Take 3"
 
 
 class Page(HTMLParser):
@@ -186,6 +196,14 @@ def test_without_a_model_every_way_to_one_is_explained():
     assert all(word in text for word in ("mini", "folder on this machine", "Without a network", "hf download"))
 
 
+def test_what_models_are_good_for_is_said_in_the_language_of_the_page():
+    purposes = {one.purpose for one in (*KNOWN_MODELS, *PUBLISHED_WHISPERS)}
+    assert purposes <= words.PURPOSES.keys()
+    assert all(words.purpose_in_words(one) == one for one in words.PURPOSES)
+    with spoken_to("de"):
+        assert words.purpose_in_words("most accurate") == "am genauesten"
+
+
 def test_only_models_that_clone_can_be_picked():
     names = [name for _, name in models.model_choices()]
     assert names == ["mini", *(model.name for model in KNOWN_MODELS if "clones" in model.purpose)]
@@ -225,7 +243,7 @@ def test_the_verdict_names_length_level_and_noise():
 def test_every_concern_comes_with_advice(concern):
     text = Page(render_voice.verdict(replace(REPORT, concerns=(concern,)), Path("/x.wav"))).text
     assert text.startswith("Usable, but not ideal.")
-    assert render_voice.ADVICE[concern] in text
+    assert say(render_voice.ADVICE[concern]) in text
 
 
 def test_a_noisy_background_is_called_so():
@@ -250,8 +268,9 @@ def test_a_take_says_how_it_was_made_in_words():
 @pytest.mark.parametrize("reason", FinishReason)
 def test_every_way_to_end_has_words(reason):
     # What went as it should needs no words.
-    assert (ENDINGS[reason] in take_card(take(finish_reason=reason), PLACE)) == (reason is not FinishReason.EOS)
-    assert ENDINGS[reason] in render_voice.spoken_line(take(finish_reason=reason))
+    words = say(ENDINGS[reason])
+    assert (words in take_card(take(finish_reason=reason), PLACE)) == (reason is not FinishReason.EOS)
+    assert words in render_voice.spoken_line(take(finish_reason=reason))
 
 
 def test_settings_of_a_take_are_shown_where_they_differ():
@@ -277,6 +296,15 @@ def test_a_take_says_which_of_its_parts_lost_words_and_offers_to_speak_them_agai
     assert "50% of its letters were not heard. Heard: “one”" in page.text
     assert [a["data-part"] for tag, a in page.tags if tag == "button" and "data-part" in a] == ["2", "3", "4"]
     assert "Parts 2, 3 and 4 may have lost words" in Page(render_voice.spoken_line(take(parts=parts))).text
+
+
+def test_a_take_of_parts_can_be_read_along_at_the_speed_it_was_made():
+    parts = (part(), part(text="Three.", start_seconds=4.0, seconds=1.0))
+    page = Page(take_card(take(parts=parts, speed=2.0, text="One two.\nThree."), PLACE))
+    times = [(a["data-from"], a["data-until"]) for tag, a in page.tags if tag == "span" and "data-from" in a]
+    assert times == [("0.00", "2.00"), ("2.00", "2.50")]
+    assert "One two. Three." in page.text
+    assert not any("data-from" in a for _, a in Page(take_card(take(parts=parts[:1]), PLACE)).tags)
 
 
 def test_a_stopped_take_shows_its_text_as_far_as_it_was_spoken():

@@ -132,6 +132,20 @@ def test_pictures_and_scripts_of_other_pages_load_nothing_and_links_lead_here(ap
     assert request(app.address, "/config", sec_fetch_site="same-origin", sec_fetch_mode="cors").status == 200
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9file:///etc/passwd", "https://a.hf.space/x", "http://[", ""])
+def test_nothing_is_fetched_from_other_sites(app, url):
+    """Some of these were faults, with a traceback in the log."""
+    reply = request(app.address, f"/gradio_api/proxy={url}")
+    assert (reply.status, json.loads(reply.body)) == (400, {"detail": "This page fetches nothing from other sites."})
+
+
+def test_a_fault_has_a_body_that_says_so_and_no_more(app):
+    body = json.dumps({"fn_index": 10**6, "data": [], "session_hash": "x"}).encode()
+    reply = request(app.address, "/gradio_api/queue/join", method="POST", body=body, content_type="application/json")
+    assert reply.status == 500
+    assert json.loads(reply.body) == {"detail": "An internal error. See the log for details."}
+
+
 def test_an_upload_of_another_page_is_refused_before_it_is_sent(app):
     body, kind = upload(b"x" * 1000)
     assert request(app.address, UPLOAD, method="POST", body=body, content_type=kind).status == 200

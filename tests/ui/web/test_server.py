@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import re
+import signal
 import socket
 import threading
 import time
 from pathlib import Path
 
+import gradio as gr
 import httpx
 import pytest
 from gradio import networking
@@ -187,3 +189,26 @@ def test_the_app_starts_serves_and_leaves_nothing_behind(tmp_path):
 def test_a_free_port_is_free():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", free_port()))
+
+
+def test_a_signal_that_a_library_handles_does_not_end_the_studio(monkeypatch):
+    arrived, closed = [], []
+    page = gr.Blocks()
+    monkeypatch.setattr(page, "close", lambda verbose: closed.append(list(arrived)))
+    before = {
+        signal.SIGUSR1: signal.signal(signal.SIGUSR1, lambda number, frame: arrived.append(number)),
+        signal.SIGTERM: signal.getsignal(signal.SIGTERM),
+    }
+    # One after the other, once the one before has been handled.
+    sent = enumerate((signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM))
+    timers = [threading.Timer(0.5 + seconds, os.kill, (os.getpid(), number)) for seconds, number in sent]
+    try:
+        for timer in timers:
+            timer.start()
+        server.wait_for_end(page)
+    finally:
+        for timer in timers:
+            timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert closed == [[signal.SIGUSR1, signal.SIGUSR1]]

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from backend.background_tasks import BackgroundTasks
 from training.model.project import PROJECT_FOLDER
-from ui.words.words import FIRST_LANGUAGE, best_language, say, spoken_to, tables, word
+from ui.words.words import FIRST_LANGUAGE, best_language, say, say_count, spoken_to, tables, word
 
 PLACE = re.compile(r"\{(\w+)\}")
 OTHERS = [language for language in tables() if language != FIRST_LANGUAGE]
@@ -31,7 +32,7 @@ def test_every_key_is_used_and_every_used_key_is_there():
     sources = [path for kind in ("*.py", "*.js", "*.html") for path in folder.rglob(kind)]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     sections = {key.partition(".")[0] for key in tables()[FIRST_LANGUAGE]}
-    named = set(re.findall(rf"[\"'=]((?:{'|'.join(sections)})\.[a-z_]+)\b(?!\.)", text)) - {"bar.js", "player.js"}
+    named = set(re.findall(rf"[\"']((?:{'|'.join(sections)})\.[a-z_]+)\b(?!\.)", text)) - {"bar.js", "player.js"}
     # The places of the bar are written once, with their ids.
     named |= {f"bar.{place}" for place in ("speak", "data", "tune", "compare", "voices")}
     assert named == set(tables()[FIRST_LANGUAGE])
@@ -63,3 +64,19 @@ def test_a_label_is_left_to_the_browser():
     assert '"key": "sheet.load"' in word("sheet.load")
     with pytest.raises(AssertionError):
         word("sheet.nothing")
+
+
+def test_work_in_the_background_speaks_the_language_of_whoever_started_it():
+    tasks: BackgroundTasks[str] = BackgroundTasks()
+    with spoken_to("de"):
+        task = tasks.start("key", "Speaking", lambda _: say("sheet.close"))
+    assert task.has_ended(10.0)
+    assert task.state.result == "Schließen"
+
+
+def test_numbers_are_counted():
+    assert [say_count(number, "fields.recording", "fields.recordings") for number in (0, 1, 2)] == [
+        "0 recordings",
+        "1 recording",
+        "2 recordings",
+    ]

@@ -134,9 +134,20 @@ def save_adapter(
                 _write_json(new / name, content)
             stored = {name: _to_stored(name, tensor, torch.float32) for name, tensor in state.items()}
             save_file(stored, new / ADAPTER_FILE, metadata=metadata)
+            _sort_metadata(new / ADAPTER_FILE)
             write_hashes(new)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(_explain(error, folder)) from error
+
+
+def _sort_metadata(file: Path) -> None:
+    """See to it that the same adapter is the same bytes: safetensors writes its metadata in an order of chance."""
+    with file.open("r+b") as opened:
+        num_bytes = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(num_bytes))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        opened.seek(8)
+        opened.write(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(num_bytes))
 
 
 def _adapter_config(config: LoraConfig, base_name: str | None, rows: list[int]) -> dict[str, Any]:

@@ -32,6 +32,11 @@ class StreamState:
         self._carries: dict[CarryingLayer, Tensor] = {layer: layer.initial_carry(batch_size) for layer in layers}
         self.batch_size = batch_size
 
+    @property
+    def num_bytes(self) -> int:
+        """Of all carries."""
+        return sum(carry.nbytes for carry in self._carries.values())
+
     def carry(self, layer: CarryingLayer) -> Tensor:
         """The buffer of `layer`, which the layer reads and overwrites in place."""
         return self._carries[layer]

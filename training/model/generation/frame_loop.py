@@ -24,7 +24,7 @@ from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_ba
 from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import Prompt
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 
 class FinishReason(StrEnum):
@@ -156,6 +156,16 @@ class FrameLoop:
         if not self._skips_empty_slots:
             return self._state
         return self._state.view(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))
+
+    @property
+    def num_weight_bytes(self) -> int:
+        """Of the packed layers, without what the talker still holds."""
+        return self._main.num_weight_bytes + self._depth.num_weight_bytes
+
+    @property
+    def num_cache_bytes(self) -> int:
+        """Of keys and values of all slots, which are allocated once."""
+        return sum(layer.cache.nbytes for stack in (self._main, self._depth) for layer in stack.layers)
 
     @property
     def free_slots(self) -> tuple[int, ...]:

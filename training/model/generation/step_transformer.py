@@ -18,7 +18,13 @@ from torch import Tensor
 
 from training.model.config import TransformerConfig
 from training.model.network.layers import DecoderLayer, Transformer, rotary_angles
-from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_batch_invariant, pack
+from training.model.network.packed_linear import (
+    COMPUTE_DTYPE,
+    RowLinear,
+    is_batch_invariant,
+    num_packed_bytes,
+    pack,
+)
 from training.model.precision import Precision
 
 _SERIAL_ELEMENTS = 32_768
@@ -163,9 +169,12 @@ class StepTransformer:
         self.num_slots, self.cache_length = num_slots, cache_length
         cache_shape = (num_slots, 2 * config.num_key_value_heads, cache_length, config.head_dim)
         self.layers: list[StepLayer] = []
+        self.num_weight_bytes = 0
         for layer in source.layers:
             assert isinstance(layer, DecoderLayer)
             self.layers.append(StepLayer(layer, cache_shape, precision))
+            num_weights = sum(parameter.numel() for parameter in layer.parameters())
+            self.num_weight_bytes += num_packed_bytes(self.layers[-1].qkv, num_weights, precision)
             if consume:
                 layer.to(device="meta")
         self.norm = StepNorm(source.norm.weight.detach(), source.norm.eps, self.dtype)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from training.model.codec.stream_state import DecoderState
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, FrameStep
-from training.model.generation.reference_decoder import ReferenceDecoder, ReferenceDecoders
+from training.model.generation.primed_decoder import ReferenceDecoder, ReferenceDecoders
 from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out
 from training.model.voice_model import VoiceModel
 
@@ -46,6 +46,19 @@ class TakeBatch:
     def free_slots(self) -> tuple[int, ...]:
         """Slots that a take may be admitted to."""
         return self.loop.free_slots
+
+    def num_bytes(self) -> dict[str, int]:
+        """What it holds on the model's device, by owner: weights, keys and values, states of the decoder."""
+        model = self.model
+        networks = [one for one in (model.talker, model.speaker_encoder, model.speech_tokenizer) if one is not None]
+        tensors = [tensor for network in networks for tensor in (*network.parameters(), *network.buffers())]
+        in_place = {tensor.data_ptr(): tensor.nbytes for tensor in tensors if not tensor.is_meta}
+        preparing = sum(decoder.state.num_bytes for decoder in list(self._preparing.values()))
+        return {
+            "weights": sum(in_place.values()) + self.loop.num_weight_bytes,
+            "kv_caches": self.loop.num_cache_bytes,
+            "decoder_states": self._decoders.num_bytes + self._references.num_bytes + preparing,
+        }
 
     def lay_out(self, request: TakeRequest) -> FrameRequest:
         """Prepare a request for `admit`. Uses no state of the batch, so any thread may call it. Raises PromptError."""

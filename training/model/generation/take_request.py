@@ -12,7 +12,7 @@ from training.model.errors import PromptError
 from training.model.generation.frame_loop import FrameRequest
 from training.model.prompt.length import frame_cap
 from training.model.prompt.prompt import Prompt, PromptHead, in_context_prompt, named_speaker_prompt, x_vector_prompt
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 from training.model.seed import draw_seed
 from training.model.voice_model import VoiceModel
 

@@ -86,7 +86,7 @@ def resolve_model(
         return Path(folder)
     if os.path.isfile(folder):
         raise CheckpointError(f"{name} is a file; a model is given by its checkpoint folder.")
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+    if _is_path(name):
         raise CheckpointError(f"There is no folder {name}.")
     if not is_repo_name(name):
         raise DownloadError(f"{name!r} is not a model. {list_choices()}")
@@ -110,6 +110,19 @@ def published_name(folder: Path) -> str | None:
     cached = folder.parent.parent.name.split("--", 2)
     name = "/".join(cached[1:])
     return name if folder.parent.name == "snapshots" and cached[0] == "models" and is_repo_name(name) else None
+
+
+def short_name(name: str) -> str:
+    """What a model is called in passing, and to clients: a folder by its own name, without where it lies."""
+    folder = os.path.expanduser(name)
+    if name == EMBEDDED_MODEL or not (_is_path(name) or os.path.isdir(folder)):
+        return name
+    folder = os.path.abspath(folder)
+    return published_name(Path(folder)) or re.split(r"[/\\]", folder)[-1] or name
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def is_repo_name(name: str) -> bool:

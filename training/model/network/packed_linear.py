@@ -66,6 +66,14 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
     return lambda x: F.linear(x, weight_OI, bias_O)
 
 
+def num_packed_bytes(linear: RowLinear, num_weights: int, precision: Precision) -> int:
+    """Of weights that were packed; some kernels hold them where PyTorch cannot measure them."""
+    if isinstance(linear, _Int8Linear | _SmallInt8Linear):
+        return num_weights
+    in_half = isinstance(linear, _HalfLinear | _SmallHalfLinear)
+    return num_weights * (2 if in_half else COMPUTE_DTYPE[precision].itemsize)
+
+
 def is_batch_invariant(layers: Iterable[RowLinear]) -> bool:
     """Whether all layers are batch-invariant: a row's result is bit-equal for any number of rows in the call.
 

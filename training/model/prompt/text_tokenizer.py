@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from transformers import Qwen2Tokenizer
-
 from training.model.errors import CheckpointError, PromptError
 
 ROLE_TURN = "<|im_start|>assistant\n"
@@ -36,6 +34,9 @@ class TextTokenizer:
         Raises:
             CheckpointError: a file is missing or unreadable, or the vocabulary splits "assistant".
         """
+        # Takes a second, and of those who import this many load no model.
+        from transformers import Qwen2Tokenizer  # noqa: PLC0415 - see above
+
         missing = [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
         if missing and not (folder / "tokenizer.json").is_file():
             raise CheckpointError(f"{folder} has no text tokenizer: {', '.join(missing)} missing.")

@@ -10,10 +10,10 @@ import torch
 
 from training.model.device import choose_device
 from training.pretrain.codec.evaluation import describe, evaluate, held_out_speech
-from training.pretrain.codec.export import export_tokenizer, share_codebooks
 from training.pretrain.codec.job import TokenizerJob, TokenizerSize
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.codec.write_tokenizer import export_tokenizer, share_codebooks
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log

@@ -17,11 +17,11 @@ from pydantic import (
     model_validator,
 )
 
+from training.former_names import with_current_names
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig, SpeechTokenizerConfig
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.stage_job import StageJob
-from training.renamed import with_current_names
 
 SAMPLES_PER_FRAME = 1280
 """12.5 frames per second at 16 kHz."""

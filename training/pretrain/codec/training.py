@@ -16,11 +16,11 @@ from training.pretrain.codec import frame_codes
 from training.pretrain.codec.crops import Crops, CropSource
 from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from training.pretrain.codec.evaluation import evaluate, held_out_speech
-from training.pretrain.codec.export import share_codebooks
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.spectral_loss import SpectralLoss
 from training.pretrain.codec.widening import widen
+from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.corpus.corpus import PARTS, RECORDINGS, TRAIN, has_part
 from training.pretrain.run import muon
 from training.pretrain.run.prefetch import Prefetch

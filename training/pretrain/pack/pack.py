@@ -22,16 +22,16 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
-from training.pretrain.codec.export import export_tokenizer
 from training.pretrain.codec.precision import compare_rounded, store_rounded
+from training.pretrain.codec.write_tokenizer import export_tokenizer
 from training.pretrain.corpus.corpus import MANIFEST
 from training.pretrain.errors import PretrainError
 from training.pretrain.pack.model_card import model_card
 from training.pretrain.pack.run_summary import describe_machine, write_summary
 from training.pretrain.run.run_start import steps_before
 from training.pretrain.run.training_state import has_state, read_job
-from training.pretrain.talker.export import export_checkpoint
 from training.pretrain.talker.references import read_tokenizer
+from training.pretrain.talker.write_checkpoint import export_checkpoint
 
 MAX_BYTES = 60_000_000
 """The checkpoint is part of every clone of the repository."""

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from training.renamed import with_current_names
+from training.former_names import with_current_names
 
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {

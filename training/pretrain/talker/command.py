@@ -13,9 +13,9 @@ from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
 from training.pretrain.run.training_run import StopRequest
 from training.pretrain.run.training_state import has_state, read_job
-from training.pretrain.talker.export import export_checkpoint
 from training.pretrain.talker.job import TalkerJob, TalkerSize
 from training.pretrain.talker.training import TalkerTraining
+from training.pretrain.talker.write_checkpoint import export_checkpoint
 
 EXPORT_FOLDER = "export"
 CURVE = "losses.svg"

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.pretrain.codec import export as tokenizer_export
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
+from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.corpus.channels import sometimes_through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE, Corpus
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
@@ -112,7 +112,7 @@ def read_tokenizer(run: Path) -> SpeechTokenizer:
     job = TokenizerJob.model_validate(read_job(run))
     network = TokenizerNetwork(job)
     read_networks(run, job, {"network": network})
-    tokenizer_export.share_codebooks(network.tokenizer)
+    share_codebooks(network.tokenizer)
     return network.tokenizer.eval()
 
 

@@ -12,9 +12,11 @@ from backend.errors import EncoreError
 from backend.provenance.verdict import Verdict
 from ui.context import PageContext
 from ui.events import Update, bind, session_of
-from ui.html.messages import NOTHING, failure, heading, note, says, task_line
+from ui.fields import build_note, build_title
+from ui.html.messages import NOTHING, failure, says, task_line
 from ui.html.words import time_in_words
-from ui.tabs.check.render import EXPLAINED, verdict_card
+from ui.tabs.check.render import verdict_card
+from ui.words.words import say, word
 
 
 class CheckPart:
@@ -23,10 +25,10 @@ class CheckPart:
     def __init__(self, context: PageContext, browser: gr.State) -> None:
         """Lay it out; `browser` names whose takes may be told."""
         self.context = context
-        gr.HTML(heading("Was it made by Encore?"), elem_classes=["step"])
-        gr.HTML(note(EXPLAINED))
-        self.file = gr.File(label="A recording", height=170, elem_id="check-file")
-        self.cancel = gr.Button("Cancel", elem_id="cancel-check")
+        build_title("check.title")
+        build_note("check.explained")
+        self.file = gr.File(label=word("check.file"), height=170, elem_id="check-file")
+        self.cancel = gr.Button(word("sheet.cancel"), elem_id="cancel-check")
         self.found = gr.HTML(NOTHING, elem_id="check-verdict")
         given = {"file": self.file, "browser": browser}
         bind(self.file.change, self._check, given, self.found, api="check", trigger_mode="always_last")
@@ -44,18 +46,21 @@ class CheckPart:
 
             def tell(what: str, done: float, total: float | None) -> None:
                 if task.is_cancelled():
-                    raise TaskCancelled("Stopped.")
+                    raise TaskCancelled(say("voices.cancelled"))
                 task.tell(round(done), round(total or 0), what)
 
             return studio.checker.check(path, progress=tell)
 
         try:
             verdict = yield from self.context.follow(
-                _key(request), "Checking", work, lambda state: {self.found: task_line(state, time_in_words)}
+                _key(request),
+                say("check.checking"),
+                work,
+                lambda state: {self.found: task_line(state, time_in_words)},
             )
             take = studio.takes.of_verdict(verdict)
         except TaskCancelled:
-            yield {self.found: says("", "Stopped.")}
+            yield {self.found: says("", say("voices.cancelled"))}
             return
         except EncoreError as error:
             yield {self.found: failure(error)}

@@ -160,7 +160,7 @@ def _proposals(sides: Sequence[Contender], wished: str) -> list[str]:
 def proposed_name(context: PageContext, side: Contender) -> str:
     """What a side may be called: its own name, or that with the way it speaks; never the name of another voice."""
     name = side.label.partition(":")[0].removeprefix("Sample ").partition(",")[0]
-    name = name if side.way != "x-vector" else f"{name} (by sound)"
+    name = name if side.way != "x-vector" else say("compare.by_sound", name=name)
     own = context.studio.voices.get(side.id) if side.source == "voice" else None
     if own is not None and next(iter(own.modes), None) == side.way:
         return own.name

@@ -20,10 +20,12 @@ from backend.comparisons.preference import Tally
 from backend.evaluation.score_words import describe_likeness
 from backend.evaluation.scores import TakeScores
 from ui.html.messages import NOTHING, says
+from ui.html.sides import side_name
 from ui.html.spectrogram import spectrogram_html
 from ui.html.takes import ENDINGS
 from ui.html.templates import html, render
 from ui.html.waveform import waveform_svg
+from ui.words.sentences import translated
 from ui.words.words import say
 
 _NUM_BARS = 120
@@ -57,8 +59,10 @@ def draw(heard: Mapping[Letter, HeardTake]) -> Pictures:
     return {
         letter: TakePictures(
             path=take.path,
-            waveform=waveform_svg(peak_envelope(take.samples, _NUM_BARS), f"Waveform of take {letter}", take.path),
-            spectrogram=spectrogram_html(take.samples, take.sample_rate, f"Spectrogram of take {letter}, 0 to 8 kHz"),
+            waveform=waveform_svg(
+                peak_envelope(take.samples, _NUM_BARS), say("compare.waveform", letter=letter), take.path
+            ),
+            spectrogram=spectrogram_html(take.samples, take.sample_rate, say("compare.spectrogram", letter=letter)),
             moments=take.moments,
         )
         for letter, take in heard.items()
@@ -88,7 +92,7 @@ def progress_in_words(progress: ComparisonProgress) -> str:
 
 def pair_html(test: ListeningTest, comparison: Comparison, pictures: Pictures) -> Markup:
     """The takes to choose from; who is who only if the listener may know."""
-    names = {take.letter: take.side.label for take in comparison.takes} if comparison.is_revealed else {}
+    names = {take.letter: side_name(take.side) for take in comparison.takes} if comparison.is_revealed else {}
     return render(
         "compare",
         "pair",
@@ -114,13 +118,15 @@ def over_html(
     if not voted:
         return says("mixed", say("compare.no_votes"))
     by_key = {side.key: side for side in sides}
+    advice = advice_html(tallies, by_key)
     return render(
         "compare",
         "over",
         head=headline(tallies, by_key),
         sides=[_counted(side, voted) for side in sides],
         tallies=[_tally(tally, by_key, len(voted)) for tally in tallies if tally.num_votes],
-        advice=advice_html(tallies, by_key),
+        # What says nothing makes the whole place around it take no room.
+        advice="" if advice == NOTHING else advice,
         pairs=[_heard_pair(one, pictures.get(one.id, {})) for one in voted],
         num_none=sum(one.winner is None for one in voted),
     )
@@ -134,7 +140,7 @@ def headline(tallies: Sequence[Tally], sides: Mapping[str, Contender]) -> str:
         return say("compare.even")
     clear = all(tally.is_clear for tally in tallies if leader in (tally.first, tally.second))
     won = min(tally.num_decided for tally in tallies if leader in (tally.first, tally.second))
-    name = sides[leader].label
+    name = side_name(sides[leader])
     return say("compare.clear", name=name) if clear and won else say("compare.ahead", name=name)
 
 
@@ -171,7 +177,7 @@ def _dots(test: ListeningTest) -> list[str]:
 
 
 def _counted(side: Contender, voted: Sequence[Comparison]) -> dict[str, object]:
-    name, _, way = side.label.rpartition(": ")
+    name, _, way = side_name(side).rpartition(": ")
     won = sum(one.winner is not None and one.winner.side.key == side.key for one in voted)
     most = max(
         sum(one.winner is not None and one.winner.side.key == take.side.key for one in voted) for take in voted[0].takes
@@ -197,8 +203,8 @@ def _tally(tally: Tally, sides: Mapping[str, Contender], num_now: int) -> dict[s
         words = f"{words} {say('compare.earlier', number=before)}"
     gone = say("compare.deleted")
     return {
-        "first": sides[tally.first].label if tally.first in sides else gone,
-        "second": sides[tally.second].label if tally.second in sides else gone,
+        "first": side_name(sides[tally.first]) if tally.first in sides else gone,
+        "second": side_name(sides[tally.second]) if tally.second in sides else gone,
         "first_wins": tally.first_wins,
         "second_wins": tally.second_wins,
         "share": share,
@@ -222,32 +228,34 @@ def verdict_in_words(comparison: Comparison) -> str:
     """What was voted, and for whom."""
     winner = comparison.winner
     if winner is not None:
-        return say("compare.your_vote", name=winner.side.label)
+        return say("compare.your_vote", name=side_name(winner.side))
     return say("compare.your_same") if comparison.verdict == "same" else say("compare.your_bad")
 
 
 def _revealed(take: ComparedTake, pictures: Pictures, comparison: Comparison) -> dict[str, object]:
     return {
         "take": take,
+        "name": side_name(take.side),
         "pictures": pictures[take.letter],
         "has_won": comparison.verdict == take.letter,
         "scores": _score_rows(take.scores) if take.scores is not None else [],
-        "ending": ENDINGS[take.finish_reason],
+        "ending": say(ENDINGS[take.finish_reason]),
     }
 
 
 def _score_rows(scores: TakeScores) -> list[tuple[str, str]]:
-    rows = [("Length against expected", f"{scores.duration_ratio:.2f}")]
-    likeness = describe_likeness(scores)
+    rows = [(say("compare.length_ratio"), f"{scores.duration_ratio:.2f}")]
+    likeness = translated(describe_likeness(scores))
     if likeness:
-        rows.append(("Likeness", likeness))
+        rows.append((say("compare.likeness"), likeness))
     if scores.verified_similarity is not None and scores.speaker_similarity is not None:
-        rows.append(("Likeness, the model's own opinion (biased)", f"{scores.speaker_similarity:.2f}"))
+        rows.append((say("compare.likeness_own"), f"{scores.speaker_similarity:.2f}"))
     heard = [] if scores.word_error is None else [(scores.transcriber, scores.word_error)]
     heard += [(other.listener, other.word_error) for other in scores.also_heard]
     rows += [
-        (f"Words misheard by {listener}" if listener else "Words misheard", f"{error:.0%}") for listener, error in heard
+        (say("compare.misheard_by", listener=listener) if listener else say("compare.misheard"), f"{error:.0%}")
+        for listener, error in heard
     ]
     if scores.clipped_share > 0:
-        rows.append(("Cut off at full scale", f"{scores.clipped_share:.1%}"))
+        rows.append((say("compare.cut_off"), f"{scores.clipped_share:.1%}"))
     return rows

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from backend.background_tasks import TaskCancelled
 from backend.comparisons.comparison import Verdict
 from backend.errors import EncoreError
+from backend.serving.synthesizer import Synthesizer
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
 from ui.fields import (
@@ -25,6 +26,7 @@ from ui.fields import (
     require_model,
 )
 from ui.html.messages import NOTHING, failure, says, task_line
+from ui.html.sides import side_name
 from ui.html.voices import kept_line
 from ui.tabs.compare.compare import (
     Listening,
@@ -56,7 +58,12 @@ class CompareTab:
                     value=True, label=word("compare.blind"), container=False, min_width=200, elem_id="blind"
                 )
                 self.compare = gr.Button(
-                    word("compare.start"), variant="primary", scale=0, min_width=200, elem_id="compare"
+                    word("speak.waiting"),
+                    variant="primary",
+                    interactive=False,
+                    scale=0,
+                    min_width=200,
+                    elem_id="compare",
                 )
             self.status = gr.HTML(NOTHING, elem_id="compare-status")
             with gr.Accordion(word("compare.more"), open=False, elem_id="compare-settings"):
@@ -129,6 +136,14 @@ class CompareTab:
         bind(self.finish.change, self._finish, {**made, **names}, self.shown, api="finish_comparison", quick=True)
         bind(self.keep.click, self._keep, {**made, "name": self.name}, self.kept, api="keep")
 
+    def model_update(self, loaded: Synthesizer | None) -> Update:
+        """The button that begins waits for a model."""
+        return {
+            self.compare: gr.update(
+                value=say("speak.waiting" if loaded is None else "compare.start"), interactive=loaded is not None
+            )
+        }
+
     @property
     def shown(self) -> list[Block]:
         """What changes in the course of a listening test."""
@@ -143,7 +158,7 @@ class CompareTab:
         # Until the user chooses, the newest voice is proposed: mostly the one that has just been made.
         chosen = (first, second, third) if by_user else (None, None, third)
         values = choose_sides(sides, chosen, (wished or "").partition(" ")[0])
-        choices = [(side.label, side.key) for side in sides]
+        choices = [(side_name(side), side.key) for side in sides]
         return {
             self.first: gr.update(choices=choices, value=values[0]),
             self.second: gr.update(choices=choices, value=values[1]),
@@ -251,7 +266,7 @@ class CompareTab:
             **update,
             **named,
             self.keeping: SHOW,
-            self.keep: say("compare.keep", name=preferred.label),
+            self.keep: say("compare.keep", name=side_name(preferred)),
             self.proposed: proposal,
         }
 

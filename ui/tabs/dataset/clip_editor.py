@@ -11,11 +11,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import ClipRow, DatasetView
 from backend.errors import EncoreError
-from backend.web.redaction import public_message
 from ui.context import PageContext
 from ui.events import Update, bind, session_of
 from ui.fields import FormIncomplete, build_unseen
-from ui.html.messages import task_line
+from ui.html.messages import reason, task_line
 from ui.tabs.dataset.clip_rows import Answer
 from ui.tabs.dataset.clips import ClipsPart
 from ui.words.words import say
@@ -84,7 +83,7 @@ class ClipEditor:
                 lambda state: {self.clips.task: task_line(state)} if state.seconds_so_far > 1 else {},
             )
         except EncoreError as error:
-            answer = Answer(tone="bad", words=public_message(error))
+            answer = Answer(tone="bad", words=reason(error))
         answers = {asked.clip: answer} if answer is not None else {}
         updated = self.clips.update(self.clips.view(name), wanted, sort, page, answers)
         yield {**updated, self.clips.task: self.clips.follow(name)[self.clips.task]}

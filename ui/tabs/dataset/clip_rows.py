@@ -14,6 +14,7 @@ from backend.transcription.text_difference import ChangeKind, compare_texts
 from ui.html.messages import note
 from ui.html.templates import render
 from ui.html.waveform import waveform_svg
+from ui.words.sentences import translated
 from ui.words.words import say
 
 PAGE_CLIPS = 10
@@ -209,7 +210,8 @@ def _facts(clip: ClipRow, number: int, heard: HeardClip | None) -> dict[str, obj
     marks = {"data.is_reference": clip.is_reference, "data.is_held_out": clip.held_out}
     verdict, title = say(VERDICT_WORDS[clip.verdict]), say("data.clip", number=number)
     sound = details.current.sound
-    engineering = f"{sound.speech_dbfs:.0f} dBFS, {sound.speech_over_noise_db:.0f} dB / noise"
+    levels = {"level": f"{sound.speech_dbfs:.0f}", "noise": f"{sound.speech_over_noise_db:.0f}"}
+    engineering = say("data.over_noise", **levels)
     return {
         "clip": clip,
         "number": number,
@@ -261,7 +263,7 @@ def _why(clip: ClipRow) -> str:
     if worst is None:
         return ""
     key = REASONS.get((worst.gate, _side(worst)))
-    return say(key) if key else worst.sentence
+    return say(key) if key else translated(worst.sentence)
 
 
 def _side(result: GateResult) -> str:

@@ -17,6 +17,7 @@ from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.templates import html, render
 from ui.html.words import consent_in_words, time_in_words
 from ui.tabs.dataset.clip_rows import clips_in_words
+from ui.words.sentences import translated
 from ui.words.words import say
 
 WANTED_MINUTES = 10.0
@@ -59,7 +60,7 @@ def progress_html(progress: BuildProgress | None, *, uses_ray: bool = True, is_c
         if progress.state is BuildState.DONE and progress.finished_at is not None:
             took = say("data.took", time=time_in_words(progress.finished_at - progress.started_at))
         role = "alert" if progress.state is BuildState.FAILED else "status"
-        said = html("<strong>{}</strong> {} {}", say(words), progress.problem or progress.notice, took)
+        said = html("<strong>{}</strong> {} {}", say(words), translated(progress.problem or progress.notice), took)
         return says(tone, said, role=role)
     if is_cancelling:
         return cancelling_html(progress)
@@ -72,7 +73,7 @@ def progress_html(progress: BuildProgress | None, *, uses_ray: bool = True, is_c
         percent=percent_done(progress),
         left=say("data.left", time=time_in_words(left)) if left else "",
         steps=[(_step(progress.stage(stage)), _state(progress.stage(stage))) for stage in STAGES],
-        notice=progress.notice,
+        notice=translated(progress.notice),
         stays=say("data.goes_on"),
     )
 
@@ -184,9 +185,10 @@ def statistics_html(view: DatasetView) -> Markup:
         facts.append(say("data.listened", listeners=", ".join(view.transcribers)))
     if made := [Path(one.name).name for one in view.recordings if one.details.made_by_encore]:
         facts.append(say("data.made_by_encore", files=", ".join(made[:_MAX_LISTED])))
-    left_out = [recording.problem for recording in view.recordings if recording.problem]
+    left_out = [translated(recording.problem) for recording in view.recordings if recording.problem]
     left_out += [
-        f"{Path(recording.name).name}, {lost.span.start_seconds:.1f} to {lost.span.end_seconds:.1f} s: {lost.problem}"
+        f"{Path(recording.name).name}, {_stretch(lost.span.start_seconds, lost.span.end_seconds)}: "
+        f"{translated(lost.problem)}"
         for recording in view.recordings
         for lost in recording.details.lost
     ]
@@ -198,6 +200,10 @@ def statistics_html(view: DatasetView) -> Markup:
         num_left_out=say("data.num_not_used", number=len(left_out)),
         left_out=left_out[:_MAX_LISTED],
     )
+
+
+def _stretch(start: float, end: float) -> str:
+    return say("data.from_to", start=f"{start:.1f}", end=f"{end:.1f}")
 
 
 def _usable(view: DatasetView) -> float:

@@ -14,34 +14,28 @@ from backend.dataset.storage.lock import is_locked
 from backend.errors import EncoreError
 from backend.store.trash import Deleted
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
-from backend.voices.consent import Consent, SpokenProof
-from backend.voices.errors import ConsentMissing
+from backend.voices.consent import SpokenProof
 from ui.bar.bar import fixed_html
-from ui.consent import OTHER_RECORDING, Stated
+from ui.consent import Stated, of_another_recording, read_consent
 from ui.context import PageContext
 from ui.events import FOCUS_REFUSAL, HIDE, SHOW, Update, answered_in, bind
 from ui.fields import Confirmation, FormIncomplete, build_consent, build_language, language_choices
 from ui.html.messages import NOTHING, says
 from ui.html.templates import html
-from ui.html.words import size_in_words
+from ui.html.words import purpose_in_words, size_in_words
 from ui.material import gather_material, is_part_of, parse_actors, plan_build, voice_name, without_unused
 from ui.source import Reference, Source, VoiceFields
 from ui.tabs.dataset.clip_editor import ClipEditor
 from ui.tabs.dataset.clips import ClipsPart
 from ui.tabs.dataset.render import cancelling_html, progress_html, sources_line
 from ui.undo import Undo
+from ui.words.sentences import translated
 from ui.words.words import say, word
 
 NEW = ""
 """Chosen instead of a dataset: one that is yet to be made."""
 
 POLL_SECONDS = 1.0
-
-WHISPERS = (
-    ("Automatic: a Whisper that is here, or pocketsphinx (English)", ""),
-    *((f"{one.name}: {one.purpose} ({size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS),
-    ("None: every recording has a text file", "none"),
-)
 
 
 class DatasetTab:
@@ -105,12 +99,12 @@ class DatasetTab:
                     self.prepare = gr.Button(word("data.prepare"), variant="primary", elem_id="prepare")
                     self.refused = gr.HTML(NOTHING, elem_id="prepare-refused", js_on_load=FOCUS_REFUSAL)
             with gr.Accordion(word("data.consent"), open=False, elem_id="dataset-consent-section"):
-                self.statement, self.who = build_consent("dataset-")
+                self.statement, self.who = build_consent(self.context, "dataset-")
             self.signed = gr.State("")
             with gr.Accordion(word("data.engineers"), open=False, elem_id="dataset-engineers"), gr.Row():
                 self.language = build_language(min_width=170, elem_id="dataset-language")
                 self.whisper = gr.Dropdown(
-                    list(WHISPERS),
+                    whisper_choices(),
                     value="",
                     label=word("data.whisper"),
                     info=word("data.whisper_help"),
@@ -118,6 +112,7 @@ class DatasetTab:
                     min_width=220,
                     elem_id="dataset-whisper",
                 )
+                self.context.when_opened[self.whisper] = lambda: gr.update(choices=whisper_choices())
                 # Not gr.Number, which turns an empty field into 0.
                 self.actors = gr.Textbox(
                     placeholder=word("data.actors_default"),
@@ -283,14 +278,14 @@ class DatasetTab:
             raise FormIncomplete(say("data.choose_first"))
         job = self._plan(chosen, with_voice=mix or not given["files"], **given)
         replaced = self.context.studio.datasets.start_build(job, replaces=True)
-        offered = self.undo.offer(replaced, "was replaced") if replaced is not None else {}
+        offered = self.undo.offer(replaced, "fields.replaced") if replaced is not None else {}
         return {**self._begun(job), self.replacing.row: HIDE, **offered}
 
     def _ask_to_replace(self, chosen: str | None) -> Update:
         """Say what would go."""
         if not chosen:
             raise FormIncomplete(say("data.choose_first"))
-        work = self.context.studio.datasets.describe_work(chosen)
+        work = translated(self.context.studio.datasets.describe_work(chosen))
         return {self.replacing.row: SHOW, self.replacing.really: say("data.really_replace_work", work=work)}
 
     def _plan(
@@ -315,7 +310,7 @@ class DatasetTab:
     ) -> BuildJob:
         """The build of what was given. Raises EncoreError."""
         if statement and signed not in ("", _sign(files)):
-            raise ConsentMissing(OTHER_RECORDING)
+            raise of_another_recording()
         stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
         voice = (references, source, transcript) if with_voice else ([], None, "")
         return plan_build(
@@ -326,7 +321,7 @@ class DatasetTab:
             whisper=whisper or "",
             num_actors=parse_actors(actors or ""),
             stated=stated.by_content,
-            consent=Consent.from_form(statement, who) if statement else None,
+            consent=read_consent(statement, who) if statement else None,
         )
 
     def _start(self, job: BuildJob) -> Update:
@@ -416,6 +411,18 @@ class DatasetTab:
 
     def _warm_up(self) -> None:
         threading.Thread(target=lambda: self.context.studio.datasets, daemon=True, name="load-ray").start()
+
+
+def whisper_choices() -> list[tuple[str, str]]:
+    """What can transcribe: label and name."""
+    return [
+        (say("data.whisper_automatic"), ""),
+        *(
+            (f"{one.name}: {purpose_in_words(one.purpose)} ({size_in_words(one.num_bytes)})", one.name)
+            for one in PUBLISHED_WHISPERS
+        ),
+        (say("data.whisper_none"), "none"),
+    ]
 
 
 def _sign(files: list[str] | None) -> str:

@@ -11,6 +11,7 @@ from ui.events import Update, bind, session_of
 from ui.fields import FormIncomplete
 from ui.html.messages import NOTHING, says, task_line
 from ui.tabs.finetune.render import log_html, report_line
+from ui.words.words import say, word
 
 POLL_SECONDS = 2.0
 LOG_CHARACTERS = 20_000
@@ -22,9 +23,9 @@ class RunLog:
 
     def __init__(self, context: PageContext, chosen: gr.Dropdown) -> None:
         self.context = context
-        self.write = gr.Button("Write a report to keep", min_width=160, elem_id="write-report")
+        self.write = gr.Button(word("tune.write_report"), min_width=160, elem_id="write-report")
         self.report = gr.HTML(NOTHING, elem_id="report")
-        with gr.Accordion("Log", open=False, elem_id="run-log-fold") as self.fold:
+        with gr.Accordion(word("tune.log"), open=False, elem_id="run-log-fold") as self.fold:
             self.log = gr.HTML(NOTHING, elem_id="run-log")
         self.seen = gr.State("")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
@@ -50,11 +51,11 @@ class RunLog:
     def _write(self, run_id: str | None, request: gr.Request) -> Iterator[Update]:
         """Write the report, and link to it."""
         if not run_id:
-            raise FormIncomplete("Choose a run first.")
-        yield {self.report: says("", "Writing the report …")}
+            raise FormIncomplete(say("tune.choose_first"))
+        yield {self.report: says("", f"{say('tune.writing_report')} …")}
         written = yield from self.context.follow(
             f"report {session_of(request)}",
-            "Writing the report",
+            say("tune.writing_report"),
             # All takes are in it.
             lambda _: self.context.studio.runs.write_report(run_id),
             lambda state: {self.report: task_line(state)},

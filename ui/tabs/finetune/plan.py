@@ -17,6 +17,7 @@ from ui.consent import Stated
 from ui.context import PageContext
 from ui.fields import FormIncomplete
 from ui.material import plan_build, voice_name
+from ui.words.words import say
 
 FROM_DATA = ""
 """Instead of a preset: the one that suits how much speech there is."""
@@ -24,8 +25,8 @@ FROM_DATA = ""
 MADE_FIRST = "+"
 """Instead of a dataset, none of which can be called so: one that is made of what the Speak tab has."""
 
-MAKING_CLIPS = "Preparing the clips"
-"""What a start does that makes a dataset first; it may take minutes, and can be cancelled."""
+MAKING_CLIPS = "tune.making_clips"
+"""The words for a start that makes a dataset first; it may take minutes, and can be cancelled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,7 @@ class Planner:
         `consent` is for recordings without one. The result is the id of the run. Raises EncoreError.
         """
         if not wish.dataset:
-            raise FormIncomplete("Choose a dataset first. They are made on the Data tab.")
+            raise FormIncomplete(say("tune.choose_dataset"))
         request, studio = self._request(wish, voice), self._context.studio
 
         def work(_: BackgroundTask[str]) -> str:
@@ -147,9 +148,9 @@ class Planner:
             )
 
         if request.dataset is None:
-            self.starts.start(session, MAKING_CLIPS, make_first)
+            self.starts.start(session, say(MAKING_CLIPS), make_first)
         else:
-            self.starts.start(session, "Checking everything, and starting", work)
+            self.starts.start(session, say("tune.checking"), work)
 
     def _new_dataset(self, material: Material, stated: Stated, consent: Consent | None) -> BuildJob:
         name = proposed_name(voice_name(stated.source), self._context.studio.datasets.list())
@@ -176,4 +177,4 @@ class Planner:
             return loaded.name
         if loading is not None and loading.is_running and not loading.num_total:
             return loading.what
-        raise FormIncomplete("No model is loaded yet. Load one at the top of the page.")
+        raise FormIncomplete(say("fields.no_model"))

@@ -19,8 +19,9 @@ from training.charts import line_chart
 from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.sound import sound_html
 from ui.html.templates import html, render
-from ui.html.words import count_of, gib, size_in_words, time_in_words
-from ui.words.words import say
+from ui.html.words import gib, size_in_words, time_in_words
+from ui.words.sentences import translated
+from ui.words.words import say, say_count
 
 PRESET_WORDS = {"quick": "tune.quick", "standard": "tune.standard", "thorough": "tune.thorough"}
 _PRESET_USES = {"quick": "tune.quick_use", "standard": "tune.standard_use", "thorough": "tune.thorough_use"}
@@ -46,25 +47,25 @@ _CLOSE = 0.02
 """Of the similarity: what a handful of sentences can tell apart."""
 
 _MAX_DOTS = 8
-UNSCORED = {"waiting": "Waiting to be evaluated.", "evaluating": "Being evaluated …"}
+UNSCORED = {"waiting": "tune.unscored_waiting", "evaluating": "tune.unscored_now"}
 
 PARTS = {
-    "weights": "weights",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "gathered": "gathered for a moment",
-    "activations": "activations",
+    "weights": "tune.weights",
+    "gradients": "tune.gradients",
+    "optimizer": "tune.optimizer",
+    "gathered": "tune.gathered",
+    "activations": "tune.activations",
 }
 
 SCORES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("character_error", "Characters wrong", "{:.1%}".format),
-    ("verified_similarity", "Likeness (speaker verifier)", "{:.2f}".format),
-    ("speaker_similarity", "Likeness (own opinion)", "{:.2f}".format),
-    ("duration_ratio", "Length / expected", "{:.2f}".format),
-    ("finished_share", "Ended by itself", "{:.0%}".format),
+    ("character_error", "tune.characters_wrong", "{:.1%}".format),
+    ("verified_similarity", "tune.likeness_verified", "{:.2f}".format),
+    ("speaker_similarity", "tune.likeness_own", "{:.2f}".format),
+    ("duration_ratio", "tune.length_ratio", "{:.2f}".format),
+    ("finished_share", "tune.ended_itself", "{:.0%}".format),
 )
 
-_LOSSES = {"talker_loss": "codebook 0 (talker)", "code_predictor_loss": "codebooks 1-15 (code predictor)"}
+_LOSSES = {"talker_loss": "tune.loss_talker", "code_predictor_loss": "tune.loss_predictor"}
 _MAX_EVENTS = 8
 
 
@@ -75,7 +76,7 @@ def plan_html(state: TaskState[RunPlan | None] | None) -> Markup:
     if state.is_running:
         return says("", say("tune.planning"))
     if state.problem:
-        text = html("<strong>{}</strong> {}", say("tune.cannot"), state.problem)
+        text = html("<strong>{}</strong> {}", say("tune.cannot"), translated(state.problem))
         return says("bad", text, role="alert")
     if state.result is None:
         return says("", html("<strong>{}</strong> {}", say("tune.one_click"), say("tune.made_first")))
@@ -86,32 +87,34 @@ def estimate_html(plan: RunPlan) -> Markup:
     """The plan in words, with problems first."""
     assert plan.data is not None, "planned without a dataset"
     data, job = plan.data.estimate, plan.job
-    left_out = f" {data.num_too_long} clips are too long and are left out." if data.num_too_long else ""
     duration = time_in_words(60 * max(1, math.ceil(data.minutes)))
-    engineering = html(
-        "{} steps, about {} on {}, from {} clips with {:.1f} min of speech.{} Each worker needs about "
-        "{} of memory besides PyTorch itself. Checkpoints take up to {} of disk; {} are free.",
-        *(data.num_steps, duration, count_of(job.num_workers, "worker"), data.num_clips, data.data_minutes, left_out),
-        *(gib(data.memory.total), size_in_words(data.disk_bytes), size_in_words(plan.data.free_disk_bytes)),
-    )
+    minutes = f"{data.data_minutes:.1f}"
+    work = {"steps": data.num_steps, "clips": data.num_clips, "workers": _workers(job.num_workers)}
+    sizes = {"disk": size_in_words(data.disk_bytes), "free": size_in_words(plan.data.free_disk_bytes)}
+    facts = [
+        say("tune.plan_facts", time=duration, minutes=minutes, **work),
+        say("tune.plan_left_out", number=data.num_too_long) if data.num_too_long else "",
+        say("tune.plan_memory", memory=gib(data.memory.total), **sizes),
+    ]
     more = html(
-        '<details class="why"><summary>{}</summary><p class="facts">{}</p></details>', *_plan_facts(engineering)
+        '<details class="why"><summary>{}</summary><p class="facts">{}</p></details>',
+        *(say("tune.engineers"), " ".join(filter(None, facts))),
     )
-    problems = Markup().join(html("<li>{}</li>", problem) for problem in plan.problems)
+    problems = Markup().join(html("<li>{}</li>", translated(problem)) for problem in plan.problems)
     if problems:
         return says("bad", say("tune.cannot"), more=html("<ul>{}</ul>{}", problems, more), role="alert")
-    said = say("tune.plan", time=duration, minutes=f"{data.data_minutes:.1f}")
+    said = say("tune.plan", time=duration, minutes=minutes)
     return says("", said, more=more)
 
 
-def _plan_facts(engineering: Markup) -> tuple[str, Markup]:
-    return say("tune.engineers"), engineering
+def _workers(number: int) -> str:
+    return say_count(number, "tune.worker", "tune.num_workers")
 
 
 def made_first(sample: str, num_recordings: int) -> str:
     """A dataset that is yet to be made, among those to choose from."""
     if num_recordings:
-        return say("tune.new_of", what=count_of(num_recordings, say("tune.recording")))
+        return say("tune.new_of", what=say_count(num_recordings, "fields.recording", "fields.recordings"))
     return say("tune.new_of_sample", name=sample.title())
 
 
@@ -126,8 +129,8 @@ def memory_html(plan: RunPlan) -> Markup:
     return render(
         "finetune",
         "memory",
-        counts=WORKER_COUNTS,
-        parts=PARTS,
+        counts={count: _workers(count) for count in WORKER_COUNTS},
+        parts={part: say(words) for part, words in PARTS.items()},
         rows=rows,
         most=max(cell.memory.total for cell in plan.data.memory),
         chosen=(plan.job.strategy, plan.job.num_workers),
@@ -173,9 +176,9 @@ def run_html(
     left = ""
     if run.state is RunState.RUNNING and not is_cancelling:
         left = say("data.left", time=time_in_words(seconds_left)) if seconds_left else say("tune.measuring")
-    engineering = [f"{count_of(run.num_workers, 'worker')} with {run.strategy}."]
+    engineering = [say("tune.run_workers", workers=_workers(run.num_workers), strategy=run.strategy)]
     if "seconds_per_step" in measures:
-        engineering.append(f"{measures['seconds_per_step']:.2f} s per step.")
+        engineering.append(say("tune.per_step", seconds=f"{measures['seconds_per_step']:.2f}"))
     engineering += memory_facts(measures)
     facts = [
         say("tune.step", step=run.step, steps=run.num_steps),
@@ -191,8 +194,8 @@ def run_html(
         stage=stage,
         left=left,
         facts=" · ".join(facts),
-        message="" if run.state in _WITHOUT_MESSAGE else run.message,
-        engineering=[*engineering, *([run.verdict] if run.verdict else [])],
+        message="" if run.state in _WITHOUT_MESSAGE else translated(run.message),
+        engineering=[*engineering, *([translated(run.verdict)] if run.verdict else [])],
         is_over=not run.state.is_active,
         say=say,
     )
@@ -322,26 +325,27 @@ def memory_facts(measures: Mapping[str, float]) -> list[str]:
     sizes = [size for rank in range(len(measures)) if (size := measures.get(f"worker_{rank}_bytes")) is not None]
     if len(sizes) > 1:
         listed = ", ".join(f"{number}: {gib(size)}" for number, size in enumerate(sizes, 1))
-        return [f"Memory of the workers: {listed}."]
+        return [say("tune.memory_of_all", sizes=listed)]
     if "memory_bytes" in measures:
-        return [f"The {'worker' if sizes else 'fullest worker'} holds {gib(measures['memory_bytes'])} of memory."]
+        words = "tune.memory_of_one" if sizes else "tune.memory_of_fullest"
+        return [say(words, size=gib(measures["memory_bytes"]))]
     return []
 
 
 def report_line(run: RunRecord, path: Path, num_bytes: int) -> Markup:
     """Where the report is fetched from."""
-    link = download_link(path, "Download the report", f"{run.voice}, {run.id}.html")
+    link = download_link(path, say("tune.get_report"), f"{run.voice}, {run.id}.html")
     size = size_in_words(num_bytes)
-    return says("good", html("{} ({}). It holds scores, curves and all takes, and opens in any browser.", link, size))
+    return says("good", html("{} ({}). {}", link, size, say("tune.report_holds")))
 
 
 def losses_html(metrics: Sequence[MetricRecord]) -> Markup:
     """Both losses as curves."""
     lines = {
-        words: [(float(one.step), one.measures[name]) for one in metrics if name in one.measures]
+        say(words): [(float(one.step), one.measures[name]) for one in metrics if name in one.measures]
         for name, words in _LOSSES.items()
     }
-    chart = Markup(line_chart("Loss", lines))
+    chart = Markup(line_chart(say("tune.loss"), lines))
     if not chart:
         return NOTHING
     said = note(say("tune.about_losses"))
@@ -353,27 +357,31 @@ def scores_html(checkpoints: Sequence[CheckpointRecord], best: str | None) -> Ma
     if not checkpoints:
         return NOTHING
     rows = [
-        (_named(point, best), point.problem or UNSCORED.get(point.state, ""), _cells(point)) for point in checkpoints
+        (_named(point, best), translated(point.problem) or _unscored(point.state), _cells(point))
+        for point in checkpoints
     ]
     notes = [(_named(point, best), words) for point in checkpoints if (words := _measured_by(point))]
-    return render("finetune", "scores", titles=[title for _, title, _ in SCORES], rows=rows, notes=notes)
+    return render("finetune", "scores", titles=[say(title) for _, title, _ in SCORES], rows=rows, notes=notes)
+
+
+def _unscored(state: str) -> str:
+    return say(UNSCORED[state]) if state in UNSCORED else ""
 
 
 def _measured_by(point: CheckpointRecord) -> str:
     """Who heard a checkpoint, and how like the voice it is; empty if nothing did."""
     if point.scores is None:
         return ""
-    errors, likeness = describe_errors(point.scores), describe_likeness(point.scores)
-    return " ".join(
-        f"{what}: {words}." for what, words in (("Characters wrong", errors), ("Likeness", likeness)) if words
-    )
+    errors, likeness = (translated(describe(point.scores)) for describe in (describe_errors, describe_likeness))
+    measured = ((say("tune.characters_wrong"), errors), (say("tune.likeness"), likeness))
+    return " ".join(f"{what}: {words}." for what, words in measured if words)
 
 
 def _cells(point: CheckpointRecord) -> list[tuple[str, str]] | None:
     """Title and value of each score; None if there are none."""
     if point.scores is None:
         return None
-    values = ((title, getattr(point.scores, field), show) for field, title, show in SCORES)
+    values = ((say(title), getattr(point.scores, field), show) for field, title, show in SCORES)
     return [(title, show(value) if value is not None else "-") for title, value, show in values]
 
 
@@ -390,17 +398,17 @@ def takes_html(checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Pat
 
 def checkpoint_name(point: CheckpointRecord) -> str:
     """What a person calls a checkpoint."""
-    return "Base model, zero-shot" if point.is_base else f"Step {point.step}"
+    return say("tune.base_model") if point.is_base else say("tune.at_step", step=point.step)
 
 
 def _named(point: CheckpointRecord, best: str | None) -> str:
-    return checkpoint_name(point) + (" ★ best" if point.name == best else "")
+    return checkpoint_name(point) + (f" ★ {say('tune.best')}" if point.name == best else "")
 
 
 def events_html(events: Sequence[EventRecord]) -> Markup:
     """What else happened, the newest first."""
     items = Markup().join(
-        html("<li>{} {}</li>", time.strftime("%H:%M", time.localtime(event.at)), event.sentence)
+        html("<li>{} {}</li>", time.strftime("%H:%M", time.localtime(event.at)), translated(event.sentence))
         for event in list(events)[-_MAX_EVENTS:][::-1]
     )
     return html('<div class="explanation"><ul>{}</ul></div>', items) if items else NOTHING
@@ -408,5 +416,5 @@ def events_html(events: Sequence[EventRecord]) -> Markup:
 
 def log_html(log: str) -> Markup:
     """The end of a log, scrolled to its last line."""
-    text = log or "Nothing was written yet."
-    return html('<div class="log" tabindex="0" role="log" aria-label="The end of the log"><pre>{}</pre></div>', text)
+    log_end, text = say("tune.log_end"), log or say("tune.log_empty")
+    return html('<div class="log" tabindex="0" role="log" aria-label="{}"><pre>{}</pre></div>', log_end, text)

@@ -8,12 +8,12 @@ from typing import Any
 import gradio as gr
 
 from backend.dataset.sources.material import proposed_name
-from backend.voices.consent import Consent, SpokenProof
+from backend.voices.consent import SpokenProof
 from backend.voices.errors import ConsentMissing
 from backend.voices.names import name_key
 from training.job import STRATEGIES
 from ui.bar.bar import fixed_html
-from ui.consent import OTHER_RECORDING, Stated
+from ui.consent import Stated, of_another_recording, read_consent
 from ui.context import PageContext
 from ui.events import FOCUS_REFUSAL, Inputs, Update, answered_in, bind, session_of
 from ui.fields import build_consent
@@ -65,7 +65,7 @@ class FinetuneTab:
             self.picked = gr.State(False)
             self.consent = gr.HTML(NOTHING, elem_id="tune-consents")
             with gr.Column(visible=False, elem_id="tune-asks-consent") as self.asking:
-                self.statement, self.who = build_consent("tune-")
+                self.statement, self.who = build_consent(context, "tune-")
             self.signed = gr.State("")
             self.plan = gr.HTML(NOTHING, elem_id="plan")
             with gr.Row(elem_id="start-keys"):
@@ -318,10 +318,10 @@ class FinetuneTab:
         wished, consent = _read(picked, wish), None
         if None in self.planner.consents(wished.dataset, material, stated):
             if statement and signed not in ("", wished.dataset):
-                raise ConsentMissing(OTHER_RECORDING)
+                raise of_another_recording()
             if not statement:
                 raise ConsentMissing(say("tune.consent_missing"))
-            consent = Consent.from_form(statement, who)
+            consent = read_consent(statement, who)
         self.planner.start(session, wished, name, consent, material, stated)
         return {**self._starting(session), self.start_timer: gr.Timer(active=True)}
 
@@ -339,7 +339,7 @@ class FinetuneTab:
         """What the start is doing, its button, and that which cancels."""
         state = self.planner.starts.state(session)
         is_running = state is not None and state.is_running
-        can_cancel = state is not None and is_running and state.what == MAKING_CLIPS
+        can_cancel = state is not None and is_running and state.what == say(MAKING_CLIPS)
         return {
             self.status: task_line(state),
             self.start: gr.update(interactive=not is_running),

@@ -14,10 +14,11 @@ from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import Inventory, StoredModel
 from ui.html.messages import NOTHING, cards, says, task_line
 from ui.html.templates import html, render
-from ui.html.words import count_of, size_in_words
+from ui.html.words import size_in_words
+from ui.words.sentences import translated
+from ui.words.words import say, say_count
 
-EXAMINING = "Examining this machine"
-LEVEL_WORDS = {Level.BROKEN: "not working", Level.LIMITED: "limited", Level.GOOD: "fine"}
+LEVEL_WORDS = {Level.BROKEN: "system.broken", Level.LIMITED: "system.limited", Level.GOOD: "system.good"}
 """In the order in which findings are listed."""
 
 
@@ -44,7 +45,9 @@ def findings_html(findings: Sequence[Finding]) -> Markup:
     """The doctor's findings, problems first."""
     order = list(LEVEL_WORDS)
     ordered = sorted(findings, key=lambda finding: order.index(finding.level))
-    return render("system", "findings", findings=ordered, words=LEVEL_WORDS)
+    return render(
+        "system", "findings", findings=ordered, words={level: say(words) for level, words in LEVEL_WORDS.items()}
+    )
 
 
 def models_html(models: Sequence[StoredModel], caption: str) -> Markup:
@@ -54,43 +57,47 @@ def models_html(models: Sequence[StoredModel], caption: str) -> Markup:
 
 def _whereabouts(model: StoredModel) -> str:
     if model.is_here:
-        return f"here, {size_in_words(model.num_bytes)}"
-    return f"not here, {size_in_words(model.num_bytes)} to download" if model.num_bytes else "not part of this copy"
+        return say("system.here", size=size_in_words(model.num_bytes))
+    return say("system.not_here", size=size_in_words(model.num_bytes)) if model.num_bytes else say("system.not_part")
 
 
 def kept_html(inventory: Inventory) -> Markup:
     """What Encore stores, and the free space."""
     items = Markup().join(
-        html("<li>{}: {}</li>", folder.name, size_in_words(folder.num_bytes)) for folder in inventory.kept
+        html("<li>{}: {}</li>", translated(folder.name), size_in_words(folder.num_bytes)) for folder in inventory.kept
     )
-    text = html(
-        "<strong>{} are free</strong> where Encore stores its files, in <code>{}</code>.",
-        *(size_in_words(inventory.free_bytes), inventory.home),
-    )
+    free = say("system.free", size=size_in_words(inventory.free_bytes))
+    text = html("<strong>{}</strong> {} <code>{}</code>.", free, say("system.free_where"), inventory.home)
     return says("", text, more=html("<ul>{}</ul>", items) if items else "")
 
 
 def ray_html(examined: Examined) -> Markup:
     """What datasets and fine-tunes are computed on."""
     if examined.cluster is not None:
-        where = html("<strong>Ray cluster at {}:</strong>", examined.cluster)
+        where = html("<strong>{}</strong>", say("system.cluster", address=examined.cluster))
         if examined.size is None:
-            return says("bad", html("{} {}", where, examined.problem))
+            return says("bad", html("{} {}", where, translated(examined.problem)))
         return says("good", html("{} {}", where, _cluster_in_words(examined.size)))
-    gpus = f" and {count_of(examined.num_gpus, 'GPU')}" if examined.num_gpus else ", no GPU"
-    text = html(
-        "<strong>Ray on this machine:</strong> {}{}. It starts with a build or a run and ends with it. Set "
-        "<code>RAY_ADDRESS</code> before the start to use a cluster.",
-        *(count_of(examined.num_cpus, "CPU core"), gpus),
-    )
-    return says("good", text)
+    cores = say_count(examined.num_cpus, "system.core", "system.cores")
+    machine = say("system.without_gpu", cores=cores)
+    if examined.num_gpus:
+        gpus = say_count(examined.num_gpus, "system.gpu", "system.gpus")
+        machine = say("system.with_gpu", cores=cores, gpus=gpus)
+    words = (say("system.this_machine"), machine, say("system.ray_starts"))
+    return says("good", html("<strong>{}</strong> {} {}", *words))
 
 
 def _cluster_in_words(size: ClusterSize) -> str:
-    gpus = f"{size.free_gpus:g} of {size.num_gpus:g} GPUs" if size.num_gpus else "no GPU"
-    memory = f"{size_in_words(int(size.free_memory_bytes))} of {size_in_words(int(size.memory_bytes))} memory"
-    machines = count_of(size.num_machines, "machine")
-    return f"{machines}. Free are {size.free_cpus:g} of {size.num_cpus:g} CPU cores, {memory}, {gpus}."
+    gpus = say("system.free_gpus", free=f"{size.free_gpus:g}", gpus=f"{size.num_gpus:g}")
+    return say(
+        "system.cluster_free",
+        machines=say_count(size.num_machines, "system.machine", "system.machines"),
+        free_cpus=f"{size.free_cpus:g}",
+        cpus=f"{size.num_cpus:g}",
+        free_memory=size_in_words(int(size.free_memory_bytes)),
+        memory=size_in_words(int(size.memory_bytes)),
+        gpus=gpus if size.num_gpus else say("system.no_gpu"),
+    )
 
 
 def examined_html(examined: Examined) -> Markup:
@@ -98,12 +105,12 @@ def examined_html(examined: Examined) -> Markup:
     return cards(
         [
             findings_html(examined.findings),
-            html("<h3>Computing</h3>"),
+            html("<h3>{}</h3>", say("system.computing")),
             ray_html(examined),
-            html("<h3>Disk</h3>"),
+            html("<h3>{}</h3>", say("system.disk")),
             kept_html(examined.inventory),
-            models_html(examined.inventory.models, "Models that speak"),
-            models_html(examined.inventory.whispers, "Whisper models, which transcribe speech"),
+            models_html(examined.inventory.models, say("system.speakers")),
+            models_html(examined.inventory.whispers, say("system.whispers")),
         ]
     )
 
@@ -112,4 +119,4 @@ def download_line(state: TaskState[Any] | None) -> Markup:
     """Progress of the download of a Whisper model, and that it is there."""
     if state is None or state.is_running or state.problem:
         return task_line(state, size_in_words) if state is not None else NOTHING
-    return says("good", html("<strong>{}:</strong> it is here.", state.what))
+    return says("good", html("<strong>{}:</strong> {}", state.what, say("system.is_here")))

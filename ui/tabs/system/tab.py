@@ -13,9 +13,11 @@ from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from training.machine import Machine
 from ui.context import PageContext
 from ui.events import Trigger, Update, bind
-from ui.html.messages import NOTHING, failure, heading, says
+from ui.fields import build_title
+from ui.html.messages import NOTHING, failure, says
 from ui.html.words import size_in_words
-from ui.tabs.system.render import EXAMINING, Examined, download_line, examined_html
+from ui.tabs.system.render import Examined, download_line, examined_html
+from ui.words.words import say, word
 
 POLL_SECONDS = 0.7
 _KEY = "machine"
@@ -30,17 +32,21 @@ class SystemPart:
         self.context = context
         self._examining: BackgroundTasks[Examined] = BackgroundTasks()
         self._fetching: BackgroundTasks[None] = BackgroundTasks()
-        gr.HTML(heading("System"), elem_classes=["step"])
-        self.again = gr.Button("Check again", elem_id="look-again")
-        self.found = gr.HTML(says("", f"{EXAMINING} …"), elem_id="findings")
-        gr.HTML(heading("Get a Whisper model"), elem_classes=["step"])
+        build_title("system.title")
+        self.again = gr.Button(word("system.again"), elem_id="look-again")
+        self.found = gr.HTML(NOTHING, elem_id="findings")
+        build_title("system.get")
         with gr.Row(elem_classes=["choose"]):
             choices = [(f"{one.name} ({size_in_words(one.num_bytes)})", one.name) for one in PUBLISHED_WHISPERS]
             self.name = gr.Dropdown(
-                choices, value="base", label="Whisper model", scale=3, min_width=180, elem_id="whisper"
+                choices, value="base", label=word("data.whisper"), scale=3, min_width=180, elem_id="whisper"
             )
-            self.fetch = gr.Button("Download", variant="primary", scale=1, min_width=120, elem_id="fetch-whisper")
-            self.cancel = gr.Button("Cancel", visible=False, scale=1, min_width=120, elem_id="cancel-whisper")
+            self.fetch = gr.Button(
+                word("system.download"), variant="primary", scale=1, min_width=120, elem_id="fetch-whisper"
+            )
+            self.cancel = gr.Button(
+                word("sheet.cancel"), visible=False, scale=1, min_width=120, elem_id="cancel-whisper"
+            )
         self.fetched = gr.HTML(NOTHING, elem_id="whisper-download")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
         shown = [self.found, self.fetched, self.fetch, self.cancel, self.timer]
@@ -53,7 +59,7 @@ class SystemPart:
         """Start to examine the machine, unless another session has just done so."""
         state = self._examining.state(_KEY)
         if state is None or not state.is_running:
-            self._examining.start(_KEY, EXAMINING, self._look)
+            self._examining.start(_KEY, say("system.examining"), self._look)
         return self._follow()
 
     def _follow(self) -> Update:
@@ -68,8 +74,10 @@ class SystemPart:
         }
         if examining is not None and examining.result is not None:
             update[self.found] = examined_html(examining.result)
-        elif examining is not None and examining.problem:
-            update[self.found] = failure(examining.problem)
+        elif examining is not None:
+            update[self.found] = (
+                failure(examining.problem) if examining.problem else says("", f"{say('system.examining')} …")
+            )
         return update
 
     def _fetch(self, name: str) -> Update:

@@ -8,9 +8,9 @@ from typing import Any, cast
 import gradio as gr
 
 from backend.errors import EncoreError
+from training.model.hub.hub import short_name
 from ui.context import PageContext
 from ui.events import Trigger, Update, bind
-from ui.html.words import short_name
 from ui.tabs.voice.source import SourcePart
 from ui.tabs.voice.speak import SpeechPart
 from ui.words.words import say

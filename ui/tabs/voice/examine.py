@@ -10,13 +10,13 @@ from markupsafe import Markup
 
 from backend.background_tasks import TaskCancelled
 from backend.errors import RecordingError
-from backend.web.redaction import public_message
 from ui.context import PageContext
-from ui.html.messages import cards, says
+from ui.html.messages import cards, reason, says
 from ui.live.follow import follow
 from ui.source import Reference, delete_references
 from ui.tabs.voice.render import listening, refusal, verdict
 from ui.web.temporary import unguessable_path
+from ui.words.words import say
 
 MAX_RECORDINGS = 50
 
@@ -53,17 +53,17 @@ class Examining:
                     reference = yield from self._listen(path, said)
             except RecordingError as error:
                 # Not a pop-up: it belongs to the recording, and stays beside it.
-                self.cards.append(refusal(public_message(error)))
+                self.cards.append(refusal(reason(error)))
                 continue
             except TaskCancelled:
                 skipped = len(paths) - number + 1
-                self.cards.append(says("mixed", f"Stopped: {skipped} of the recordings were skipped."))
+                self.cards.append(says("mixed", say("speak.num_skipped", number=skipped)))
                 break
             self.fit.append(reference)
             name = path.name if len(given) > 1 else ""
             self.cards.append(verdict(reference.report, reference.preview, name=name))
         if len(given) > MAX_RECORDINGS:
-            self.cards.append(refusal(f"The limit is {MAX_RECORDINGS} recordings at once; the others were skipped."))
+            self.cards.append(refusal(say("speak.too_many", most=MAX_RECORDINGS)))
         delete_references(list(self._known.values()))
 
     def _listen(self, path: Path, said: Said) -> Generator[Said, None, Reference]:

@@ -14,26 +14,26 @@ from backend.errors import EncoreError
 from backend.voices.consent import SpokenProof
 from backend.voices.samples import get_sample
 from backend.voices.voice import Voice
-from ui.consent import Stated, sign
+from ui.consent import Stated, is_signed, sign
 from ui.context import PageContext
 from ui.events import HIDE, Update, bind, session_of
-from ui.fields import FormIncomplete, build_consent, build_title
-from ui.html.messages import NOTHING, cards, failure, note, says, task_line
+from ui.fields import FormIncomplete, build_consent, build_note, build_title, build_words
+from ui.html.messages import NOTHING, cards, failure, says, task_line
 from ui.html.voices import saved_line
 from ui.source import Reference, Source, VoiceFields, best_reference, delete_references
 from ui.tabs.voice.examine import Examining
 from ui.tabs.voice.rail import rail_html
-from ui.tabs.voice.render import VOICE_NOTE, line_to_read, sample_card, saved_card
+from ui.tabs.voice.render import line_to_read, sample_card, saved_card
 from ui.tabs.voice.spoken_consent import SpokenConsent
 from ui.tabs.voice.transcript import TranscriptPart
 from ui.web.temporary import unguessable_path
-from ui.words.words import word
+from ui.words.words import say, word
 
 RAIL_SCRIPT = Path(__file__).with_name("rail.js")
+RECORD_MARK_SCRIPT = Path(__file__).with_name("record_mark.js")
 
 ALL_TOGETHER = "all"
 SAMPLE_STATEMENT = "synthetic"
-ACCEPT_SYNTHETIC = "Encore made this recording: clone it all the same"
 MAX_TOGETHER_SECONDS = 60.0
 """A longer reference is slower, and the copy is no closer."""
 
@@ -69,7 +69,7 @@ class SourcePart:
             self.upload = gr.File(
                 label=word("speak.upload"), file_count="multiple", height=132, min_width=200, elem_id="upload"
             )
-            gr.HTML(line_to_read())
+            build_words(line_to_read())
             self.microphone = gr.Audio(
                 label=word("speak.record"),
                 sources=["microphone"],
@@ -78,19 +78,27 @@ class SourcePart:
                 min_width=200,
                 elem_id="microphone",
             )
-            gr.HTML(note(VOICE_NOTE))
+            gr.HTML(
+                '<div class="record-mark" hidden><i></i><span></span></div>',
+                elem_id="record-mark",
+                js_on_load=RECORD_MARK_SCRIPT.read_text("utf-8"),
+                apply_default_css=False,
+            )
+            build_note("speak.ideal")
         with gr.Column(elem_classes=["step-card"], min_width=240):
             build_title("speak.step_hear")
             self.verdict = gr.HTML(NOTHING, elem_id="verdict")
-            self.stop = gr.Button("Skip the others", visible=False, elem_id="stop-examining")
-            self.pick = gr.Dropdown([], value=None, label="Clone from", visible=False, elem_id="pick")
+            self.stop = gr.Button(word("speak.skip"), visible=False, elem_id="stop-examining")
+            self.pick = gr.Dropdown([], value=None, label=word("speak.clone_from"), visible=False, elem_id="pick")
             self.text = TranscriptPart(self.context)
             self.transcript = self.text.field
         with gr.Column(elem_classes=["step-card"], min_width=240):
             build_title("speak.step_agree")
-            self.statement, self.who = build_consent()
+            self.statement, self.who = build_consent(self.context)
             self.spoken = SpokenConsent(self.context)
-            self.accept = gr.Checkbox(label=ACCEPT_SYNTHETIC, value=False, visible=False, elem_id="accept-synthetic")
+            self.accept = gr.Checkbox(
+                label=word("speak.accept_synthetic"), value=False, visible=False, elem_id="accept-synthetic"
+            )
             self.name = gr.Textbox(label=word("speak.name"), max_length=64, elem_id="voice-name")
             with gr.Row():
                 self.save = gr.Button(word("speak.save"), min_width=120, elem_id="save-voice")
@@ -117,6 +125,7 @@ class SourcePart:
             "recorded": self.microphone,
             "references": self.references,
             "source": self.source,
+            "signed": self.signed,
         }
         examined = [self.verdict, self.about, self.references, self.source, self.pick, self.statement]
         examined += [self.transcript, self.text.state]
@@ -140,11 +149,11 @@ class SourcePart:
             self.chosen,
             api="use_voice",
         )
-        picking = {"picked": self.pick, "references": self.references, "source": self.source}
+        picking = {"picked": self.pick, "references": self.references, "source": self.source, "signed": self.signed}
         picked = [self.source, self.transcript, self.text.state, self.statement]
         bind(self.pick.input, self._use_picked, picking, picked, api="use_picked")
-        stated = {"source": self.source}
-        bind(self.statement.input, lambda source: {self.signed: sign(source)}, stated, self.signed, api="state_consent")
+        stated = {"source": self.source, "references": self.references}
+        bind(self.statement.input, self._sign, stated, self.signed, api="state_consent")
         listing = [tab.select, self.context.page.load, self.source.change]
         bind(listing, self._list_voices, {"source": self.source}, self.rail, api="list_saved", quick=True)
         saving = {
@@ -179,6 +188,7 @@ class SourcePart:
         recorded: str | None,
         references: list[Reference],
         source: Source | None,
+        signed: str,
         request: gr.Request,
     ) -> Iterator[Update]:
         """Examine what was added, and say of each recording how good it is."""
@@ -200,10 +210,17 @@ class SourcePart:
             update |= {self.source: chosen, **self.text.cleared(source, chosen, request)}
         if given:
             update[self.about] = NOTHING
-        if self.source in update and _is_another(source, update[self.source]):
-            # What was stated of one recording is not true of another.
-            update[self.statement] = gr.update(value=None)
+        if self.source in update:
+            update |= self._unsigned(source, update[self.source], signed)
         yield update
+
+    def _sign(self, source: Source | None, references: list[Reference]) -> Update:
+        return {self.signed: sign(source, references)}
+
+    def _unsigned(self, before: Source | None, now: Source | None, signed: str) -> Update:
+        """Take a statement back that was not made for what is cloned now."""
+        is_another = (before.reference if before else None) != (now.reference if now else None)
+        return {self.statement: gr.update(value=None)} if is_another and not is_signed(signed, now) else {}
 
     def _stop(self, request: gr.Request) -> None:
         self.context.background_tasks.cancel(f"examine {session_of(request)}")
@@ -227,7 +244,7 @@ class SourcePart:
             return {}
         sample, path = get_sample(name), self.context.files.place(self.context.studio.sample_reference(name))
         assert path is not None, "it was just written"
-        title = f"Sample {sample.name.title()}"
+        title = say("speak.sample_name", name=sample.name.title())
         return {
             self.source: Source(kind="sample", name=title, sample=name, reference=path, preview=path),
             self.about: sample_card(sample),
@@ -255,7 +272,12 @@ class SourcePart:
         }
 
     def _use_picked(
-        self, picked: str | None, references: list[Reference], source: Source | None, request: gr.Request
+        self,
+        picked: str | None,
+        references: list[Reference],
+        source: Source | None,
+        signed: str,
+        request: gr.Request,
     ) -> Iterator[Update]:
         """Clone from one of the recordings that were given, or from all of them."""
         if picked == ALL_TOGETHER:
@@ -263,30 +285,26 @@ class SourcePart:
             previews = [reference.preview for reference in references]
             yield from self.context.follow(
                 f"sample {session_of(request)}",
-                "Joining the recordings",
+                say("speak.joining"),
                 lambda _: self.context.studio.join_recordings(previews, together),
                 # Until they are one, there is nothing to clone from.
-                lambda _: {
-                    self.source: None,
-                    self.statement: gr.update(value=None),
-                    **self.text.cleared(None, None, request),
-                },
+                lambda _: {self.source: None, **self.text.cleared(None, None, request)},
             )
             is_ours = any(reference.is_made_by_encore for reference in references)
             joined = Source(
                 kind="recording",
-                name="all recordings",
+                name=say("speak.all_recordings"),
                 reference=together,
                 preview=together,
                 made_by_encore=is_ours,
                 made_of=tuple(reference.path for reference in references),
             )
-            unsigned: Update = {self.statement: gr.update(value=None)}
+            unsigned = self._unsigned(source, joined, signed)
             yield {self.source: joined, **unsigned, **self.text.cleared(source, joined, request)}
             return
         reference = next((reference for reference in references if str(reference.path) == picked), None)
         chosen = Source.of_reference(reference) if reference else None
-        unsigned = {self.statement: gr.update(value=None)} if _is_another(source, chosen) else {}
+        unsigned = self._unsigned(source, chosen, signed)
         yield {self.source: chosen, **unsigned, **self.text.cleared(source, chosen, request)}
 
     def _ask_about(self, source: Source | None) -> Update:
@@ -309,12 +327,12 @@ class SourcePart:
         request: gr.Request,
     ) -> Iterator[Update]:
         """Put the voice into the library, with its consent."""
-        yield {self.saved_note: says("", "Saving …")}
+        yield {self.saved_note: says("", f"{say('speak.saving')} …")}
 
         def save(_: BackgroundTask[Any]) -> Voice:
             """Add the voice to the library."""
             if source is not None and source.made_by_encore and not accepted:
-                raise FormIncomplete(f"Encore made this recording. Tick “{ACCEPT_SYNTHETIC}”, or add another one.")
+                raise FormIncomplete(say("speak.accept_first", box=say("speak.accept_synthetic")))
             return self.context.studio.save_voice(
                 name,
                 source.reference if source is not None and source.kind != "voice" else None,
@@ -329,7 +347,10 @@ class SourcePart:
 
         try:
             voice = yield from self.context.follow(
-                f"save {session_of(request)}", "Saving", save, lambda state: {self.saved_note: task_line(state)}
+                f"save {session_of(request)}",
+                say("speak.saving"),
+                save,
+                lambda state: {self.saved_note: task_line(state)},
             )
         except EncoreError as error:
             yield {self.saved_note: failure(error)}
@@ -337,15 +358,10 @@ class SourcePart:
         yield {self.saved_note: saved_line(voice), **self._list_voices(source)}
 
 
-def _is_another(before: Source | None, now: Source | None) -> bool:
-    """Whether another recording is cloned from."""
-    return (before.reference if before else None) != (now.reference if now else None)
-
-
 def _pick_update(references: list[Reference], best: Reference | None) -> Any:
     """A choice only if there are several."""
     choices = [(f"{one.name} ({one.report.seconds:.1f} s)", str(one.path)) for one in references]
     if sum(one.report.seconds for one in references) <= MAX_TOGETHER_SECONDS:
-        choices.append(("All of them, one after the other", ALL_TOGETHER))
+        choices.append((say("speak.all_together"), ALL_TOGETHER))
     value = str(best.path) if best is not None else None
     return gr.update(choices=choices, value=value, visible=len(references) > 1)

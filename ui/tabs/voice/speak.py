@@ -27,7 +27,6 @@ from ui.consent import Stated
 from ui.context import PageContext
 from ui.events import Inputs, SaidInPlace, Update, bind, client_of, session_of
 from ui.fields import (
-    FormIncomplete,
     build_language,
     build_seed,
     build_title,
@@ -44,6 +43,7 @@ from ui.live.live_audio import LiveAudio, build_live_player
 from ui.source import Source, VoiceFields
 from ui.tabs.voice.render import (
     FIRST_TEXT,
+    StepsMissing,
     likeness_line,
     not_kept_line,
     part_line,
@@ -57,9 +57,6 @@ from ui.words.words import say, word
 STOP_BUTTON_ID = "stop"
 
 DESK_SCRIPT = Path(__file__).with_name("desk.js")
-
-WAYS = [("Closer", "auto"), ("Freer", "x-vector")]
-"""With the transcript where there is one, or from the sound of the voice alone."""
 
 _MAX_TITLE = 60
 """Characters of a text that stand for it beside the player."""
@@ -99,15 +96,15 @@ class SpeakForm:
         return self.source.name if self.source is not None else ""
 
     def missing(self) -> list[str]:
-        """What is still to be done before it can speak."""
+        """What is still to be done before it can speak, by its words."""
         needs_consent = self.source is not None and self.source.kind == "recording"
         needs_transcript = self.way == "in-context" and not self.transcript.strip()
         steps = {
-            "add a recording of the voice that can be used, or choose a sample voice": self.source is None,
-            "choose the consent that holds for this recording": needs_consent and not self.statement,
-            "write your name for the consent": needs_consent and not self.who.strip(),
-            "write what it should say": not self.text.strip(),
-            "write what the recording says, or clone from the sound alone": needs_transcript,
+            "speak.missing_voice": self.source is None,
+            "speak.missing_statement": needs_consent and not self.statement,
+            "speak.missing_who": needs_consent and not self.who.strip(),
+            "speak.missing_text": not self.text.strip(),
+            "speak.missing_transcript": needs_transcript,
         }
         return [step for step, is_missing in steps.items() if is_missing]
 
@@ -177,7 +174,14 @@ class SpeechPart:
                 elem_id="text",
             )
             with gr.Row(elem_id="how"):
-                self.way = gr.Radio(WAYS, value="auto", label=word("speak.way"), scale=1, min_width=200, elem_id="way")
+                self.way = gr.Radio(
+                    [(word("speak.closer"), "auto"), (word("speak.freer"), "x-vector")],
+                    value="auto",
+                    label=word("speak.way"),
+                    scale=1,
+                    min_width=200,
+                    elem_id="way",
+                )
                 self.language = build_language(interactive=False, scale=1, min_width=160, elem_id="language")
             self._build_settings()
             with gr.Row(elem_id="go"):
@@ -220,14 +224,12 @@ class SpeechPart:
         with gr.Column(elem_id="settings-fields"):
             self.seed = build_seed(interactive=False, elem_id="seed")
             self.temperature = gr.Slider(
-                0, 2, 0.9, step=0.05, label="Temperature", info="Lower is steadier, higher livelier."
+                0, 2, 0.9, step=0.05, label=word("speak.temperature"), info=word("speak.temperature_help")
             )
-            self.top_k = gr.Slider(0, 500, 50, step=1, label="Top-k", info="Draw among this many; 0 means all.")
-            self.top_p = gr.Slider(
-                0.05, 1, 1, step=0.05, label="Top-p", info="Leave out the least likely; 1 leaves none out."
-            )
+            self.top_k = gr.Slider(0, 500, 50, step=1, label=word("speak.top_k"), info=word("speak.top_k_help"))
+            self.top_p = gr.Slider(0.05, 1, 1, step=0.05, label=word("speak.top_p"), info=word("speak.top_p_help"))
             self.repetition_penalty = gr.Slider(
-                0.8, 2, 1.05, step=0.05, label="Repetition penalty", info="Above 1 it avoids repeating itself."
+                0.8, 2, 1.05, step=0.05, label=word("speak.repetition"), info=word("speak.repetition_help")
             )
 
     def model_update(self, loaded: Synthesizer | None) -> Update:
@@ -302,7 +304,7 @@ class SpeechPart:
 
     def _begin(self, request: gr.Request) -> Update:
         self.context.flags.begin(session_of(request))
-        return {self.status: says("", "Waiting for its turn …"), self._speaking: html("<i></i>")}
+        return {self.status: says("", say("speak.turn")), self._speaking: html("<i></i>")}
 
     def _end(self) -> Update:
         return {self._speaking: ""}
@@ -321,13 +323,13 @@ class SpeechPart:
     def _speak_form(self, form: SpeakForm, browser: str, request: gr.Request) -> Iterator[Update]:
         studio, session = self.context.studio, session_of(request)
         with self.context.flags.watch(session) as is_stopped:
-            yield {self.status: says("", "Listening to the recording …")}
+            yield {self.status: says("", f"{say('speak.listening')} …")}
             if steps := form.missing():
-                raise FormIncomplete(f"Before it can speak: {'; '.join(steps)}.")
+                raise StepsMissing(steps)
             spoken, synthesizer = form.request(studio, client_of(request)), require_model(studio)
             stream = yield from self.context.follow(
                 f"cast {session}",
-                "Listening to the recording",
+                say("speak.listening"),
                 lambda _: synthesizer.speak(spoken, cancelled=is_stopped),
                 lambda state: {self.status: task_line(state)},
             )
@@ -336,7 +338,7 @@ class SpeechPart:
                 live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=form.first_words, voice=form.voice_name)
                 yield from self._play(stream, keeper, live)
                 if not stream.num_samples:
-                    yield {self.status: says("", "Stopped before the first sound.")}
+                    yield {self.status: says("", say("speak.too_soon"))}
                     return
                 try:
                     stream.check_length()
@@ -399,14 +401,14 @@ class SpeechPart:
                 loaded = require_model(studio)
                 stream = yield from self.context.follow(
                     f"cast {session}",
-                    "Listening to the recording",
+                    say("speak.listening"),
                     lambda _: studio.speak_part_again(
                         loaded, take, number, client=client_of(request), cancelled=is_stopped
                     ),
                     lambda state: {self.status: task_line(state)},
                 )
                 with closing(stream):
-                    title = f"Part {number} of take {take.number}"
+                    title = say("speak.part_title", number=number, take=take.number)
                     live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=title, voice=take.voice)
                     chunks = []
                     for chunk in stream:
@@ -414,7 +416,7 @@ class SpeechPart:
                         yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
                     yield {self.player: live.complete()}
                     if is_stopped():
-                        yield {self.status: says("", "Stopped: the part is as it was.")}
+                        yield {self.status: says("", say("speak.part_unchanged"))}
                         return
                     take = studio.keep_part(take, number, stream, np.concatenate(chunks))
             except EncoreError as error:

@@ -13,11 +13,12 @@ from backend.voices.consent import hash_of_file
 from backend.voices.consent_phrase import draw_phrase
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
-from ui.fields import FormIncomplete, require_model
-from ui.html.messages import NOTHING, failure, note, says, task_line
+from ui.fields import FormIncomplete, build_note, require_model
+from ui.html.messages import NOTHING, failure, says, task_line
 from ui.html.templates import html
 from ui.source import Source
-from ui.tabs.voice.render import PHRASE_NOTE, phrase_card
+from ui.tabs.voice.render import phrase_card
+from ui.words.words import say, word
 
 
 class SpokenConsent:
@@ -25,16 +26,20 @@ class SpokenConsent:
 
     def __init__(self, context: PageContext) -> None:
         self.context = context
-        with gr.Accordion("Say the consent aloud (optional)", open=False, elem_id="spoken-consent"):
-            gr.HTML(note(PHRASE_NOTE))
-            self.ask = gr.Button("Show me the sentence", elem_id="draw-phrase")
+        with gr.Accordion(word("speak.aloud"), open=False, elem_id="spoken-consent"):
+            build_note("speak.phrase_note")
+            self.ask = gr.Button(word("speak.show_phrase"), elem_id="draw-phrase")
             self.shown = gr.HTML(NOTHING, elem_id="phrase")
             self.microphone = gr.Audio(
-                label="Read it aloud", sources=["microphone", "upload"], type="filepath", buttons=[], elem_id="spoken"
+                label=word("speak.read_it"),
+                sources=["microphone", "upload"],
+                type="filepath",
+                buttons=[],
+                elem_id="spoken",
             )
             with gr.Row():
-                self.check = gr.Button("Check it", elem_id="check-phrase")
-                self.stop = gr.Button("Cancel", visible=False, elem_id="stop-phrase")
+                self.check = gr.Button(word("speak.check_it"), elem_id="check-phrase")
+                self.stop = gr.Button(word("sheet.cancel"), visible=False, elem_id="stop-phrase")
             self.result = gr.HTML(NOTHING, elem_id="spoken-result")
         self.phrase = gr.State("")
         self.proof = gr.State(None)
@@ -65,20 +70,20 @@ class SpokenConsent:
         self, phrase: str, recorded: str | None, source: Source | None, request: gr.Request
     ) -> Iterator[Update]:
         """Check the recording and say what was heard."""
-        yield {self.result: says("", "Listening …"), self.proof: None}
+        yield {self.result: says("", f"{say('speak.listening_now')} …"), self.proof: None}
         studio = self.context.studio
         try:
             if source is None or source.preview is None:
-                raise FormIncomplete("Add a recording of the voice first: the phrase is compared with it.")
+                raise FormIncomplete(say("speak.phrase_needs_voice"))
             if not phrase:
-                raise FormIncomplete("Ask for the sentence first, then read it aloud.")
+                raise FormIncomplete(say("speak.phrase_needs_phrase"))
             if recorded is None:
-                raise FormIncomplete("Record the sentence first.")
+                raise FormIncomplete(say("speak.phrase_needs_reading"))
             loaded, spoken, reference = require_model(studio), Path(recorded), source.preview
             recording = hash_of_file(source.reference) if source.reference is not None else None
             proof = yield from self.context.follow(
                 f"phrase {session_of(request)}",
-                "Listening",
+                say("speak.listening_now"),
                 lambda _: studio.prove_consent(loaded, phrase, spoken, reference, recording),
                 self._under_way,
             )
@@ -87,7 +92,7 @@ class SpokenConsent:
         except EncoreError as error:
             yield {self.result: failure(error), self.stop: HIDE}
         else:
-            heard = says("good", html("<strong>Heard and recognised:</strong> “{}”", proof.heard))
+            heard = says("good", html("<strong>{}</strong> “{}”", say("speak.phrase_heard"), proof.heard))
             yield {self.result: heard, self.proof: proof, self.stop: HIDE}
 
     def _under_way(self, state: TaskState[object]) -> Update:

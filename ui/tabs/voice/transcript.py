@@ -15,10 +15,7 @@ from ui.context import PageContext
 from ui.events import Update, bind, session_of
 from ui.html.messages import NOTHING, note
 from ui.source import Source
-from ui.words.words import word
-
-TRANSCRIBED = "Transcribed: correct it if needed."
-UNSURE = "It could not be transcribed for sure. Type what it says, or leave this empty."
+from ui.words.words import say, word
 
 
 class TranscriptPart:
@@ -76,7 +73,7 @@ class TranscriptPart:
         try:
             heard: Heard | None = yield from self.context.follow(
                 _key(request),
-                "Transcribing",
+                say("data.stage_transcribe"),
                 lambda task: studio.hear_recording(reference, task.report),
                 lambda state: {self.state: transcribing(state)},
             )
@@ -84,7 +81,7 @@ class TranscriptPart:
             return
         except EncoreError:
             # The text is optional: whatever is wrong with the recording is said beside the recording.
-            yield {self.state: note(UNSURE)}
+            yield {self.state: note(say("speak.unsure"))}
             return
         yield {self._heard: (reference, heard)}
 
@@ -95,14 +92,14 @@ class TranscriptPart:
         if typed.strip():
             return {self.state: NOTHING}
         if heard[1] is None or not heard[1].is_trusted:
-            return {self.state: note(UNSURE)}
-        return {self.field: heard[1].text, self.state: note(TRANSCRIBED)}
+            return {self.state: note(say("speak.unsure"))}
+        return {self.field: heard[1].text, self.state: note(say("speak.transcribed"))}
 
 
 def transcribing(state: TaskState[object]) -> Markup:
     """That a recording is being transcribed, and how far."""
-    done = f" {100 * state.num_done // state.num_total} %" if state.num_done else ""
-    return note(f"Transcribing …{done} You can speak meanwhile.")
+    share = f" {100 * state.num_done // state.num_total} %" if state.num_done else ""
+    return note(say("speak.transcribing", share=share))
 
 
 def _key(request: gr.Request) -> str:

@@ -12,6 +12,7 @@ from backend.serving.introductions import find_introduction, make_introduction
 from backend.voices.voice import Voice
 from backend.web.redaction import public_message
 from ui.context import PageContext
+from ui.words.sentences import translated
 from ui.words.words import say
 
 _KEY = "introductions"
@@ -42,7 +43,7 @@ class Introducing:
         """Why there is none yet."""
         if self._context.studio.loaded is None:
             return say("voices.needs_model")
-        return self._failed.get((voice.id, self._model)) or say("voices.making")
+        return translated(self._failed.get((voice.id, self._model), "")) or say("voices.making")
 
     @property
     def _model(self) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ui.fields import FormIncomplete
+from ui.words.words import say
 
 
 class Order(BaseModel):
@@ -32,4 +33,4 @@ class Order(BaseModel):
         try:
             return cls.model_validate_json(written)
         except ValidationError as error:
-            raise FormIncomplete("This button did not say what to do. Load the page again.") from error
+            raise FormIncomplete(say("voices.press_again")) from error

@@ -10,25 +10,27 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from backend.comparisons.contenders import WAYS, Contender
+from backend.comparisons.contenders import Contender
 from backend.comparisons.preference import Standing
 from backend.store.trash import Deleted
 from backend.voices.voice import Voice
+from training.model.hub.hub import short_name
 from ui.html.messages import NOTHING
+from ui.html.sides import WAY_WORDS
 from ui.html.sound import sound_html
 from ui.html.templates import render
-from ui.html.words import consent_in_words, short_name, size_in_words
+from ui.html.words import consent_in_words, deleted_name, size_in_words
 from ui.words.words import say
 
 API_ADDRESS = "http://127.0.0.1:8000"
 """Where `app.py serve` listens by default."""
 
 ORIGINS = {
-    "recordings": "Recordings",
-    "sample": "Sample voice",
-    "dataset": "Dataset",
-    "checkpoint": "Checkpoint",
-    "made_of": "Made of the voice",
+    "recordings": "voices.from_recordings",
+    "sample": "voices.from_sample",
+    "dataset": "voices.from_dataset",
+    "checkpoint": "voices.from_checkpoint",
+    "made_of": "voices.from_voice",
 }
 """What is shown of a voice's provenance; the rest is for programs."""
 
@@ -110,7 +112,7 @@ def tile_html(shown: ShownVoice, answer: str = "") -> Markup:
         avatar=shown.avatar,
         sound=sound_html(shown.sentence, title, voice=voice.name) if shown.sentence is not None else "",
         hint=shown.hint,
-        votes=[votes_in_words(WAYS[side.way], standing) for side, standing in shown.votes],
+        votes=[votes_in_words(say(WAY_WORDS[side.way]), standing) for side, standing in shown.votes],
         facts=_facts(voice),
         curl=curl_line(voice, API_ADDRESS),
         python=python_lines(voice, API_ADDRESS, shown.model),
@@ -128,7 +130,7 @@ def space_html(runs: Sequence[RunSpace], trashed: Sequence[Deleted], answer: str
         trashed=[
             {
                 "id": one.id,
-                "label": one.label,
+                "label": deleted_name(one),
                 "kind": say(KINDS[one.kind]),
                 "size": size_in_words(one.num_bytes),
                 "until": f"{one.kept_until.astimezone():%Y-%m-%d %H:%M}",
@@ -165,7 +167,7 @@ def provenance_in_words(voice: Voice) -> str:
     parts = []
     imported = voice.provenance.get("imported")
     if isinstance(imported, dict):
-        parts.append(f"Imported from {imported.get('file', 'a voice file')}.")
+        parts.append(say("voices.imported_from", file=imported.get("file", say("voices.a_file"))))
     for key, words in ORIGINS.items():
         value = voice.provenance.get(key)
         # The file a sample was cut into is of no interest.
@@ -174,8 +176,8 @@ def provenance_in_words(voice: Voice) -> str:
         if isinstance(value, list):
             value = ", ".join(str(one) for one in value[:5]) + (" …" if len(value) > 5 else "")
         if value:
-            parts.append(f"{words}: {value}.")
-    return " ".join(parts) or "Its origin was not recorded."
+            parts.append(f"{say(words)}: {value}.")
+    return " ".join(parts) or say("voices.no_origin")
 
 
 def curl_line(voice: Voice, address: str) -> str:

@@ -18,6 +18,7 @@ from ui.context import PageContext
 from ui.events import Update, bind
 from ui.fields import build_unseen
 from ui.html.messages import failure, says
+from ui.html.words import deleted_name
 from ui.tabs.voices.order import Order
 from ui.tabs.voices.render import RunSpace, space_html
 from ui.words.words import say
@@ -73,11 +74,11 @@ class SpacePart:
         trash = self.context.studio.trash
         if what == "free":
             deleted = self.context.studio.runs.delete(key)
-            return says("", say("voices.deleted", name=deleted.label))
+            return says("", say("voices.deleted", name=deleted_name(deleted)))
         if what == "restore":
             if key not in {one.id for one in self._trashed(browser)}:
-                raise TrashNotFound("This is not in the trash any more: it was restored, or removed for good.")
-            return says("good", say("voices.is_back", name=trash.restore(key).label))
+                raise TrashNotFound(say("voices.not_in_trash"))
+            return says("good", say("voices.is_back", name=deleted_name(trash.restore(key))))
         if what == "empty":
             for one in self._trashed(browser):
                 # Another page may do the same.

@@ -43,7 +43,7 @@ class VoicesTab:
         self.introducing = Introducing(context)
         with gr.Row(elem_id="voices-head"):
             build_title("voices.title")
-            self.new = gr.Button(word("voices.new"), scale=0, min_width=140, elem_id="voices-new")
+            self.new = gr.Button(word("voices.new"), scale=0, min_width=170, elem_id="voices-new")
             self.import_ = gr.UploadButton(
                 word("voices.import"),
                 file_types=[".encore-voice"],
@@ -163,7 +163,7 @@ class VoicesTab:
     def _take_back(self, what: str, said: Said | None) -> Update:
         """Restore what was just deleted, or remove it for good."""
         if said is None or said.deleted is None:
-            raise TrashNotFound("This is not in the trash any more: it was restored, or removed for good.")
+            raise TrashNotFound(say("voices.not_in_trash"))
         if what == "purge":
             self.context.studio.trash.purge(said.deleted.id)
             return {**self._list(None), self.goal: ""}

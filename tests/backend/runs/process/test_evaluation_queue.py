@@ -15,9 +15,9 @@ from backend.runs.storage.run_table import RunTable
 from backend.store.database import Database
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
-from training.checkpoint import IN_USE_FILE
 from training.data.code_rows import ROWS_FILE, read_card, read_code_rows
 from training.machine import Machine
+from training.run_checkpoints import IN_USE_FILE
 
 LAUNCH = LaunchPlan(run_id="one", machine=Machine(num_cpus=2, num_gpus=0), max_workers=1)
 

@@ -80,6 +80,29 @@ def test_a_run_has_an_owner_while_a_process_holds_its_lock(home: Path, folder: R
         assert not [p for p in psutil.process_iter() if p.pid == process_id and p.status() != psutil.STATUS_ZOMBIE]
 
 
+def seen_after_a_step(home: Path, seconds: int) -> tuple[str, ...]:
+    """Whether the run is looked after, what was resumed, and its state, for an app on a machine whose clock was set."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    (boot,) = (int(line.split()[1]) for line in lines if line.startswith("btime"))
+    stepped = home / "stat"
+    stepped.write_text("\n".join(f"btime {boot + seconds}" if line.startswith("btime") else line for line in lines))
+    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$1" /proc/stat && shift && "$@"']
+    try:
+        subprocess.run([*unshare, "sh", str(stepped), "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this machine lets nobody mount a file")
+    done = subprocess.run(
+        [*unshare, "sh", str(stepped), sys.executable, "-c", SECOND_APP, str(home)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    looked_after, resumed, state, booted = done.stdout.strip().split("|")
+    assert float(booted) == boot + seconds, "the clock did not step"
+    return looked_after, resumed, state
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process see another clock than all others")
 @pytest.mark.parametrize("seconds", [-3600, 3600])
 def test_a_step_of_the_clock_takes_no_run_from_its_owner(home: Path, folder: RunFolder, seconds: int) -> None:
@@ -88,25 +111,7 @@ def test_a_step_of_the_clock_takes_no_run_from_its_owner(home: Path, folder: Run
     with owner_of(folder) as process_id:
         birth = psutil.Process(process_id).create_time()
         rows.add(record(state=RunState.RUNNING, process_id=process_id, process_started_at=birth))
-        lines = Path("/proc/stat").read_text().splitlines()
-        (boot,) = (int(line.split()[1]) for line in lines if line.startswith("btime"))
-        stepped = home / "stat"
-        stepped.write_text("\n".join(f"btime {boot + seconds}" if line.startswith("btime") else line for line in lines))
-        unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$1" /proc/stat && shift && "$@"']
-        try:
-            subprocess.run([*unshare, "sh", str(stepped), "true"], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("this machine lets nobody mount a file")
-        done = subprocess.run(
-            [*unshare, "sh", str(stepped), sys.executable, "-c", SECOND_APP, str(home)],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        looked_after, resumed, state, booted = done.stdout.strip().split("|")
-        assert float(booted) == boot + seconds, "the clock did not step"
-        assert (looked_after, resumed, state) == ("True", "[]", "running")
+        assert seen_after_a_step(home, seconds) == ("True", "[]", "running")
         assert is_held(folder.lock)
 
 

@@ -35,10 +35,12 @@ OPERATIONS = [
     ("/v1/audio/voices", "POST"),
     ("/v1/audio/voices/{voice_id}", "GET"),
     ("/v1/audio/voices/{voice_id}", "DELETE"),
+    ("/v1/audio/voices/{voice_id}/restore", "POST"),
     ("/v1/audio/takes", "GET"),
     ("/v1/audio/takes/{take_id}", "GET"),
     ("/v1/audio/takes/{take_id}", "DELETE"),
     ("/v1/audio/takes/{take_id}/content", "GET"),
+    ("/v1/audio/takes/{take_id}/restore", "POST"),
     ("/v1/compare", "POST"),
     ("/v1/audio/check", "GET"),
     ("/v1/audio/check", "POST"),
@@ -51,6 +53,13 @@ OPERATIONS = [
 def test_every_operation_is_tried(client):
     paths = client.get("/openapi.json").json()["paths"]
     assert {(path, method.upper()) for path, methods in paths.items() for method in methods} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/voices/{voice_id}", "/v1/audio/takes/{take_id}"])
+def test_a_flag_that_is_no_flag_is_a_documented_refusal(client, path):
+    answer = client.delete(path.partition("{")[0] + "any?for_good=perhaps")
+    assert answer.status_code == 400
+    assert str(answer.status_code) in client.get("/openapi.json").json()["paths"][path]["delete"]["responses"]
 
 
 def test_the_api_description_lists_only_answers_that_are_sent(client):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import wave
 
 import av
+import psutil
 import pytest
 
 from tests.backend.serving.api.served import MODEL, ask, is_same_sound, wav_samples
+from tests.golden import GOLDEN_CHECKPOINT
 
 CONTENT_TYPES = {
     "wav": "audio/wav",
@@ -167,6 +170,27 @@ def test_what_is_counted(client):
     assert numbers["encore_active_speeches"] == 0
     assert numbers["encore_audio_seconds_total"] > 0
     assert numbers['encore_engine{engine="base",number="num_slots"}'] == 4
+
+
+def test_memory_by_owner(client):
+    client.post("/v1/audio/speech", json=ask(stream=False))
+    text = client.get("/metrics").text
+    owners = {
+        owner: float(num_bytes)
+        for owner, num_bytes in re.findall(
+            r'^encore_memory_bytes{device="cpu",owner="(\w+)"} (\S+)$', text, re.MULTILINE
+        )
+    }
+    resident = psutil.Process().memory_info().rss
+    assert owners.keys() == {
+        "weights", "kv_caches", "decoder_states", "voices", "audio_buffers", "arena", "libraries", "other"
+    }  # fmt: skip
+    weights = sum(file.stat().st_size for file in GOLDEN_CHECKPOINT.rglob("*.safetensors"))
+    # Stored in 16 bits and computed in 32; two engines may be loaded.
+    assert weights / 2 < owners["weights"] < 8 * weights
+    assert min(owners["kv_caches"], owners["decoder_states"], owners["voices"], owners["other"]) > 0
+    assert owners["audio_buffers"] == 0
+    assert sum(owners.values()) == pytest.approx(resident, rel=0.2)
 
 
 def test_models_and_health(client):

@@ -58,6 +58,17 @@ def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, context, 
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "take_not_found")
 
 
+def test_a_deleted_take_is_restored_with_its_sound(client):
+    client.post("/v1/audio/speech", json=ask())
+    take = only_take(client)
+    sound = client.get(f"/v1/audio/takes/{take['id']}/content").content
+    client.delete(f"/v1/audio/takes/{take['id']}")
+    assert client.post(f"/v1/audio/takes/{take['id']}/restore").json() == take
+    assert client.get(f"/v1/audio/takes/{take['id']}/content").content == sound
+    again = client.post(f"/v1/audio/takes/{take['id']}/restore")
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "not_in_trash")
+
+
 def test_lists_of_people_are_not_told_and_not_touched(client, takes):
     client.post("/v1/audio/speech", json=ask())
     (take,) = takes.list()
@@ -69,6 +80,8 @@ def test_lists_of_people_are_not_told_and_not_touched(client, takes):
     for method in ("GET", "DELETE"):
         assert client.request(method, f"/v1/audio/takes/{of_somebody.id}").status_code == 404
     assert takes.get(of_somebody.id)
+    takes.delete(of_somebody.id, "a browser")
+    assert client.post(f"/v1/audio/takes/{of_somebody.id}/restore").status_code == 404
 
 
 def test_a_speech_that_is_refused_leaves_no_take(client, takes):

@@ -82,6 +82,16 @@ def assert_idle(service, synthesizer):
     )
 
 
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/compare"])
+def test_a_client_that_leaves_before_its_body_has_arrived_is_no_fault(small_app, path, caplog):
+    """A traceback was logged for each, and counted as a fault of the server's."""
+    listener = Listener(None, path=path)
+    listener._was_sent = True
+    listener.leave()
+    asyncio.run(listener.call(small_app))
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("num_chunks", [0, 1, 3])
 def test_a_listener_who_leaves_frees_the_slot(small_app, service, synthesizer, num_chunks):
     frames_before = synthesizer.statistics()["base"].num_cancelled_total

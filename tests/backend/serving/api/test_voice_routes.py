@@ -6,6 +6,7 @@ import pytest
 
 from backend.audio.writing import write_wav
 from backend.provenance.statement import SpeechStatement
+from backend.store.trash import Trash
 from tests.backend.serving.api.served import CONSENT, MODEL, ask
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.ui.recordings import RATE, speak_like, write_broken
@@ -38,6 +39,38 @@ def test_a_new_voice_speaks_without_a_restart_and_is_gone_when_deleted(client, b
     assert not folder.exists()
     assert client.post("/v1/audio/speech", json=ask(voice="Berta")).status_code == 404
     assert client.delete("/v1/audio/voices/Berta").status_code == 404
+
+
+def test_a_deleted_voice_is_restored_with_its_consent_unless_its_name_is_taken(client, berta, recording):
+    client.delete("/v1/audio/voices/Berta")
+    assert create(client, recording).status_code == 201
+    taken = client.post(f"/v1/audio/voices/{berta['id']}/restore")
+    assert (taken.status_code, taken.json()["error"]["code"]) == (409, "name_taken")
+    client.delete("/v1/audio/voices/Berta?for_good=true")
+    assert client.post("/v1/audio/voices/berta/restore").json() == berta
+    assert client.get("/v1/audio/voices/Berta").json() == berta
+    assert client.post("/v1/audio/speech", json=ask(voice="Berta", language="auto")).status_code == 200
+    again = client.post(f"/v1/audio/voices/{berta['id']}/restore")
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "not_in_trash")
+
+
+def test_what_was_deleted_for_good_is_not_restored(client, berta):
+    client.delete("/v1/audio/voices/Berta?for_good=true")
+    assert client.post(f"/v1/audio/voices/{berta['id']}/restore").status_code == 404
+
+
+def test_deleting_for_good_while_the_trash_is_emptied_is_no_error(client, berta, monkeypatch):
+    """It was 404: the voice was gone as it was to be, but by another process."""
+    put = Trash.put
+
+    def put_and_empty(trash, *arguments, **options):
+        deleted = put(trash, *arguments, **options)
+        trash.empty()
+        return deleted
+
+    monkeypatch.setattr(Trash, "put", put_and_empty)
+    assert client.delete("/v1/audio/voices/Berta?for_good=true").status_code == 200
+    assert client.get("/v1/audio/voices/Berta").status_code == 404
 
 
 def test_nothing_tells_where_the_files_are(client, voices):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import os
 import signal
 import socket
@@ -66,7 +67,6 @@ def client(home, voices) -> Iterator[httpx.Client]:
     """A client of the application, started once."""
     import ray  # noqa: PLC0415 - takes seconds, and only where this tier runs
 
-    from backend.serving.deploy.proxy import set_environment  # noqa: PLC0415 - as above
     from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
     from backend.serving.settings import EngineSettings, ServeSettings  # noqa: PLC0415 - as above
 
@@ -79,7 +79,6 @@ def client(home, voices) -> Iterator[httpx.Client]:
         ),
         home=home, port=port, max_queued=MAX_QUEUED, num_cpus=0.5,
     )  # fmt: skip
-    set_environment(serving)
     start_ray()
     try:
         start_application(serving)
@@ -115,7 +114,8 @@ def spoken(client, **fields) -> bytes:
     return response.content
 
 
-ENGINE, CONTROLLER = "ServeReplica:encore:SpeechEngine", "ServeController"
+ENGINE, INGRESS = "ServeReplica:encore:SpeechEngine", "ServeReplica:encore:Api"
+PROXY, CONTROLLER = "ProxyActor", "ServeController"
 
 
 def kept(client) -> dict[str, list[dict[str, object]]]:
@@ -130,7 +130,7 @@ def kept(client) -> dict[str, list[dict[str, object]]]:
 
 
 def process_of(actor: str) -> int | None:
-    """The process of the one replica that speaks, or of Serve's controller, among those of this test's Ray."""
+    """The process of one of Serve's actors, of which there is one each, among those of this test's Ray."""
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, IndexError):
             if process.status() != psutil.STATUS_ZOMBIE and actor in process.cmdline()[0]:
@@ -153,6 +153,7 @@ def test_it_speaks_whole_takes_and_streams_alike(client):
     assert len(pieces) > 1
     assert client.get("/healthz").json()["num_replicas"] == 1
     assert 'engine="base"' in client.get("/metrics").text
+    assert 'owner="weights"' in client.get("/metrics").text
 
 
 def test_a_new_voice_speaks_without_a_restart(client, voices, recording):
@@ -240,6 +241,62 @@ def test_a_replica_that_is_killed_is_replaced(client):
         assert time.monotonic() < deadline, response.text
     assert response.status_code == 200, response.text
     assert process_of(ENGINE) not in (None, process)
+
+
+def test_what_an_ingress_that_is_killed_leaves_undone_is_said(client):
+    """It was a bare 500, and events that ended without a word."""
+    ingress, engine = process_of(INGRESS), process_of(ENGINE)
+    assert ingress is not None
+    assert engine is not None
+    with ThreadPoolExecutor(1) as pool:
+        body = {"input": LONG, "voice": "Anna"}
+        with client.stream("POST", "/v1/audio/speech", json=body | {"stream_format": "sse"}) as response:
+            assert response.status_code == 200
+            lines = (line for line in response.iter_lines() if line)
+            assert "speech.audio.delta" in next(lines)
+            # Neither of the two ends by itself.
+            os.kill(engine, signal.SIGSTOP)
+            try:
+                whole = pool.submit(client.post, "/v1/audio/speech", json=body | {"stream": False})
+                # For it to reach the ingress. The engine's numbers are left out, for it stands still.
+                time.sleep(3)
+                assert 'engine="base"' not in client.get("/metrics").text
+                os.kill(ingress, signal.SIGKILL)
+                *_, last = lines
+                answer = whole.result()
+            finally:
+                os.kill(engine, signal.SIGCONT)
+    event = json.loads(last.removeprefix("data: "))
+    assert event["type"] == "speech.audio.error"
+    assert answer.status_code == 503, answer.text
+    for error in (event["error"], answer.json()["error"]):
+        assert error["code"] == "unavailable"
+        assert "Ask again" in error["message"]
+    # The engine does not speak on for nobody.
+    wait_until(lambda: client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"}).status_code == 200)
+    assert process_of(INGRESS) not in (None, ingress)
+    assert process_of(ENGINE) == engine
+
+
+def test_a_proxy_that_is_killed_is_replaced_with_its_bounds(client):
+    before, proxy = spoken(client), process_of(PROXY)
+    assert proxy is not None
+    os.kill(proxy, signal.SIGKILL)
+
+    def answers() -> bool:
+        try:
+            response = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
+        except httpx.TransportError:
+            return False
+        # Nothing of Ray's own, not even while it learns of the application.
+        assert response.status_code in (200, 503), response.text
+        assert response.status_code == 200 or response.json()["error"]["code"] == "unavailable"
+        return response.status_code == 200
+
+    wait_until(answers)
+    assert process_of(PROXY) not in (None, proxy)
+    assert is_same_sound(spoken(client), before)
+    test_half_a_request_is_cut_off_by_rays_own_proxy(client)
 
 
 def test_a_killed_controller_restarts_without_failed_requests(client):

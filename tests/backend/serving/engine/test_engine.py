@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,14 @@ import pytest
 import torch
 
 from backend.errors import PromptError
+from backend.serving.engine import engine as engine_module
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
+from tests.training.test_allocator import freed_by_threads
+from training.allocator import freed_memory
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
 SAMPLINGS = (
@@ -290,3 +294,30 @@ def test_a_take_alone_has_the_same_samples_each_time(new_engine, request_of, in_
         take_of(engine.submit(request_of))
         assert np.array_equal(first, again)
         assert np.array_equal(take_of(engine.submit(request)).waveform, first)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc tells")
+def test_an_idle_engine_returns_what_was_freed(new_engine, monkeypatch):
+    """Eight streams once left half a gigabyte behind, for good."""
+    monkeypatch.setattr(engine_module, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(engine_module, "RETURN_SECONDS", 0.01)
+    with freed_by_threads() as freed:
+        before = freed_memory()
+        with new_engine():
+            wait_until(lambda: freed_memory() < before - freed / 2)
+
+
+def test_it_says_what_it_holds(new_engine, request_of):
+    with new_engine() as engine:
+        empty = engine.num_bytes()
+        handle = engine.submit(request_of)
+        wait_until(lambda: handle.is_over)
+        unread = engine.num_bytes()
+        spoken = np.concatenate(list(handle))
+        assert unread == {**empty, "audio_buffers": spoken.nbytes}
+        assert engine.num_bytes() == empty
+    parameters = sum(one.nbytes for one in engine.model.talker.parameters())
+    assert empty["weights"] > parameters
+    talker = engine.model.config.talker
+    num_kept = 2 * talker.num_key_value_heads * talker.head_dim * talker.num_hidden_layers
+    assert empty["kv_caches"] > 4 * NUM_SLOTS * 600 * num_kept

@@ -14,7 +14,7 @@ from training.loss import SpeechLoss
 from training.model.errors import PromptError
 from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
 from training.model.generation.sampling import draw
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
 NUM_FRAMES = 8

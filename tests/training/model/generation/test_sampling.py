@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from training.model.errors import PromptError
 from training.model.generation.sampling import DrawSettings, draw, penalize_repetition
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 VOCABULARY = 40
 

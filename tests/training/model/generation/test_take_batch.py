@@ -7,7 +7,7 @@ import torch
 from training.model.generation.frame_loop import FrameLoop
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt
-from training.model.sampling import Sampling
+from training.model.sampling_settings import Sampling
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from training.pretrain.corpus.corpus import PARTS, TRAIN, open_corpus
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
 from training.pretrain.talker.batches import BatchSource
-from training.pretrain.talker.export import export_checkpoint
 from training.pretrain.talker.job import TalkerJob, TalkerSize
 from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
 from training.pretrain.talker.training import TalkerTraining
+from training.pretrain.talker.write_checkpoint import export_checkpoint
 
 CPU = torch.device("cpu")
 TOKENIZER_JOB = TokenizerJob(

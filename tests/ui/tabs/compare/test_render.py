@@ -61,6 +61,8 @@ def test_after_the_votes_names_and_choice_are_shown():
     assert html.count("data-play=") == 2
     assert "0.50 by the speaker verifier: no more like the voice than a stranger" in html
     assert f'<h2 tabindex="-1" data-answer>{ZERO.label} is ahead.</h2>' in html
+    # The style sheet gives no room to a place that has this in it.
+    assert "says-nothing" not in html
 
 
 def test_a_lost_file_is_left_out():
@@ -125,4 +127,4 @@ def test_the_dots_say_where_one_is():
     test = listening()
     made = comparison(TUNED, ZERO)
     test.count(made.model_copy(update={"verdict": "A"}))
-    assert '<li class=""></li>' in render_compare.waiting_html(test)
+    assert '<i class=""></i>' in render_compare.waiting_html(test)

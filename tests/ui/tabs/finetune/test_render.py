@@ -10,7 +10,7 @@ import pytest
 from backend.background_tasks import TaskState
 from backend.evaluation.scores import EvaluatedTake, summarize
 from backend.runs.planning.plan import RunRequest, plan_run
-from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
+from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from tests.backend.runs.small_dataset import write_small_dataset
@@ -18,6 +18,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 from training.job import STRATEGIES
 from ui.html.messages import NOTHING
 from ui.tabs.finetune import render as render_finetune
+from ui.words.words import say, spoken_to
 
 EVIL = "<script>alert('x')</script>"
 
@@ -227,4 +228,11 @@ def test_a_planned_dataset_shows_its_source_and_the_next_step():
 def test_a_score_has_its_name_beside_it_where_there_is_no_room_for_columns():
     cells = render_finetune.scores_html([checkpoint()], None)
     for _, title, _ in render_finetune.SCORES:
-        assert f'data-name="{title}"' in cells
+        assert f'data-name="{say(title)}"' in cells
+
+
+def test_events_are_in_the_language_of_the_page():
+    event = EventRecord(at=0.0, sentence="Training continues with 2 workers instead of 4.")
+    with spoken_to("de"):
+        assert "Das Training geht weiter mit 2 Prozessen statt 4." in render_finetune.events_html([event])
+    assert event.sentence in render_finetune.events_html([event])

@@ -9,6 +9,7 @@ from backend.doctor.inventory import take_inventory
 from backend.settings import Settings
 from ui.tabs.system import render as render_system
 from ui.tabs.system.render import Examined
+from ui.words.words import spoken_to
 
 
 def test_what_is_wrong_comes_first_with_its_remedy():
@@ -20,6 +21,19 @@ def test_what_is_wrong_comes_first_with_its_remedy():
     assert html.index("Model") < html.index("Disk")
     assert "Choose one." in html
     assert "<b>" not in html
+
+
+def test_findings_are_in_the_language_of_the_page():
+    finding = Finding(
+        name="Memory",
+        level=Level.LIMITED,
+        found="1.2 of 4.0 GB are free.",
+        remedy="Close other programs before training.",
+    )
+    with spoken_to("de"):
+        html = render_system.findings_html([finding])
+    for words in ("Speicher", "1.2 von 4.0 GB sind frei.", "Schließe vor dem Anpassen andere Programme."):
+        assert words in html
 
 
 def test_the_inventory_counts_what_is_there(tmp_path):

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.voices.errors import ConsentMissing
 from ui.fields import MAX_SEED, FormIncomplete, parse_seed
 from ui.source import Source
+from ui.tabs.voice.render import StepsMissing, refusal_line
 from ui.tabs.voice.speak import SpeakForm
+from ui.words.words import say, spoken_to
 
 RECORDING = Source(kind="recording", name="voice.wav", reference=Path("voice.wav"), preview=Path("reference.wav"))
 
@@ -70,9 +73,20 @@ def test_a_filled_in_form_lacks_nothing():
 )
 def test_each_missing_part_is_named(changes, words):
     (step,) = form(**changes).missing()
-    assert words in step
+    assert words in say(step)
 
 
 @pytest.mark.parametrize("kind", ["sample", "voice"])
 def test_a_given_consent_is_not_asked_for_again(kind):
     assert form(source=Source(kind=kind, name="Iris"), statement=None, who="").missing() == []
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize(
+    ("steps", "is_offered"),
+    [(["speak.missing_who"], True), (["speak.missing_statement"], True), (["speak.missing_text"], False)],
+)
+def test_a_new_voice_without_consent_can_be_completed_from_the_refusal(language, steps, is_offered):
+    with spoken_to(language):
+        assert ("data-open-voice" in refusal_line(StepsMissing(steps))) == is_offered
+        assert "data-open-voice" in refusal_line(ConsentMissing("…"))

@@ -31,6 +31,11 @@ class ReferenceDecoders:
         self._codec, self._most = codec, max_references
         self._finished: OrderedDict[bytes, DecoderState] = OrderedDict()
 
+    @property
+    def num_bytes(self) -> int:
+        """Of the states that are cached; may be asked for from any thread."""
+        return sum(state.num_bytes for state in list(self._finished.values()))
+
     def begin(self, voice: VoicePrompt) -> ReferenceDecoder:
         """A decoder to be primed with a voice's reference; ready at once if the state is cached."""
         if not voice.is_in_context:

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from training.model.checkpoint.writing import save_checkpoint
-from training.pretrain.codec.export import share_codebooks
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
+from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_state import has_state, read_job, read_networks
 from training.pretrain.talker.job import TalkerJob

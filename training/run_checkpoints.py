@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
-from torch.distributed.checkpoint.api import CheckpointException
 
 from training.disk_room import free_bytes_at, is_full, wait_for_room
 from training.errors import CheckpointDiskFull, ResumeError, TrainingError
@@ -246,6 +245,8 @@ class CheckpointKeeper:
             CheckpointDiskFull: it could not be written for lack of room, and can be started again.
             TrainingError: it could not be written; earlier ones are unaffected.
         """
+        from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415 - see `_cause`
+
         assert self._pending is not None
         folder, progress, pending = self._pending
         self._pending = None
@@ -358,6 +359,9 @@ def _reason(failure: BaseException) -> str:
 
 
 def _cause(failure: BaseException) -> BaseException:
+    # Takes more than a second, and who only looks at checkpoints does without.
+    from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415 - see above
+
     if isinstance(failure, CheckpointException):
         return next((error for error, _ in failure.failures.values()), failure)
     return failure

@@ -7,7 +7,7 @@ import torch
 
 from backend.audio.span import Span
 from backend.dataset.build.context import BuildContext
-from backend.dataset.build.workers import CLIP_SCHEMA, FAILED, PIECE_SCHEMA, Row, attempt, piece_name
+from backend.dataset.build.ray_tasks import CLIP_SCHEMA, FAILED, PIECE_SCHEMA, Row, attempt, piece_name
 from backend.dataset.clips.stage_counts import Outcome
 from backend.dataset.stages.tokenize import Encoder, tokenize_clips
 from backend.transcription.transcriber import Transcriber

@@ -1,4 +1,4 @@
-"""The process that builds a dataset: `python -m backend.dataset.build.process JOB.json HOME LOCK_DESCRIPTOR`.
+"""The process that builds a dataset: `python -m backend.dataset.build.build_process JOB.json HOME LOCK_DESCRIPTOR`.
 
 It continues when the app that started it is closed, and reports its progress through the database.
 """

@@ -1,0 +1,40 @@
+"""What holds a process's memory, by owner: the named parts, what was freed and is kept, libraries, and the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import psutil
+import torch
+
+from training.allocator import freed_memory
+
+MemoryUse = dict[str, dict[str, int]]
+"""Bytes by device (`cpu`, `cuda`) and owner."""
+
+
+def memory_of_process(held: Mapping[str, Mapping[str, int]]) -> MemoryUse:
+    """All memory of this process, with what its parts say that they hold on each device.
+
+    On the CPU the owners add up to the resident size: `arena` was freed and is kept by the C allocator, `libraries` are
+    files that are mapped, compiled code above all, and `other` is the rest, Python's objects above all.
+    """
+    info = psutil.Process().memory_info()
+    use = {device: dict(owners) for device, owners in held.items()}
+    # Only Linux says which part of it are files.
+    main = use.setdefault("cpu", {}) | {"arena": freed_memory(), "libraries": int(getattr(info, "shared", 0))}
+    use["cpu"] = main | {"other": max(0, info.rss - sum(main.values()))}
+    if "cuda" in use:
+        reserved, allocated = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
+        named = sum(use["cuda"].values())
+        use["cuda"] |= {"arena": reserved - allocated, "other": max(0, allocated - named)}
+    return use
+
+
+def added(uses: list[tuple[str, Mapping[str, int]]]) -> MemoryUse:
+    """Several parts' bytes by owner, each with its device, in one."""
+    sums: dict[str, Counter[str]] = {}
+    for device, owners in uses:
+        sums.setdefault(device, Counter()).update(owners)
+    return {device: dict(owners) for device, owners in sums.items()}
