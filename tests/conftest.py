@@ -178,9 +178,12 @@ def _tally(terminalreporter: pytest.TerminalReporter) -> dict[str, Any]:
     by_outcome = {name: terminalreporter.getreports(name) for name in ("passed", "failed", "error", "skipped")}
     failed = [*by_outcome["failed"], *by_outcome["error"]]
     skipped = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in by_outcome["skipped"])
+    names_failed = {report.nodeid for report in failed}
+    tried_again = {report.nodeid for report in terminalreporter.getreports("rerun")} - names_failed
     return {
         "counts": {"passed": len(by_outcome["passed"]), "failed": len(failed), "skipped": skipped.total()},
         "failed": [report.nodeid for report in failed],
+        "tried_again": sorted(tried_again),
         "skipped": dict(skipped),
     }
 

@@ -1,8 +1,8 @@
 """Every test that can run here, tier after tier, and what became of them: `make test`.
 
-What needs a cluster, a browser or several processes runs by itself after the others, and is given a second chance: a
-machine busy with something else can keep a cluster from answering in time. All tiers run, also where one has failed.
-Arguments are pytest's.
+What needs a cluster, a browser or several processes runs by itself after the others. A test that fails is tried again,
+for a machine busy with something else can keep processes from answering in time; the summary names what passed only
+then. All tiers run, also where one has failed. Arguments are pytest's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TALLY_VARIABLE = "ENCORE_TEST_TALLY"
 
 LARGE = "ray or browser or deepspeed"
 TIERS = {
-    "default": ["-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})"],
+    "default": ["-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})", "--reruns", "1"],
     "large": ["-m", LARGE, "--reruns", "2"],
 }
 PYTEST_INTERRUPTED, PYTEST_FOUND_NO_TEST = 2, 5
@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> int:
             lines.append(f"{tier}: pytest ended with status {status}; see above")
         lines.append(f"{tier}: {describe(counts)}")
         lines += [f"    failed: {name}" for name in tally.get("failed", ())]
+        lines += [f"    passed when tried again: {name}" for name in tally.get("tried_again", ())]
         lines += [f"    skipped {number}: {reason}" for reason, number in tally.get("skipped", {}).items()]
         total += counts
         worst = worst or status

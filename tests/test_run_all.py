@@ -81,3 +81,31 @@ def test_pytest_ending_without_a_tally_counts_as_failed(
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     assert run_all.main(["--no-such-option"]) == 4
     assert capfd.readouterr().out.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+TESTS_OF_CHANCE = """
+tried = []
+
+def test_passes_when_tried_again():
+    tried.append(1)
+    assert len(tried) == 2
+
+def test_fails_each_time():
+    assert False
+"""
+
+
+def test_what_passed_only_when_tried_again_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    (tmp_path / "test_chance.py").write_text(TESTS_OF_CHANCE)
+    monkeypatch.setattr(run_all, "TIERS", {"only": ["-p", "pytest_rerunfailures", "--reruns", "1"]})
+    assert run_all.main([*options_of_a_small_run(monkeypatch), str(tmp_path)]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-1] == "1 passed, 1 failed, 0 skipped"
+    summary = lines[lines.index("=== summary") + 1 :]
+    named = [line.strip().split("::") for line in summary if line.startswith(" ")]
+    assert [(words[0].partition(":")[0], words[1]) for words in named] == [
+        ("failed", "test_fails_each_time"),
+        ("passed when tried again", "test_passes_when_tried_again"),
+    ]
