@@ -119,6 +119,7 @@ def cancel_a_build(page: Page) -> Way:
 
 def tune(page: Page) -> Way:
     """From the name of the voice to the voice, with the recipe that is proposed."""
+    open_tab(page, "Speak")
     prepare_sample(page)
     page.locator("#to-tune").click()
     expect(page.locator("#plan")).to_contain_text("steps, about")
