@@ -10,13 +10,14 @@ import asyncio
 import math
 from http.cookies import SimpleCookie
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backend.web.attempts import Attempts
+from ui.words.words import say, spoken_to
 
 LOGIN, LOGOUT = "/login", "/logout"
 
@@ -50,7 +51,9 @@ class LoginDoor:
     async def _log_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         address = scope["client"][0] if scope.get("client") else ""
         if wait := self._attempts.wait_seconds(address):
-            await _too_many(wait)(scope, receive, send)
+            with spoken_to(Headers(scope=scope).get("accept-language")):
+                refusal = _too_many(wait)
+            await refusal(scope, receive, send)
             return
         # Counted before anything of it is awaited: others of the same address may come meanwhile.
         self._attempts.begin(address)
@@ -82,7 +85,7 @@ class LoginDoor:
 
 def _too_many(wait_seconds: float) -> JSONResponse:
     seconds = max(1, math.ceil(wait_seconds))
-    said = f"Too many wrong passwords from your address. Try again in {seconds} s."
+    said = say("login.too_many", seconds=seconds)
     # The connection is not kept: what is sent along is not read.
     return JSONResponse({"detail": said}, 429, headers={"Retry-After": str(seconds), "Connection": "close"})
 

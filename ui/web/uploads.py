@@ -18,6 +18,8 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ui.words.words import say, spoken_to
+
 UNUSED_SECONDS = 900.0
 """How long an upload may lie that was given to none of the page's handlers, which mostly happens at once."""
 
@@ -45,17 +47,14 @@ class Uploads:
         return total
 
     def find_problem(self, num_bytes: int) -> str | None:
-        """Why so much more is not taken; None where it is."""
+        """Why so much more is not taken, in the language of the request; None where it is."""
         megabytes = num_bytes / 1e6
         if shutil.disk_usage(self._folder).free - self.num_arriving_bytes - num_bytes < MIN_FREE_BYTES:
-            return f"There is no room for these {megabytes:.0f} MB on the server's disk. Free some space there."
+            return say("uploads.no_room", megabytes=f"{megabytes:.0f}")
         if self.num_bytes() + num_bytes > self.max_bytes:
             self.sweep()
         if self.num_bytes() + num_bytes > self.max_bytes:
-            return (
-                f"All uploads together may have {self.max_bytes / 1e9:g} GB; these {megabytes:.0f} MB are too much. "
-                "Try again in a quarter of an hour, or raise ENCORE_MAX_UPLOAD_GB."
-            )
+            return say("uploads.too_many", gigabytes=f"{self.max_bytes / 1e9:g}", megabytes=f"{megabytes:.0f}")
         return None
 
     def sweep(self) -> None:
@@ -107,23 +106,30 @@ class UploadLimit:
         if scope["type"] != "http" or scope["path"].rstrip("/") != UPLOAD_PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        length = Headers(scope=scope).get("content-length", "")
-        if not length.isdecimal():
-            await _refuse(411, "Say with Content-Length how long the upload is.")(scope, receive, send)
+        headers, uploads = Headers(scope=scope), self._uploads
+        length = headers.get("content-length", "")
+        with spoken_to(headers.get("accept-language")):
+            refusal = _refusal_of(length, uploads)
+        if refusal:
+            await refusal(scope, receive, send)
             return
-        num_bytes, uploads = int(length), self._uploads
-        if num_bytes > uploads.max_bytes:
-            said = f"An upload may have at most {uploads.max_bytes / 1e9:g} GB. Upload fewer files at a time."
-            await _refuse(413, said)(scope, receive, send)
-            return
-        if problem := uploads.find_problem(num_bytes):
-            await _refuse(507, problem)(scope, receive, send)
-            return
+        num_bytes = int(length)
         uploads.num_arriving_bytes += num_bytes
         try:
             await self._app(scope, receive, send)
         finally:
             uploads.num_arriving_bytes -= num_bytes
+
+
+def _refusal_of(length: str, uploads: Uploads) -> JSONResponse | None:
+    """What an upload that says to be so long is answered before it is read; None where it may come."""
+    if not length.isdecimal():
+        return _refuse(411, say("uploads.no_length"))
+    if int(length) > uploads.max_bytes:
+        return _refuse(413, say("uploads.too_large", gigabytes=f"{uploads.max_bytes / 1e9:g}"))
+    if problem := uploads.find_problem(int(length)):
+        return _refuse(507, problem)
+    return None
 
 
 def _refuse(status: int, said: str) -> JSONResponse:
