@@ -6,13 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
-from training.allocator import ENVIRONMENT, freed_memory, return_freed_memory
+from training.allocator import ENVIRONMENT
 
 # glibc tells how much it has fetched for single blocks, which go back when they are freed, and how much it holds.
 # Left to itself it keeps no block above thirty-two megabytes.
@@ -36,8 +33,9 @@ print(json.dumps({"fetched": during.in_blocks - before.in_blocks, "returned": du
 """
 
 
-def one_step(how: str, **variables: str) -> dict[str, int]:
-    command = [sys.executable, "-c", STEPS, how]
+def told_by(program: str, *arguments: str, **variables: str) -> dict[str, int]:
+    """What a process of its own has printed, in bytes."""
+    command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -45,30 +43,30 @@ def one_step(how: str, **variables: str) -> dict[str, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told")
 @pytest.mark.parametrize(("how", "variables"), [("told", {}), ("untold", ENVIRONMENT)])
 def test_what_a_step_frees_stays_for_the_next(how, variables) -> None:
-    assert one_step(how, **variables) == {"fetched": 0, "returned": 0}
+    assert told_by(STEPS, how, **variables) == {"fetched": 0, "returned": 0}
 
 
-@contextmanager
-def freed_by_threads() -> Iterator[int]:
-    """What several threads leave behind, as after as many streams: holes below what each still holds; in bytes."""
-
-    def make_holes(kept: list[bytes]) -> None:
-        blocks = [b"x" * 50_000 for _ in range(400)]
-        kept.append(blocks[-1])
-
-    kept: list[bytes] = []
-    # Or the blocks fall into holes that other tests have left, and nothing is added.
+# Holes below what each thread still holds, as after as many streams. In a process of its own: in one that has run other
+# tests, the blocks fall into the holes that those have left.
+THREADS = """
+import json
+from concurrent.futures import ThreadPoolExecutor
+from training.allocator import freed_memory, return_freed_memory
+kept = []
+def make_holes(_):
+    blocks = [b"x" * 50_000 for _ in range(400)]
+    kept.append(blocks[-1])
+before = freed_memory()
+with ThreadPoolExecutor(4) as threads:
+    list(threads.map(make_holes, range(4)))
+    after = freed_memory()
     return_freed_memory()
-    before = freed_memory()
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(make_holes, [kept] * 4))
-        yield freed_memory() - before
+    print(json.dumps({"freed": after - before, "returned": after - freed_memory()}))
+"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc tells")
 def test_what_threads_have_freed_can_be_returned() -> None:
-    with freed_by_threads() as freed:
-        after = freed_memory()
-        return_freed_memory()
-        assert freed > 8_000_000
-        assert after - freed_memory() > freed / 2
+    told = told_by(THREADS)
+    assert told["freed"] > 8_000_000
+    assert told["returned"] > told["freed"] / 2

@@ -91,9 +91,17 @@ def test_the_api_withstands_guessing_slow_and_flooding_clients(served):
     # Both of them wait for the server to be there.
     assert client.get("/healthz").status_code == 200
     address = str(client.base_url)
-    half = connect(address)
-    half.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Le")
+    with ExitStack() as stack:
+        half = stack.enter_context(connect(address))
+        half.sendall(b"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nContent-Le")
+        check_guessing_is_slowed(client)
+        check_impossible_names_are_refused(address)
+        check_a_crowd_keeps_nobody_out(served, stack)
+        half.settimeout(DEADLINE_SECONDS)
+        assert read_reply(half).status == 408
 
+
+def check_guessing_is_slowed(client: httpx.Client) -> None:
     guess = {"authorization": "Bearer wrong", "x-forwarded-for": "203.0.113.7"}
     statuses = Counter(client.get("/v1/models", headers=guess).status_code for _ in range(40))
     assert set(statuses) == {401, 429}
@@ -101,34 +109,36 @@ def test_the_api_withstands_guessing_slow_and_flooding_clients(served):
     assert client.get("/v1/models", headers={**guess, "authorization": "Bearer first"}).status_code == 429
     assert client.get("/v1/models", headers={"x-forwarded-for": "198.51.100.9"}).status_code == 200
 
+
+def check_impossible_names_are_refused(address: str) -> None:
     for host in ("[", "a b"):
         assert request(address, "/v1/models", host=host, authorization="Bearer first").status == 400
     assert request(address, "/v1/models", origin="[", authorization="Bearer first").status == 400
 
+
+def check_a_crowd_keeps_nobody_out(served: tuple[subprocess.Popen[str], httpx.Client], stack: ExitStack) -> None:
+    """One key asks for 45 long takes; another key's short one does not wait for them."""
+    process, client = served
     body = {"input": LONG, "voice": "Anna", "response_format": "pcm"}
     crowd_key = {"authorization": "Bearer first"}
-    with ExitStack() as stack, ThreadPoolExecutor(45) as pool:
-        crowd = httpx.Client(base_url=address, timeout=DEADLINE_SECONDS, limits=httpx.Limits(max_connections=50))
-        stack.enter_context(crowd)
+    options = {"timeout": DEADLINE_SECONDS, "limits": httpx.Limits(max_connections=50)}
+    crowd = stack.enter_context(httpx.Client(base_url=client.base_url, **options))
+    pool = stack.enter_context(ThreadPoolExecutor(45))
+    # The rest of the crowd need not be waited for, whatever was found.
+    stack.callback(process.kill)
 
-        def begin(_: int) -> httpx.Response:
-            return crowd.send(
-                crowd.build_request("POST", "/v1/audio/speech", json=body, headers=crowd_key), stream=True
-            )
+    def begin(_: int) -> httpx.Response:
+        reply = crowd.send(crowd.build_request("POST", "/v1/audio/speech", json=body, headers=crowd_key), stream=True)
+        stack.callback(reply.close)
+        return reply
 
-        asked = [pool.submit(begin, number) for number in range(45)]
-        # All places are theirs once one of them is refused.
-        refused = next(reply for reply in map(Future.result, as_completed(asked)) if reply.status_code == 429)
-        assert int(refused.headers["retry-after"]) >= 1
-        num_waiting = sum(not one.done() for one in asked)
-        assert num_waiting > 10
-        late = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
-        assert late.status_code == 200, late.text
-        heard = [one for one in asked if one.done() and one.result().status_code == 200]
-        assert len(heard) <= NUM_SLOTS + 1, "it waited behind the crowd"
-        assert any(not one.done() for one in asked), "the crowd was over before it could be in the way"
-        half.settimeout(DEADLINE_SECONDS)
-        assert read_reply(half).status == 408
-        half.close()
-        # The rest of the crowd need not be waited for.
-        served[0].kill()
+    asked = [pool.submit(begin, number) for number in range(45)]
+    # All places are theirs once one of them is refused.
+    refused = next(reply for reply in map(Future.result, as_completed(asked)) if reply.status_code == 429)
+    assert int(refused.headers["retry-after"]) >= 1
+    late = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
+    assert late.status_code == 200, late.text
+    # The model's weights are random: a take may be over at once, and the next of the crowd begins.
+    num_heard = sum(one.done() and one.result().status_code == 200 for one in asked)
+    num_waiting = sum(not one.done() for one in asked)
+    assert num_heard < num_waiting, "it waited behind the crowd"
