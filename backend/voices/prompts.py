@@ -39,6 +39,7 @@ class VoicePrompts:
         self._max_prompts = max_prompts
         self._fingerprint: str | None = None
         self._prompts: OrderedDict[tuple[Path | str, str | None], VoicePrompt] = OrderedDict()
+        self._being_made: dict[tuple[Path | str, str | None], threading.Lock] = {}
         self._lock = threading.Lock()
 
     def get(self, voice: Voice) -> VoicePrompt:
@@ -78,8 +79,20 @@ class VoicePrompts:
     def _cached(self, key: tuple[Path | str, str | None], make: Callable[[], VoicePrompt]) -> VoicePrompt:
         with self._lock:
             prompt = self._prompts.get(key)
-        # Outside the lock: requests for other voices do not wait.
-        prompt = prompt or make()
+            being_made = self._being_made.setdefault(key, threading.Lock()) if prompt is None else None
+        if being_made is not None:
+            # A lock for each voice: it is made once, and requests for other voices do not wait.
+            with being_made:
+                with self._lock:
+                    prompt = self._prompts.get(key)
+                try:
+                    prompt = prompt or make()
+                    with self._lock:
+                        self._prompts.setdefault(key, prompt)
+                finally:
+                    with self._lock:
+                        self._being_made.pop(key, None)
+        assert prompt is not None
         with self._lock:
             prompt = self._prompts.setdefault(key, prompt)
             self._prompts.move_to_end(key)

@@ -12,6 +12,9 @@ from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
 from backend.serving.introductions import find_introduction
+from backend.serving.speech.audio_stream import AudioStream
+from backend.takes.errors import TakeTooShort
+from backend.voices.cloning import clone_voice
 from backend.voices.consent import hash_of_file
 from backend.voices.errors import VoiceNotFound
 from backend.voices.samples import get_sample
@@ -57,6 +60,46 @@ def test_a_sample_speaks_without_anything_else_to_fill_in(page, client):
     assert "Take 1 is ready" in spoken["status"]
     assert "Sample Iris. Cloned with the transcript" in spoken["takes"]
     assert len(page.fetch(spoken["takes"])) > 1000
+
+
+def test_a_take_far_too_short_is_spoken_again_unless_a_seed_would_say_the_same(page, client, monkeypatch):
+    checked, check = [], AudioStream.check_length
+
+    def find_too_short(stream):
+        checked.append(stream)
+        if len(checked) == 1:
+            raise TakeTooShort("Too short (0.1 s for 1 word). Speak it again.")
+        check(stream)
+
+    chosen = client.call("use_sample", name="iris")
+    monkeypatch.setattr(AudioStream, "check_length", find_too_short)
+    form = {"transcript": chosen["transcript"], "statement": None}
+    assert "is ready" in speak(client, "Hm.", seed="", **form)["status"]
+    assert len(checked) == 2
+    checked.clear()
+    assert "Too short" in speak(client, "Hm.", seed="7", **form)["status"]
+    assert len(checked) == 1
+
+
+def test_a_sample_is_analysed_when_it_is_chosen_and_not_when_it_speaks(page, client, monkeypatch):
+    analysed = []
+
+    def clone(*arguments):
+        analysed.append(arguments)
+        return clone_voice(*arguments)
+
+    monkeypatch.setattr("backend.voices.prompts.clone_voice", clone)
+    chosen = client.call("use_sample", name="owen")
+    client.call("prepare_voice", transcript=chosen["transcript"])
+    assert len(analysed) == 1
+    assert "is ready" in speak(client, "Hm.", transcript=chosen["transcript"], statement=None)["status"]
+    assert len(analysed) == 1
+
+
+def test_a_recording_of_ones_own_waits_for_its_consent(client, tmp_path, monkeypatch):
+    monkeypatch.setattr("backend.voices.prompts.clone_voice", None)
+    examine(client, write_voice(tmp_path / "ann.wav"))
+    client.call("prepare_voice", transcript="")
 
 
 def test_what_was_stated_for_one_recording_does_not_sign_the_next(page, client, tmp_path):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -50,6 +54,40 @@ def test_a_prompt_is_what_cloning_makes_and_is_read_back_the_same(model, voice):
         assert prompt.reference_text == "Hello there."
     assert path.suffix == ".safetensors"
     assert set(load_file(path)) == {"speaker", "codes"}
+
+
+def test_a_prompt_that_two_ask_for_at_once_is_made_once(model, voice, monkeypatch):
+    made, both_ask = [], threading.Barrier(2)
+
+    def clone(*arguments):
+        made.append(arguments)
+        # The other one asks by now.
+        time.sleep(0.3)
+        return clone_voice(*arguments)
+
+    def ask(_):
+        both_ask.wait()
+        return prompts.get(voice)
+
+    monkeypatch.setattr("backend.voices.prompts.clone_voice", clone)
+    prompts = VoicePrompts(model)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(ask, range(2))
+    assert first is second
+    assert len(made) == 1
+
+
+def test_a_prompt_that_could_not_be_made_is_tried_again(model, voice, monkeypatch):
+    prompts = VoicePrompts(model)
+    with monkeypatch.context() as patch:
+        patch.setattr("backend.voices.prompts.clone_voice", _fail)
+        with pytest.raises(VoiceError, match="damaged"):
+            prompts.get(voice)
+    assert prompts.get(voice).speaker is not None
+
+
+def _fail(*_):
+    raise VoiceError("damaged")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import gradio as gr
 import numpy as np
 
 from backend.errors import EncoreError
+from backend.serving.introductions import NUM_TRIALS
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream, SpeechProgress
 from backend.serving.synthesizer import Synthesizer
@@ -21,7 +22,7 @@ from backend.takes.errors import TakeTooShort
 from backend.takes.keeper import TakeKeeper
 from backend.takes.take import Take
 from backend.voices.consent import SpokenProof
-from backend.voices.voice import CloningMode
+from backend.voices.voice import CloningMode, Voice
 from ui.bar.bar import fixed_html
 from ui.consent import Stated
 from ui.context import PageContext
@@ -293,6 +294,14 @@ class SpeechPart:
         bind(self.stop.click, self._stop, api="stop", quick=True)
         bind(voice.source.change, lambda: {self.likeness: NOTHING}, None, self.likeness, quick=True)
         bind(
+            voice.source.change,
+            self._prepare,
+            {"source": voice.source, "transcript": voice.transcript, "way": self.way},
+            api="prepare_voice",
+            concurrency_limit=2,
+            trigger_mode="always_last",
+        )
+        bind(
             self._spoken.change,
             self._review,
             {"spoken": self._spoken},
@@ -327,39 +336,69 @@ class SpeechPart:
             if steps := form.missing():
                 raise StepsMissing(steps)
             spoken, synthesizer = form.request(studio, client_of(request)), require_model(studio)
-            stream = yield from self.context.follow(
-                f"cast {session}",
-                say("speak.listening"),
-                lambda _: synthesizer.speak(spoken, cancelled=is_stopped),
-                lambda state: {self.status: task_line(state)},
-            )
-            # Closed at once when the listener leaves: the model is then free for the next one.
-            with closing(stream), TakeKeeper(studio.takes, stream.sample_rate, stream.comment) as keeper:
-                live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=form.first_words, voice=form.voice_name)
-                yield from self._play(stream, keeper, live)
-                if not stream.num_samples:
-                    yield {self.status: says("", say("speak.too_soon"))}
-                    return
-                try:
-                    stream.check_length()
-                except TakeTooShort as error:
-                    yield {self.status: failure(error)}
-                    return
+            # The same seed would say the same once more.
+            num_trials = NUM_TRIALS if spoken.seed is None else 1
+            for trial in range(1, num_trials + 1):
+                stream = yield from self.context.follow(
+                    f"cast {session}",
+                    say("speak.listening"),
+                    lambda _: synthesizer.speak(spoken, cancelled=is_stopped),
+                    lambda state: {self.status: task_line(state)},
+                )
                 # A program that drives the page has no browser; its list ends with the visit.
-                owner = browser or f"visit {session}"
-                take = keeper.keep(stream.facts(), owner)
-            if take is None:
-                yield {self.status: not_kept_line(keeper.problem)}
-                return
-            place = self.context.files.place(take.path)
-            whole = live.complete(file_url(place) if place is not None else "", download_name(take))
-            spoken_take = Spoken(take=take, owner=owner, reference=_reference_of(form, studio))
-            yield {
-                self.status: spoken_line(take),
-                self.takes.listed: self.takes.html(owner),
-                self.player: whole,
-                self._spoken: spoken_take,
-            }
+                problem = yield from self._keep_take(stream, form, browser or f"visit {session}")
+                if problem is None:
+                    return
+                is_last = trial == num_trials
+                yield {self.status: failure(problem) if is_last else says("", say("speak.once_more"))}
+
+    def _keep_take(
+        self, stream: AudioStream, form: SpeakForm, owner: str
+    ) -> Generator[Update, None, TakeTooShort | None]:
+        """Play a take as it is made, and keep it; returns why it cannot be its text, where it cannot."""
+        studio = self.context.studio
+        # Closed at once when the listener leaves: the model is then free for the next one.
+        with closing(stream), TakeKeeper(studio.takes, stream.sample_rate, stream.comment) as keeper:
+            live = LiveAudio(uuid.uuid4().hex, stream.sample_rate, title=form.first_words, voice=form.voice_name)
+            yield from self._play(stream, keeper, live)
+            if not stream.num_samples:
+                yield {self.status: says("", say("speak.too_soon"))}
+                return None
+            try:
+                stream.check_length()
+            except TakeTooShort as error:
+                return error
+            take = keeper.keep(stream.facts(), owner)
+        if take is None:
+            yield {self.status: not_kept_line(keeper.problem)}
+            return None
+        place = self.context.files.place(take.path)
+        whole = live.complete(file_url(place) if place is not None else "", download_name(take))
+        spoken_take = Spoken(take=take, owner=owner, reference=_reference_of(form, studio))
+        yield {
+            self.status: spoken_line(take),
+            self.takes.listed: self.takes.html(owner),
+            self.player: whole,
+            self._spoken: spoken_take,
+        }
+        return None
+
+    def _prepare(self, source: Source | None, transcript: str, way: str | None) -> None:
+        """Analyse the recording of a voice as soon as it is chosen, so that its first take begins as soon as others.
+
+        A recording of the user's own waits for Speak, when its consent is there.
+        """
+        studio = self.context.studio
+        loaded = studio.loaded
+        if source is None or source.kind == "recording" or loaded is None:
+            return
+        if source.kind == "voice":
+            voice: Voice | Reference = studio.voices.get(source.voice_id)
+        else:
+            assert source.reference is not None
+            spoken = None if way == "x-vector" else transcript.strip() or None
+            voice = Reference(name=source.name, recording=source.reference, transcript=spoken)
+        loaded.prompt(SynthesisRequest(voice=voice, text="", made_by="studio"))
 
     def _review(self, spoken: Spoken | None) -> Iterator[Update]:
         """Listen to what was just spoken, beside whatever is spoken next; what is found is kept with the take."""
