@@ -25,6 +25,6 @@ def test_a_short_round_finds_nothing() -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("kind", ["killed fine-tunes", "killed Serve"])
-def test_what_runs_on_ray_ends_well_whatever_of_it_is_killed(kind: str) -> None:
-    attack("--kind", kind)
+def test_serve_ends_well_whatever_of_it_is_killed() -> None:
+    # Fine-tunes are killed in tests/backend/runs/test_ray_run.py, one part after the other.
+    attack("--kind", "killed Serve")

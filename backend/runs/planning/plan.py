@@ -181,18 +181,9 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     chosen, job_options = _split_options(request.options)
     method = _choose_method(request, job_options)
     preset = _check_preset(request.preset) if request.preset is not None else None
-    voice = _UNNAMED
-    if request.voice is not None:
-        voice = _free_name(home, request.voice, keeps_voice=chosen.name_voice)
     run_id = _new_run_id()
+    fixed = _fix_options(request, home, run_id, method=method, keeps_voice=chosen.name_voice)
     machine = Machine.here(num_cpus)
-    fixed: dict[str, Any] = {
-        "voice": voice,
-        "method": method or "full",
-        "output": RunFolder.of(home.folder, run_id).path,
-        # The best checkpoint is exported once all have been evaluated; it is seldom the last.
-        "export_at_end": False,
-    }
     if request.dataset is None:
         draft = {**job_options, **fixed, "dataset": home.folder, "dataset_digest": "not built yet"}
         job = FineTuneJob.parse({**draft, "base_model": resolve_model(request.model)})
@@ -231,6 +222,20 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     synthetic = () if request.accept_synthetic else _synthetic_problems(home, folder)
     problems = (*_problems(job, launch), *disk_problems(job, data.estimate), *synthetic)
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
+
+
+def _fix_options(
+    request: RunRequest, home: Home, run_id: str, *, method: str | None, keeps_voice: bool
+) -> dict[str, Any]:
+    """The options of a job that nobody is asked for. Raises EncoreError where the voice's name is taken."""
+    voice = _UNNAMED if request.voice is None else _free_name(home, request.voice, keeps_voice=keeps_voice)
+    return {
+        "voice": voice,
+        "method": method or "full",
+        "output": RunFolder.of(home.folder, run_id).path,
+        # The best checkpoint is exported once all have been evaluated; it is seldom the last.
+        "export_at_end": False,
+    }
 
 
 def _plan_data(

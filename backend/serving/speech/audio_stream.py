@@ -105,11 +105,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             AudioFormatError: the speed is out of range.
             EngineBusy: the queue is full; a text that has begun is not refused later.
         """
-        check_text(request.text)
-        # A line of dashes between two paragraphs is a segment of its own.
-        requests = [replace(request, text=segment) for segment in split_text(request.text) if is_sayable(segment)]
-        for one in requests:
-            engine.check(one)
+        requests = _split_request(request, engine)
         self.segments = [one.text for one in requests]
         self.sample_rate = engine.sample_rate
         self._request, self._origin, self._default_sampling = request, origin, engine.model.default_sampling
@@ -130,8 +126,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         self._time_left = TimeLeft()
         self.payload = payload
         if payload is None:
-            voice = origin.voice if origin is not None else ""
-            said = (request.text, request.language, str(self._queue.first_seed), voice)
+            said = (request.text, request.language, str(self._queue.first_seed), origin.voice if origin else "")
             self.payload = engine.mark.payload_of(said)
         marker = engine.mark.marker(self.sample_rate, self.payload)
         self.is_marked = marker is not None
@@ -315,6 +310,16 @@ def check_text(text: str) -> None:
             f"{num_unsaid} of the text's {len(text)} characters cannot be said: dots and other signs, invisible or "
             "combining characters. Leave most of them out."
         )
+
+
+def _split_request(request: TakeRequest, engine: Engine) -> list[TakeRequest]:
+    """One request for each segment of the text, all checked. Raises PromptError."""
+    check_text(request.text)
+    # A line of dashes between two paragraphs is a segment of its own.
+    requests = [replace(request, text=segment) for segment in split_text(request.text) if is_sayable(segment)]
+    for one in requests:
+        engine.check(one)
+    return requests
 
 
 def _reference_of(request: TakeRequest, engine: Engine) -> tuple[str, float] | None:

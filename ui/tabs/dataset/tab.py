@@ -182,6 +182,10 @@ class DatasetTab:
         )
         cancelled = [self.seen, self.progress, self.cancel]
         bind(self.cancel.click, self._cancel, chosen, cancelled, api="cancel_dataset", quick=True)
+        self._connect_deletion(opened)
+
+    def _connect_deletion(self, opened: list[Block]) -> None:
+        chosen = {"chosen": self.chosen}
         offered: list[Block] = [self.delete, self.replace, self.prepare, self.fold]
         rows: list[Block] = [self.confirmation.row, self.replacing.row]
         bind(self.chosen.change, self._offer_deletion, chosen, [*offered, *rows], quick=True)

@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import Block
+from gradio.events import Dependency
 
 from backend.dataset.sources.material import proposed_name
 from backend.voices.consent import SpokenProof
@@ -128,17 +130,8 @@ class FinetuneTab:
         }
 
     def _connect(self, tab: gr.Tab) -> None:
-        planned = [self.seen, self.plan, self.memory, self.start, self.preset, self.plan_timer]
+        planned: list[Block] = [self.seen, self.plan, self.memory, self.start, self.preset, self.plan_timer]
         wished = {**self.wish, "picked": self.picked}
-        for component in self.wish.values():
-            if component is self.preset:
-                continue
-            api = "plan" if component is self.dataset else None
-            trigger = component.change  # type: ignore[union-attr] # each of these fields has the event
-            bind(trigger, self._plan, wished, planned, api=api, quick=True, trigger_mode="always_last")
-        # Not every change: the recipe that fits is chosen by the plan.
-        bind(self.preset.input, self._pick, wished, [*planned, self.picked], quick=True, trigger_mode="always_last")
-        bind(self.plan_timer.tick, self._follow_plan, {"seen": self.seen}, planned, api="follow_plan", quick=True)
         given: Inputs = {
             "given_statement": self.voice.statement,
             "given_who": self.voice.who,
@@ -147,25 +140,8 @@ class FinetuneTab:
             "references": self.voice.references,
             "source": self.voice.source,
         }
-        chosen: Inputs = {"dataset": self.dataset}
-        asking = [self.consent, self.asking, self.statement, self.signed]
-        opened = bind(
-            tab.select,
-            self._open,
-            {**given, **chosen, "name": self.name, "given_name": self.voice.name},
-            [self.dataset, self.name, self.status, *asking],
-            api="open_finetune",
-        )
-        bind(self.dataset.input, self._forget_pick, None, [self.picked, self.preset], quick=True)
-        bind(self.dataset.input, self._ask_for_consent, {**given, **chosen}, asking, api="ask_for_consent", quick=True)
-        bind(
-            self.statement.input,
-            lambda dataset: {self.signed: dataset},
-            chosen,
-            self.signed,
-            api="state_tune_consent",
-            quick=True,
-        )
+        self._connect_plan(wished, planned)
+        opened = self._connect_consent(tab, given)
         # Another model may have been loaded since, or the dataset been edited.
         bind(opened.success, self._plan, wished, planned, quick=True)
         started = [self.status, self.start, self.cancel, self.start_timer]
@@ -193,6 +169,41 @@ class FinetuneTab:
             quick=True,
         )
         bind(self.cancel.click, self._cancel, api="cancel_start", quick=True)
+
+    def _connect_plan(self, wished: Inputs, planned: list[Block]) -> None:
+        """Whatever is chosen is planned at once."""
+        for component in self.wish.values():
+            if component is self.preset:
+                continue
+            api = "plan" if component is self.dataset else None
+            trigger = component.change  # type: ignore[union-attr] # each of these fields has the event
+            bind(trigger, self._plan, wished, planned, api=api, quick=True, trigger_mode="always_last")
+        # Not every change: the recipe that fits is chosen by the plan.
+        bind(self.preset.input, self._pick, wished, [*planned, self.picked], quick=True, trigger_mode="always_last")
+        bind(self.plan_timer.tick, self._follow_plan, {"seen": self.seen}, planned, api="follow_plan", quick=True)
+
+    def _connect_consent(self, tab: gr.Tab, given: Inputs) -> Dependency:
+        """Who has to agree depends on the dataset; returns what happens when the tab is opened."""
+        chosen: Inputs = {"dataset": self.dataset}
+        asking = [self.consent, self.asking, self.statement, self.signed]
+        opened = bind(
+            tab.select,
+            self._open,
+            {**given, **chosen, "name": self.name, "given_name": self.voice.name},
+            [self.dataset, self.name, self.status, *asking],
+            api="open_finetune",
+        )
+        bind(self.dataset.input, self._forget_pick, None, [self.picked, self.preset], quick=True)
+        bind(self.dataset.input, self._ask_for_consent, {**given, **chosen}, asking, api="ask_for_consent", quick=True)
+        bind(
+            self.statement.input,
+            lambda dataset: {self.signed: dataset},
+            chosen,
+            self.signed,
+            api="state_tune_consent",
+            quick=True,
+        )
+        return opened
 
     def _open(
         self,
