@@ -266,6 +266,9 @@ def _explain_exit(exit_code: int) -> str:
         return "it took too much computing time"
     if -exit_code == signal.SIGKILL:
         return "the decoder was killed, probably for lack of memory"
+    if -exit_code == signal.SIGSEGV:
+        # Linux ends a process this way too when its stack cannot grow within the limit on memory.
+        return f"the decoder crashed (signal {-exit_code}), or needs more memory than it may have"
     return f"the decoder crashed (signal {-exit_code})"
 
 

@@ -24,11 +24,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from backend.voices.speaker_verifier import SpeakerVerifier
+from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
 from tests.benchmarks.voice import SENTENCES, Bench
-from tests.benchmarks.voice_judges import require_verifier
 from tests.benchmarks.voice_report import Column
 from tests.benchmarks.voice_sources import REFERENCE_SENTENCES, Source, source_of
 from training.model.hub.hub import resolve_model
@@ -49,7 +48,9 @@ def main() -> None:
     """Measure, print the report and write it to a file if asked to."""
     options = parse_options()
     torch.set_num_threads(options.threads)
-    verifier = require_verifier()
+    verifier = load_verifier()
+    if verifier is None:
+        sys.exit("The weights of the verifier in assets/verifier are missing or damaged.")
     rows = [
         line("checkpoint", ["voice", "way", "characters wrong", "similarity", "length : source's"]),
         line("---", ["---"] * 5),
