@@ -23,6 +23,34 @@ STATE = """() => {
   return { url, title, position, seconds, isPlaying, isComplete };
 }"""
 
+# Notes what the status line says. A take that is too short for its text is spoken once more, from its beginning: what
+# it sounded like no longer counts.
+WATCH_STATUS = """() => {
+  window.said = [];
+  const status = document.querySelector("#status");
+  const note = () => {
+    window.said.push(status.innerText);
+    if (status.innerText.includes("speaking it once more")) window.sounds.length = 0;
+  };
+  const changes = { childList: true, subtree: true, characterData: true };
+  if (!status.isWatched) new MutationObserver(note).observe(status, changes);
+  status.isWatched = true;
+}"""
+TAKE_ENDED = "window.said.some((text) => /is ready|Too short \\(/.test(text))"
+
+
+def speak(page: Page) -> None:
+    """Press Speak until there is a take; `window.sounds` then holds its sound alone."""
+    # Random weights now and then end at once, which is no take.
+    for _ in range(5):
+        page.evaluate(WATCH_STATUS)
+        page.evaluate("window.sounds.length = 0")
+        page.locator("#speak").click()
+        page.wait_for_function(TAKE_ENDED, timeout=PATIENCE_MS)
+        if "is ready" in page.locator("#status").inner_text():
+            return
+    raise AssertionError(f"Five takes in a row came to nothing: {page.locator('#status').inner_text()}")
+
 
 def listen(button: Locator) -> dict[str, float]:
     """Length and peak of what a play button plays."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from itertools import pairwise
 
@@ -10,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.backend.audio.sounds import FORMATS, encode
-from tests.browser.sounds import PATIENCE_MS, listen, play
+from tests.browser.sounds import PATIENCE_MS, listen, play, speak
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
 
@@ -88,7 +87,7 @@ def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_pat
     expect(page.locator("#explanation")).to_be_hidden()
     expect(page.locator("#model-chip")).to_have_text("a model · CPU")
     fill_in(page, voice, "Hello. How are you today?")
-    page.locator("#speak").click()
+    speak(page)
     expect(page.locator("#status")).to_contain_text("Take 1 is ready")
     button = page.locator("#takes .play")
     heard = listen(button)
@@ -103,13 +102,7 @@ def test_from_a_typed_folder_to_a_take_that_sounds(empty_app, open_page, tmp_pat
 def test_chunks_follow_each_other_without_a_gap(open_page, app, voice):
     page = open_page(app.address)
     fill_in(page, voice, "One sentence after another. " * 6)
-    for _ in range(5):
-        page.evaluate("window.sounds.length = 0")
-        page.locator("#speak").click()
-        expect(page.locator("#status")).to_contain_text(re.compile("is ready|Too short"))
-        # Random weights now and then end at once, which is no take.
-        if "is ready" in page.locator("#status").inner_text():
-            break
+    speak(page)
     sounds = page.evaluate("window.sounds.map(({when, seconds}) => ({when, seconds}))")
     assert len(sounds) > 3
     for sound, following in pairwise(sounds):
@@ -136,7 +129,7 @@ def test_a_closed_tab_frees_the_model_for_the_next_visitor(open_page, app, voice
     leaving.close()
     page = open_page(app.address)
     fill_in(page, voice, "My turn.")
-    page.locator("#speak").click()
+    speak(page)
     expect(page.locator("#status")).to_contain_text("Take 1 is ready")
 
 
@@ -149,8 +142,7 @@ def test_a_broken_recording_is_refused_in_words_and_the_page_goes_on(open_page, 
     expect(page.locator("#verdict")).not_to_contain_text("cannot be used")
     form = next(form for form in FORMATS if (form.suffix, form.codec) == ("mp4", "aac"))
     fill_in(page, encode(tmp_path / "phone.mp4", speak_like(4.0, rate=form.rate), form), "Hm.")
-    page.locator("#speak").click()
-    expect(page.locator("#status")).to_contain_text("is ready")
+    speak(page)
 
 
 def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, app, voice):
@@ -166,8 +158,7 @@ def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, ap
     assert page.locator("#takes .play").count() == 0
     agree(page)
     page.locator("#text textarea").fill("Hm.")
-    page.locator("#speak").click()
-    expect(page.locator("#status")).to_contain_text("is ready")
+    speak(page)
 
 
 @pytest.mark.usefixtures("microphone")
