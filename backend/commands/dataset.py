@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import itertools
 import sys
 import threading
@@ -70,6 +71,33 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def run_style(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Say how clips are spoken, and bring the training files up to date."""
+    from backend.dataset.errors import EditInvalid  # noqa: PLC0415 - seconds to load
+
+    datasets = _datasets(settings)
+    clips = datasets.show(arguments.name).clips
+    keys = arguments.clips or [clip.key for clip in clips]
+    if arguments.recording is not None:
+        keys = [clip.key for clip in clips if _is_from(clip, arguments.recording)]
+    if not keys:
+        raise EditInvalid(
+            f"No clip of {arguments.name} is from a recording like {arguments.recording!r}. "
+            f"`app.py dataset show {arguments.name}` lists them."
+        )
+    datasets.set_styles(arguments.name, dict.fromkeys(keys, arguments.word))
+    if not datasets.rows_are_current(arguments.name):
+        datasets.rebuild_rows(arguments.name)
+    print("\n".join(_style_lines(datasets.show(arguments.name))) or "styles: none")
+    return 0
+
+
+def _is_from(clip: ClipRow, pattern: str) -> bool:
+    """Whether a pattern of the shell matches the name of a clip's recording, or the end of it."""
+    name = clip.details.recording_name
+    return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"*/{pattern}")
+
+
 def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """Remove a dataset that no run is learning from."""
     from backend.studio import Studio  # noqa: PLC0415 - seconds to load
@@ -105,6 +133,7 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
     lines += [
         f"{verdict.value}: {view.count(verdict)} clips, {view.minutes(verdict):.1f} minutes" for verdict in Verdict
     ]
+    lines += _style_lines(view)
     if view.transcribers:
         lines.append(f"heard by: {', '.join(view.transcribers)}")
     if view.reference is not None:
@@ -130,9 +159,18 @@ def describe_consents(consents: Iterable[Consent | None]) -> list[str]:
     return lines
 
 
+def _style_lines(view: DatasetView) -> list[str]:
+    """How many clips have each style; nothing where none has one."""
+    styles = view.styles
+    if not any(styles):
+        return []
+    return ["styles: " + ", ".join(f"{style or 'none'} ({number})" for style, number in styles.items())]
+
+
 def _clip_lines(clip: ClipRow) -> list[str]:
     text = clip.text if len(clip.text) <= _MAX_TEXT_LENGTH else clip.text[: _MAX_TEXT_LENGTH - 1] + "…"
     marks = [mark for mark, applies in (("reference", clip.is_reference), ("held out", clip.held_out)) if applies]
+    marks += [f"style {clip.style}"] if clip.style else []
     notes = f" ({', '.join(marks)})" if marks else ""
     begin = _moment(clip.details.current.span.start_seconds)
     head = f"  {clip.key}  {clip.verdict.value:<15}  at {begin:>7}  {clip.seconds:4.1f} s  {text}{notes}"

@@ -22,6 +22,7 @@ from backend.store.home import Home
 from backend.transcription.select_transcriber import language_code, select_transcriber
 from backend.transcription.text_difference import text_errors
 from training.data.code_rows import DatasetCard
+from training.style_name import clean_style
 
 _MIN_CUT_SECONDS = 0.5
 
@@ -79,6 +80,31 @@ class DatasetEditing:
             raise EditInvalid("A clip needs a text. Type what is said in it, or reject the clip.")
         with dataset_lock(self._home.folder, name):
             self._edit(name, key, lambda edit: replace(edit, text=plain))
+
+    def set_styles(self, name: str, styles: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Say of clips, by their keys, how they are spoken; empty for none, None for what came with the recording.
+
+        No verdict depends on it, so nothing is reviewed.
+
+        Returns:
+            What the user had said of them before.
+
+        Raises:
+            EditInvalid: a word cannot be a style.
+            DatasetNotFound, DatasetBusy: see `Datasets`.
+        """
+        wanted = {key: None if word is None else _style(word) for key, word in styles.items()}
+        with dataset_lock(self._home.folder, name):
+            rows = self._clips(name)
+            for key in wanted:
+                self._clip(rows, name, key)
+            edits = self._table.edits(name)
+            before = {key: edits.get(key, ClipEdit()) for key in wanted}
+            self._table.save_edits(name, {key: replace(before[key], style=wanted[key]) for key in wanted})
+            after = [_with_style(row, wanted[row.key]) if row.key in wanted else row for row in rows]
+            if after != rows:
+                self._table.update_clips(name, rows, after)
+            return {key: edit.style for key, edit in before.items()}
 
     def move_cut(self, name: str, key: str, start_seconds: float, end_seconds: float) -> None:
         """Move the cut of a clip, with times counted from the start of its recording.
@@ -219,3 +245,16 @@ class DatasetEditing:
         self._table.save_edit(name, key, change(self._table.edits(name).get(key, ClipEdit())))
         encoder_identity = self._table.encoder(name).identity
         review_change(self._table.job(name), self._table, rows, (key, details), self._workspace, encoder_identity)
+
+
+def _style(word: str) -> str:
+    try:
+        return clean_style(word)
+    except ValueError as error:
+        raise EditInvalid(str(error)) from error
+
+
+def _with_style(row: ClipRow, style: str | None) -> ClipRow:
+    details = row.details
+    told = details.given_style if style is None else style
+    return row if told == details.style else replace(row, details=details.model_copy(update={"style": told}))

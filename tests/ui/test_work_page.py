@@ -150,6 +150,23 @@ def test_many_clips_are_judged_at_once_and_that_is_undone(page, client, dataset)
     assert {clip.key: clip.verdict for clip in clips_of(page, dataset)} == before
 
 
+def test_styles_are_set_filtered_and_undone(page, client, dataset):
+    client.call("choose_dataset", chosen=dataset)
+    first, *others = [clip.key for clip in clips_of(page, dataset)]
+    said = client.call("edit_clip", name=dataset, deed=deed("style", first, text="Excited"))
+    assert "Style saved." in str(said["clips"])
+    assert ["Style excited 1", "style:excited"] in said["clip-filter"]["choices"]
+    said = client.call("style_all", name=dataset, wanted="style:", style="calm")
+    assert f"{len(others)} clips have the style calm now." in str(said)
+    assert page.studio.datasets.show(dataset).styles == {"calm": len(others), "excited": 1}
+    client.call("undo_all", name=dataset)
+    assert page.studio.datasets.show(dataset).styles == {"": len(others), "excited": 1}
+    refused = client.call("style_all", name=dataset, style="<b>")
+    assert "cannot be a style" in str(refused)
+    client.call("style_all", name=dataset, style="")
+    assert not any(page.studio.datasets.show(dataset).styles)
+
+
 def test_cancelling_is_answered_at_once(page, client, dataset):
     """The build itself brings a clip or two to an end first."""
     answer = client.call("cancel_dataset", chosen=dataset)

@@ -31,8 +31,11 @@ SCHEMA = pa.schema(
         ("codes", pa.list_(pa.int16())),
         ("speaker_embedding", pa.list_(pa.float32())),
         ("held_out", pa.bool_()),
+        ("style", pa.string()),
     ]
 )
+_DEFAULTS = {"style": ""}
+"""Columns that rows of earlier versions lack."""
 
 
 class TrainingDataError(EncoreError):
@@ -72,6 +75,7 @@ class CodeRow:
         codes: frame-major codes, frames * codebooks of them; see `codes_of`.
         speaker_embedding: of this clip alone, as wide as the talker.
         held_out: used for evaluation, never for training.
+        style: how it is said, in a word of the user's; empty where nothing was said about it.
     """
 
     clip_id: str
@@ -81,6 +85,7 @@ class CodeRow:
     codes: Sequence[int]
     speaker_embedding: Sequence[float]
     held_out: bool
+    style: str = ""
 
 
 def codes_of(row: CodeRow, num_codebooks: int) -> Tensor:
@@ -122,6 +127,10 @@ def read_rows_table(path: Path) -> pa.Table:
         raise TrainingDataError(f"{path} is missing. Build the dataset again.") from error
     except (OSError, pa.ArrowException) as error:
         raise TrainingDataError(f"{path} cannot be read: {str(error).rstrip('.')}. Build the dataset again.") from error
+    for name, value in _DEFAULTS.items():
+        if name not in table.column_names:
+            column = pa.array([value] * table.num_rows, type=SCHEMA.field(name).type)
+            table = table.append_column(name, column)
     if missing := set(SCHEMA.names) - set(table.column_names):
         raise TrainingDataError(f"{path} has no column {', '.join(sorted(missing))}. Build the dataset again.")
     return table.select(SCHEMA.names).cast(SCHEMA)

@@ -104,6 +104,7 @@ def _candidate(
             "discrepancy": None if source == "whisper" else discrepancy_of(details.current, text),
             "tensors_id": tensors_id,
             "failure": "" if tensors_id else details.failure,
+            "style": details.given_style if edit.style is None else edit.style,
         }
     )
     return Candidate(key=key, audio=workspace.wav(details.current.clip_id), details=now, voice=voice)
@@ -157,6 +158,7 @@ def _recording(
             current=clip,
             text=clip.text or "",
             text_source=clip.text_source,
+            given_style=source.given_style,
             failure=problems.get(clip.clip_id, ""),
         )
         for clip in cut.clips

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -112,6 +113,8 @@ class ClipDetails(_View):
         discrepancy: between the text and what was heard; None where nothing was, or where it is the text.
         failure: why it could not be tokenized; empty in nearly all cases.
         distance: of the speaker embedding to the set's centre; None before tokenizing.
+        given_style: how it is said, as it came with the recording; empty if it did not.
+        style: the user's, or that.
     """
 
     recording_name: str
@@ -127,6 +130,8 @@ class ClipDetails(_View):
     tensors_id: str | None = None
     failure: str = ""
     distance: float | None = None
+    given_style: str = ""
+    style: str = ""
 
     @property
     def is_tokenized(self) -> bool:
@@ -160,6 +165,11 @@ class ClipRow:
         return self.details.text
 
     @property
+    def style(self) -> str:
+        """How it is said, in a word of the user's; empty where nothing was said about it."""
+        return self.details.style
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """A sentence for each gate that warned or rejected, the most severe first."""
         found = sorted(self.details.gates, key=lambda result: -result.verdict.severity)
@@ -173,11 +183,12 @@ class ClipRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ClipEdit:
-    """What the user decided about a clip; None leaves it to the build."""
+    """What the user decided about a clip; None leaves it to the build, and an empty style is none."""
 
     text: str | None = None
     verdict: Verdict | None = None
     span: Span | None = None
+    style: str | None = None
 
 
 class DatasetView(_View):
@@ -212,6 +223,11 @@ class DatasetView(_View):
     def transcribers(self) -> tuple[str, ...]:
         """Who listened to its clips."""
         return transcribers_of(self.clips)
+
+    @property
+    def styles(self) -> dict[str, int]:
+        """How many clips have each style, by its name in order; those without one under an empty name, if there are."""
+        return dict(sorted(Counter(clip.style for clip in self.clips).items()))
 
     @property
     def reference(self) -> ClipRow | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from backend.dataset.clips.build_job import BuildJob
-from backend.dataset.sources.intake import IntakeLimits, expand
+from backend.dataset.sources.intake import IntakeLimits, RecordingFile, expand
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.store.errors import ArtifactError
 from backend.voices.consent import hash_of_file
@@ -26,12 +26,14 @@ class SourceRecording:
         recording_id: hash of the file's content.
         name: what it is called in sentences.
         given_text: the text that came with it, if any.
+        given_style: how it is said, if that came with the text.
     """
 
     recording_id: str
     path: str
     name: str
     given_text: str | None
+    given_style: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +80,7 @@ def open_sources(job: BuildJob, workspace: DatasetWorkspace) -> Iterator[list[Fo
         found: list[FoundRecording] = []
         name_by_id: dict[str, str] = {}
         for recording in intake.recordings:
-            text = recording.transcript.text if recording.transcript else None
-            identified = _identify(recording.path, recording.name, text, name_by_id)
+            identified = _identify(recording, name_by_id)
             found.append(replace(identified, given=str(recording.given or recording.path)))
         yield found + [FoundRecording(name=problem.name, problem=problem.reason) for problem in intake.problems]
 
@@ -96,7 +97,8 @@ def keep_originals(sources: Sequence[SourceRecording], workspace: DatasetWorkspa
             workspace.artifacts.keep_copy(path, path.suffix)
 
 
-def _identify(path: Path, name: str, given_text: str | None, name_by_id: dict[str, str]) -> FoundRecording:
+def _identify(recording: RecordingFile, name_by_id: dict[str, str]) -> FoundRecording:
+    path, name, given = recording.path, recording.name, recording.transcript
     try:
         recording_id = hash_of_file(path)
     except OSError as error:
@@ -105,5 +107,11 @@ def _identify(path: Path, name: str, given_text: str | None, name_by_id: dict[st
         problem = f"{name} is the same file as {name_by_id[recording_id]}."
         return FoundRecording(name=name, problem=problem, content=recording_id)
     name_by_id[recording_id] = name
-    source = SourceRecording(recording_id=recording_id, path=str(path), name=name, given_text=given_text)
+    source = SourceRecording(
+        recording_id=recording_id,
+        path=str(path),
+        name=name,
+        given_text=given.text if given else None,
+        given_style=given.style if given else "",
+    )
     return FoundRecording(name=name, source=source, content=recording_id)

@@ -1,7 +1,8 @@
 """Transcripts that came with recordings: which recording each belongs to, and its text.
 
 `NAME.txt` next to `NAME.wav`; `metadata.csv` as LJSpeech has it (`id|text|normalised text`) or with a header; JSONL
-with `audio` and `text`. Names found in them are compared with the recordings that are there and never opened.
+with `audio` and `text`. JSONL and tables with a header may say in `style` how it is said. Names found in them are
+compared with the recordings that are there and never opened.
 """
 
 from __future__ import annotations
@@ -12,26 +13,30 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from training.style_name import clean_style
 
 SIDECAR_SUFFIXES = frozenset({".txt", ".csv", ".jsonl"})
 
 _MAX_BYTES = 50_000_000
 _AUDIO_COLUMNS = ("audio", "audio_file", "file_name", "file", "path", "id")
 _TEXT_COLUMNS = ("text", "transcript", "transcription", "sentence")
+_STYLE_COLUMN = "style"
 # If several have the text of one recording, the last of these wins: it is the most specific.
 _RANK = {".csv": 0, ".jsonl": 1, ".txt": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SidecarTranscript:
-    """The given text of a recording; `source` is the file it came from."""
+    """The given text of a recording; `source` is the file it came from, `style` how it is said, if that was given."""
 
     text: str
     source: str
     language: str | None = None
+    style: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +51,16 @@ class SidecarEntry:
     transcript: SidecarTranscript
     rank: int
     has_any_place: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """What a line of a sidecar says of a recording."""
+
+    audio: str
+    text: str
+    language: str | None = None
+    style: str = ""
 
 
 # JSON can write one, but no file or database can hold it.
@@ -64,10 +79,10 @@ def read_sidecar(path: Path, *, has_any_place: bool = False) -> tuple[list[Sidec
     """
     text = _read_text(path)
     suffix = path.suffix.lower()
-    rows: Iterable[tuple[str, str, str | None] | str]
+    rows: Iterable[_Line | str]
     match suffix:
         case ".txt":
-            rows = [(path.stem, text, None)]
+            rows = [_Line(audio=path.stem, text=text)]
         case ".jsonl":
             rows = _json_rows(text)
         case _:
@@ -77,14 +92,17 @@ def read_sidecar(path: Path, *, has_any_place: bool = False) -> tuple[list[Sidec
         if isinstance(row, str):
             problems.append(row)
             continue
-        audio, spoken, language = row
-        spoken = " ".join(spoken.split())
-        if spoken:
-            transcript = SidecarTranscript(text=spoken, source=path.name, language=language)
+        try:
+            style = clean_style(row.style)
+        except ValueError as error:
+            problems.append(str(error).rstrip("."))
+            style = ""
+        if spoken := " ".join(row.text.split()):
+            transcript = SidecarTranscript(text=spoken, source=path.name, language=row.language, style=style)
             rank = _RANK.get(suffix, 0)
             entries.append(
                 SidecarEntry(
-                    audio=audio, folder=path.parent, transcript=transcript, rank=rank, has_any_place=has_any_place
+                    audio=row.audio, folder=path.parent, transcript=transcript, rank=rank, has_any_place=has_any_place
                 )
             )
     return entries, problems
@@ -130,8 +148,12 @@ def match_sidecars(
 
 
 def _keep_nearest(found: dict[Path, tuple[int, SidecarTranscript]], recording: Path, entry: SidecarEntry) -> None:
-    if recording not in found or found[recording][0] <= entry.rank:
-        found[recording] = entry.rank, entry.transcript
+    rank, nearest = found.get(recording, (entry.rank, entry.transcript))
+    other = entry.transcript
+    if rank <= entry.rank:
+        rank, nearest, other = entry.rank, entry.transcript, nearest
+    # A text beside the recording says nothing of its style, which a table may.
+    found[recording] = rank, nearest if nearest.style else replace(nearest, style=other.style)
 
 
 def _places(entry: SidecarEntry) -> Iterator[str]:
@@ -158,8 +180,8 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _json_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
-    """Recording, text and language of each line, or what is wrong with the line."""
+def _json_rows(text: str) -> Iterator[_Line | str]:
+    """What each line says, or what is wrong with the line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
@@ -171,14 +193,19 @@ def _json_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
         if not isinstance(audio, str) or not isinstance(spoken, str):
             yield f'line {number} is not a JSON object with "audio" and "text"'
             continue
-        language = row.get("language")
-        if any(_HALF_CHARACTER.search(part) for part in (audio, spoken, language) if isinstance(part, str)):
+        language, style = row.get("language"), row.get("style")
+        if any(_HALF_CHARACTER.search(part) for part in (audio, spoken, language, style) if isinstance(part, str)):
             yield f"line {number} holds half a character; write it anew"
             continue
-        yield audio, spoken, language if isinstance(language, str) and language else None
+        yield _Line(
+            audio=audio,
+            text=spoken,
+            language=language if isinstance(language, str) and language else None,
+            style=style if isinstance(style, str) else "",
+        )
 
 
-def _csv_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
+def _csv_rows(text: str) -> Iterator[_Line | str]:
     """The same of a table: LJSpeech's without a header and with bars, or one whose header names the columns."""
     lines = text.splitlines()
     first = lines[0] if lines else ""
@@ -186,6 +213,7 @@ def _csv_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
     names = [name.strip().lower() for name in first.split(delimiter)]
     audio_column = next((names.index(name) for name in _AUDIO_COLUMNS if name in names), None)
     text_column = next((names.index(name) for name in _TEXT_COLUMNS if name in names), None)
+    style_column = names.index(_STYLE_COLUMN) if _STYLE_COLUMN in names else len(names)
     has_header = audio_column is not None and text_column is not None
     if not has_header and delimiter != "|":
         raise SidecarUnreadable(
@@ -204,7 +232,8 @@ def _csv_rows(text: str) -> Iterator[tuple[str, str, str | None] | str]:
                 # The third column is the text as it is spoken, with numbers and titles written out.
                 fields = [row[0], next((field for field in row[2:3] if field.strip()), *row[1:2])] if row[1:] else []
             if len(fields) == 2 and fields[0].strip():
-                yield fields[0].strip(), fields[1], None
+                style = row[style_column] if has_header and style_column < len(row) else ""
+                yield _Line(audio=fields[0].strip(), text=fields[1], style=style)
             else:
                 yield f"line {number} names no recording and text"
     except csv.Error as error:

@@ -170,8 +170,8 @@ class DatasetTable:
         """The same for many clips, by their keys."""
         with self._database.transaction() as connection:
             connection.executemany(
-                "INSERT OR REPLACE INTO dataset_edits (dataset, key, text, verdict, start_seconds, end_seconds) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO dataset_edits (dataset, key, text, verdict, start_seconds, end_seconds, style) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [
                     (
                         name,
@@ -180,6 +180,7 @@ class DatasetTable:
                         edit.verdict,
                         edit.span.start_seconds if edit.span else None,
                         edit.span.end_seconds if edit.span else None,
+                        edit.style,
                     )
                     for key, edit in edits.items()
                 ],
@@ -287,4 +288,5 @@ def _edit(row: sqlite3.Row) -> ClipEdit:
         text=row["text"],
         verdict=Verdict(row["verdict"]) if row["verdict"] is not None else None,
         span=Span(start_seconds=row["start_seconds"], end_seconds=row["end_seconds"]) if has_span else None,
+        style=row["style"],
     )

@@ -73,10 +73,13 @@ def write_dataset(
 
 
 def export_dataset(clips: Sequence[ClipRow], folder: Path) -> int:
-    """Write WAV files and JSONL lists with `audio`, `text` and `ref_audio`; returns the number of clips.
+    """Write WAV files and JSONL lists with `audio`, `text`, `ref_audio`, and `style` where a clip has one.
 
     Paths in the lists are relative to `folder`, so it can be copied to a machine with a GPU; the public fine-tuning
     scripts have to be started in this folder.
+
+    Returns:
+        The number of clips.
 
     Raises:
         OutputInvalid: `folder` holds something already, or cannot be written.
@@ -117,13 +120,16 @@ def _code_row(workspace: DatasetWorkspace, job: BuildJob, clip: ClipRow) -> Code
         codes=encoded.codes.reshape(-1).tolist(),
         speaker_embedding=encoded.speaker_embedding.tolist(),
         held_out=clip.held_out,
+        style=clip.style,
     )
 
 
 def _digest(rows: Sequence[CodeRow]) -> str:
     hashed = hashlib.sha256()
     for row in rows:
-        hashed.update(json.dumps(vars(row), sort_keys=True, default=list).encode())
+        # What earlier versions did not know counts only where it is there: the same data keeps its digest.
+        known = {name: value for name, value in vars(row).items() if name != "style" or value}
+        hashed.update(json.dumps(known, sort_keys=True, default=list).encode())
     return hashed.hexdigest()
 
 
@@ -141,7 +147,7 @@ def _audio_name(clip: ClipRow) -> str:
 
 def _export_line(clip: ClipRow, reference: ClipRow) -> str:
     line = {"audio": _audio_name(clip), "text": clip.details.text, "ref_audio": _audio_name(reference)}
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return json.dumps(line | ({"style": clip.style} if clip.style else {}), ensure_ascii=False) + "\n"
 
 
 def _why_nothing(clips: Sequence[ClipRow]) -> str:

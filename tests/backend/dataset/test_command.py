@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from backend.commands.parser import build_parser, run_command
-from backend.dataset.errors import DatasetNotFound
+from backend.dataset.errors import DatasetNotFound, EditInvalid
 from backend.settings import Settings
 from tests.backend.dataset.spoken import SENTENCES, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
+from training.data.code_rows import read_code_rows
 
 
 def run(home: Path, *argv: str | Path) -> int:
@@ -48,6 +49,18 @@ def test_export_names_the_folder(built_home: Path, tmp_path: Path, capsys: pytes
     run(built_home, "export", "ann", tmp_path / "out")
     assert f"{len(SENTENCES)} clips" in capsys.readouterr().out
     assert (tmp_path / "out" / "train_raw.jsonl").is_file()
+
+
+def test_style_says_how_clips_are_spoken(home: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(home, "style", "ann", "calm", "--all") == 0
+    assert capsys.readouterr().out == f"styles: calm ({len(SENTENCES)})\n"
+    run(home, "style", "ann", "excited", "--recording", "00.wav")
+    assert capsys.readouterr().out == f"styles: calm ({len(SENTENCES) - 1}), excited (1)\n"
+    assert {row.style for row in read_code_rows(home / "datasets" / "ann" / "rows.parquet")} == {"calm", "excited"}
+    run(home, "show", "ann")
+    assert "style excited)" in capsys.readouterr().out
+    with pytest.raises(EditInvalid, match="No clip of ann is from a recording like 'nothing'"):
+        run(home, "style", "ann", "calm", "--recording", "nothing")
 
 
 def test_an_unknown_name_is_said(tmp_path: Path):

@@ -121,6 +121,47 @@ def test_a_person_overrules_edits_and_chooses(datasets: Datasets, home: Path):
     assert datasets.rebuild_rows("ann").digest == digest
 
 
+def test_styles_are_set_in_bulk_kept_and_taken_back(
+    datasets: Datasets, home: Path, recordings: Path, job: Callable[..., BuildJob]
+):
+    keys = [clip.key for clip in datasets.show("ann").clips]
+    digest, verdicts = datasets.show("ann").digest, [clip.verdict for clip in datasets.show("ann").clips]
+    assert datasets.set_styles("ann", dict.fromkeys(keys[:3], " Calm ")) == dict.fromkeys(keys[:3])
+    before = datasets.set_styles("ann", {keys[2]: "excited", keys[3]: "excited"})
+    assert before == {keys[2]: "calm", keys[3]: None}
+    view = datasets.show("ann")
+    assert view.styles == {"": len(keys) - 4, "calm": 2, "excited": 2}
+    assert [clip.verdict for clip in view.clips] == verdicts
+    assert not view.rows_are_current
+    assert datasets.rebuild_rows("ann").digest != digest
+    styles = {row.text: row.style for row in read_code_rows(home / "datasets" / "ann" / "rows.parquet")}
+    assert styles == {clip.text: clip.style for clip in view.clips if clip.is_usable}
+    assert datasets.build(job(recordings)).styles == view.styles, "another build keeps them"
+    datasets.set_styles("ann", before)
+    assert datasets.show("ann").styles["calm"] == 3
+    datasets.set_styles("ann", dict.fromkeys(keys))
+    assert datasets.rebuild_rows("ann").digest == digest, "without styles it is the same data as ever"
+    with pytest.raises(EditInvalid, match="cannot be a style"):
+        datasets.set_styles("ann", {keys[0]: "<b>"})
+    with pytest.raises(DatasetNotFound, match="no clip 'nobody'"):
+        datasets.set_styles("ann", {keys[0]: "calm", "nobody": "calm"})
+    assert not any(datasets.show("ann").styles), "nothing is half done"
+
+
+def test_styles_go_out_and_come_back_with_the_texts(datasets: Datasets, job: Callable[..., BuildJob], tmp_path: Path):
+    keys = [clip.key for clip in datasets.show("ann").clips]
+    datasets.set_styles("ann", {keys[0]: "calm", keys[1]: "whisper"})
+    datasets.export("ann", tmp_path / "out")
+    expected = {clip.text: clip.style for clip in datasets.show("ann").clips}
+    view = datasets.build(job(tmp_path / "out", name="again"))
+    assert {clip.text: clip.style for clip in view.clips} == expected
+    key = next(clip.key for clip in view.clips if clip.style == "calm")
+    datasets.set_styles("again", {key: ""})
+    assert "calm" not in datasets.show("again").styles, "the user may say that it has none"
+    datasets.set_styles("again", {key: None})
+    assert datasets.show("again").styles["calm"] == 1, "what came with it is still known"
+
+
 def test_an_edit_of_one_clip_writes_only_its_row(datasets: Datasets, home: Path):
     key = next(clip.key for clip in datasets.show("ann").clips if clip.verdict is Verdict.ACCEPTED)
 

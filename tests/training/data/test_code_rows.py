@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from training.data.code_rows import (
@@ -41,6 +43,13 @@ CARD = DatasetCard(
 def test_rows_survive_the_file(tmp_path: Path) -> None:
     write_code_rows(tmp_path / "rows.parquet", [ROW])
     assert read_code_rows(tmp_path / "rows.parquet") == [ROW]
+
+
+def test_rows_of_earlier_versions_have_no_style(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    write_code_rows(path, [replace(ROW, style="calm")])
+    pq.write_table(pq.read_table(path).drop_columns("style"), path)
+    assert read_code_rows(path) == [ROW]
 
 
 def test_codes_come_back_frame_by_frame() -> None:

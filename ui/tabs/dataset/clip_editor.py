@@ -19,11 +19,12 @@ from ui.tabs.dataset.clip_rows import Answer
 from ui.tabs.dataset.clips import ClipsPart
 from ui.words.words import say
 
-Deed = Literal["text", "restore", "accepted", "rejected", "judged", "cut", "uncut", "reference", "listen"]
+Deed = Literal["text", "restore", "style", "accepted", "rejected", "judged", "cut", "uncut", "reference", "listen"]
 
 DONE: dict[Deed, str] = {
     "text": "data.text_saved",
     "restore": "data.text_restored",
+    "style": "data.style_saved",
     "cut": "data.cut_moved",
     "uncut": "data.cut_restored",
     "reference": "data.reference_chosen",
@@ -96,6 +97,8 @@ class ClipEditor:
                 datasets.edit_text(name, key, asked.text)
             case "restore":
                 datasets.edit_text(name, key, None)
+            case "style":
+                datasets.set_styles(name, {key: asked.text})
             case "accepted" | "rejected":
                 datasets.overrule(name, key, Verdict(asked.do))
             case "judged":

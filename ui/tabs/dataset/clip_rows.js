@@ -24,15 +24,19 @@ function activate(row) {
   for (const one of rows()) {
     const isIt = one === row;
     one.tabIndex = isIt ? 0 : -1;
-    for (const part of one.querySelectorAll("button, textarea, summary, .handle")) part.tabIndex = isIt ? 0 : -1;
+    for (const part of one.querySelectorAll("button, textarea, input, summary, .handle")) part.tabIndex = isIt ? 0 : -1;
   }
 }
 
-function saveText(row) {
-  const field = row.querySelector(".clip-text");
-  if (field.value === field.defaultValue) return drafts.delete(row.dataset.clip);
-  drafts.delete(row.dataset.clip);
-  tell(row, { do: "text", text: field.value });
+// What a clip says, and how it is said.
+const WRITTEN = { ".clip-text": "text", ".clip-style": "style" };
+const written = (part) => Object.keys(WRITTEN).find((one) => part.matches(one));
+const fieldOf = (clip, part) => element.querySelector(`[data-clip="${CSS.escape(clip)}"] ${part}`);
+const draftOf = (field) => JSON.stringify([field.closest(".clip-row").dataset.clip, written(field)]);
+function saveWritten(field) {
+  drafts.delete(draftOf(field));
+  if (field.value !== field.defaultValue)
+    tell(field.closest(".clip-row"), { do: WRITTEN[written(field)], text: field.value });
 }
 
 function judge(row, verdict) {
@@ -94,7 +98,7 @@ element.addEventListener("click", (event) => {
     }
     if (deed === "accepted" || deed === "rejected") judge(row, deed);
     else tell(row, { do: deed, text: button.dataset.text ?? "" });
-  } else if (row && !event.target.closest("button, textarea, summary, a, .cut, .menu-body")) row.focus();
+  } else if (row && !event.target.closest("button, textarea, input, summary, a, .cut, .menu-body")) row.focus();
 });
 
 element.addEventListener("focusin", (event) => {
@@ -109,27 +113,26 @@ element.addEventListener("focusout", (event) => {
   if (event.relatedTarget && !element.contains(event.relatedTarget)) at = null;
 });
 function partOf(part) {
-  if (part.matches(".clip-text")) return ".clip-text";
+  if (written(part)) return written(part);
   if (part.matches(".handle")) return `.handle.${part.dataset.side}`;
   if (part.dataset.do && part.closest(".clip-keys")) return `[data-do="${part.dataset.do}"]`;
   return part.matches(".menu > summary") ? ".menu > summary" : "";
 }
 
 element.addEventListener("input", (event) => {
-  const row = event.target.closest(".clip-row");
-  if (row && event.target.matches(".clip-text")) drafts.set(row.dataset.clip, event.target.value);
+  if (written(event.target)) drafts.set(draftOf(event.target), event.target.value);
 });
 element.addEventListener("change", (event) => {
-  if (event.target.matches(".clip-text")) saveText(event.target.closest(".clip-row"));
+  if (written(event.target)) saveWritten(event.target);
 });
 
 element.addEventListener("keydown", (event) => {
   const row = event.target.closest(".clip-row");
   if (!row || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.matches(".clip-text")) {
+  if (written(event.target)) {
     if (event.key === "Escape") {
       event.target.value = event.target.defaultValue;
-      drafts.delete(row.dataset.clip);
+      drafts.delete(draftOf(event.target));
       row.focus();
     } else if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
@@ -192,8 +195,8 @@ document.addEventListener("click", (event) => {
 
 // Drawn anew: what was being typed is put back, and the focus where it was.
 function settle() {
-  for (const [clip, text] of drafts) {
-    const field = element.querySelector(`[data-clip="${CSS.escape(clip)}"] .clip-text`);
+  for (const [draft, text] of drafts) {
+    const field = fieldOf(...JSON.parse(draft));
     if (field) field.value = text;
   }
   const all = rows();

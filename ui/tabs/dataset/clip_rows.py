@@ -11,6 +11,7 @@ from markupsafe import Markup
 from backend.dataset.clips.gates import GateResult, Verdict
 from backend.dataset.clips.views import ClipDetails, ClipRow, DatasetView
 from backend.transcription.text_difference import ChangeKind, compare_texts
+from training.style_name import MAX_STYLE_LENGTH
 from ui.html.messages import note
 from ui.html.templates import render
 from ui.html.waveform import waveform_svg
@@ -54,6 +55,9 @@ FILTERS = {
     "rejected": "data.left_out",
     "edited": "data.edited",
 }
+
+OF_STYLE = "style:"
+"""Before a style, the filter that clips of it pass; alone, that of clips without one."""
 
 REASONS = {
     ("length", "low"): "data.why_short",
@@ -120,11 +124,17 @@ def numbers_of(view: DatasetView) -> dict[str, int]:
 def filter_choices(view: DatasetView) -> list[tuple[str, str]]:
     """The filters with how many clips pass each; those that none passes are left out, but for the first two."""
     counted = {key: sum(passes(clip, key) for clip in view.clips) for key in FILTERS}
-    return [
+    choices = [
         (f"{say(words)} {counted[key]}", key)
         for key, words in FILTERS.items()
         if counted[key] or key in ("all", "accepted", "warned", "rejected")
     ]
+    if any(styles := view.styles):
+        choices += [
+            (say("data.of_style" if style else "data.without_style", style=style, number=number), f"{OF_STYLE}{style}")
+            for style, number in styles.items()
+        ]
+    return choices
 
 
 def sort_choices() -> list[tuple[str, str]]:
@@ -153,7 +163,10 @@ def passes(clip: ClipRow, wanted: str) -> bool:
     """Whether a clip passes a filter."""
     if wanted == "edited":
         details = clip.details
-        return details.person_verdict is not None or details.text_source == "person" or _has_own_cut(details)
+        is_judged = details.person_verdict is not None or details.style != details.given_style
+        return is_judged or details.text_source == "person" or _has_own_cut(details)
+    if wanted.startswith(OF_STYLE):
+        return clip.style == wanted.removeprefix(OF_STYLE)
     return wanted == "all" or clip.verdict.value == wanted
 
 
@@ -185,7 +198,16 @@ def clip_list(
         }
         for clip in clips
     ]
-    return render("dataset", "clip_list", rows=rows, label=say("data.clips"), keys=say("data.keys"), say=say)
+    return render(
+        "dataset",
+        "clip_list",
+        rows=rows,
+        label=say("data.clips"),
+        keys=say("data.keys"),
+        styles=[style for style in view.styles if style],
+        max_style=MAX_STYLE_LENGTH,
+        say=say,
+    )
 
 
 def pages_html(number: int, total: int, num_clips: int) -> Markup:
@@ -218,6 +240,7 @@ def _facts(clip: ClipRow, number: int, heard: HeardClip | None) -> dict[str, obj
         "title": title,
         "label": f"{title}: {verdict}",
         "text_label": say("data.text_of", number=number),
+        "style_label": say("data.style_of", number=number),
         "file": Path(details.recording_name).name,
         "origin": _origin(details) if clip.text else "",
         "tone": TONES[clip.verdict],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from backend.dataset.clips.views import ClipRow, DatasetView, TranscriptChange
 from backend.errors import EncoreError
 from backend.evaluation.take_scores import read_own_wav
 from backend.voices.consent import Consent
+from training.style_name import MAX_STYLE_LENGTH
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Inputs, Update, bind
 from ui.html.messages import NOTHING, failure, says, task_line
@@ -48,6 +49,14 @@ class Outcome:
 
     changes: tuple[TranscriptChange, ...] | None = None
     exported: tuple[Path, int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeforeAll:
+    """What the user had said of clips, by their keys, before the last step with many of them."""
+
+    verdicts: Mapping[str, Verdict | None] = field(default_factory=dict)
+    styles: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class ClipsPart:
@@ -90,6 +99,17 @@ class ClipsPart:
                 self.listen = gr.Button(word("data.transcribe_all"), size="sm", min_width=120, elem_id="listen-all")
                 self.export = gr.Button(word("data.export"), size="sm", min_width=120, elem_id="export-dataset")
                 self.stop = gr.Button(word("data.stop"), size="sm", visible=False, min_width=80, elem_id="stop-task")
+            with gr.Row(elem_id="bulk-style"):
+                self.style = gr.Textbox(
+                    placeholder=word("data.style_example"),
+                    label=word("data.style"),
+                    show_label=False,
+                    max_length=MAX_STYLE_LENGTH,
+                    min_width=160,
+                    scale=0,
+                    elem_id="style-all",
+                )
+                self.style_all = gr.Button("…", size="sm", min_width=120, elem_id="set-style-all")
             self.task = gr.HTML(NOTHING, elem_id="dataset-task")
             with gr.Row(visible=False, elem_id="bulk-done") as self.done:
                 self.said = gr.HTML(NOTHING)
@@ -101,7 +121,7 @@ class ClipsPart:
                 self.plots = gr.HTML(NOTHING, elem_id="plots")
         # What the rows send; the page of the list is theirs, too.
         self.page = gr.Number(value=1, precision=0, visible="hidden", show_label=False, elem_id="clip-page")
-        self.before = gr.State({})
+        self.before = gr.State(BeforeAll())
         self.timer = gr.Timer(POLL_SECONDS, active=False)
         self._connect()
 
@@ -114,7 +134,7 @@ class ClipsPart:
     def listing(self) -> list[Block]:
         """What `update` changes."""
         table = [self.section, self.totals, self.plots, self.pages, self.table, self.wanted, self.sort]
-        bulk: list[Block] = [self.accept_all, self.reject_all, self.done]
+        bulk: list[Block] = [self.accept_all, self.reject_all, self.style_all, self.done]
         return [*table, *bulk, self.stale, self.apply, self.tune]
 
     @property
@@ -216,13 +236,15 @@ class ClipsPart:
 
     def _connect(self) -> None:
         turned = [self.wanted.input, self.sort.input]
-        shown = [self.pages, self.table, self.accept_all, self.reject_all]
+        shown = [self.pages, self.table, self.accept_all, self.reject_all, self.style_all]
         bind(turned, self._turn_to_first, self.look, [*shown, self.page], api="show_clips")
         bind(self.page.input, self._turn, self.look, shown, trigger_mode="always_last")
         chosen = {"name": self.chosen}
         bulk = [*self.listing, self.before, self.said]
         for button, verdict in ((self.accept_all, Verdict.ACCEPTED), (self.reject_all, Verdict.REJECTED)):
             bind(button.click, self._judging_all(verdict), self.look, bulk, api=f"{verdict.value}_all")
+        styled = {**self.look, "style": self.style}
+        bind([self.style_all.click, self.style.submit], self._set_styles, styled, bulk, api="style_all")
         bind(self.undo.click, self._undo_all, {**self.look, "before": self.before}, bulk, api="undo_all")
         bind(self.apply.click, self._apply, chosen, self.followed, api="apply_changes")
         bind(self.listen.click, self._listen_to_all, chosen, self.followed, api="listen_again")
@@ -253,20 +275,37 @@ class ClipsPart:
             try:
                 before = self.context.studio.datasets.overrule_all(view.name, {clip.key: verdict for clip in clips})
             except EncoreError as error:
-                return {self.done: SHOW, self.said: failure(error), self.before: {}}
+                return {self.done: SHOW, self.said: failure(error), self.before: BeforeAll()}
             words = "data.accepted_all" if verdict is Verdict.ACCEPTED else "data.rejected_all"
-            said = says("good", say(words, number=len(clips)))
-            return {**self.update(self.view(name), wanted, sort), self.done: SHOW, self.said: said, self.before: before}
+            return self._done(name, wanted, sort, say(words, number=len(clips)), BeforeAll(verdicts=before))
 
         return judge
 
-    def _undo_all(
-        self, name: str | None, wanted: str, sort: str, page: float | None, before: dict[str, Verdict | None]
-    ) -> Update:
+    def _set_styles(self, name: str | None, wanted: str, sort: str, page: float | None, style: str) -> Update:
+        """Say of all clips that pass the filter how they are spoken, in one step that can be undone."""
+        view = self.view(name)
+        if view is None:
+            return {}
+        clips = select_clips(view, wanted, sort)
+        try:
+            before = self.context.studio.datasets.set_styles(view.name, {clip.key: style for clip in clips})
+        except EncoreError as error:
+            return {self.done: SHOW, self.said: failure(error), self.before: BeforeAll()}
+        told = say("data.style_set_all" if style.strip() else "data.style_cleared_all", number=len(clips), style=style)
+        return self._done(name, wanted, sort, told, BeforeAll(styles=before))
+
+    def _done(self, name: str | None, wanted: str, sort: str, told: str, before: BeforeAll) -> Update:
+        """What was done with many clips, and the way back."""
+        update = self.update(self.view(name), wanted, sort)
+        return {**update, self.done: SHOW, self.said: says("good", told), self.before: before}
+
+    def _undo_all(self, name: str | None, wanted: str, sort: str, page: float | None, before: BeforeAll) -> Update:
         """Take the last step with many clips back."""
-        if name and before:
-            self.context.studio.datasets.overrule_all(name, before)
-        return {**self.update(self.view(name), wanted, sort, page), self.done: HIDE, self.before: {}}
+        if name and before.verdicts:
+            self.context.studio.datasets.overrule_all(name, before.verdicts)
+        if name and before.styles:
+            self.context.studio.datasets.set_styles(name, before.styles)
+        return {**self.update(self.view(name), wanted, sort, page), self.done: HIDE, self.before: BeforeAll()}
 
     def _apply(self, name: str | None) -> Update:
         """Start to bring the files up to date."""
@@ -345,6 +384,7 @@ class ClipsPart:
             self.table: clip_list(shown, view, heard, anew=self.heard_anew(view.name), answers=answers),
             self.accept_all: {**some, "value": say("data.accept_all", number=len(clips))},
             self.reject_all: {**some, "value": say("data.reject_all", number=len(clips))},
+            self.style_all: {**some, "value": say("data.style_all", number=len(clips))},
         }
 
 

@@ -117,3 +117,27 @@ def test_broken_lines_do_not_stop_the_others(tmp_path: Path) -> None:
     entries, problems = read_sidecar(path)
     assert [entry.transcript.text for entry in entries] == ["First", "Last"]
     assert len(problems) == 2
+
+
+def test_a_style_comes_with_the_text_and_a_plain_text_beside_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("From beside.", encoding="utf-8")
+    lines = [
+        {"audio": "a.wav", "text": "From the list.", "style": " Very  Calm "},
+        {"audio": "b.wav", "text": "B.", "style": "<b>"},
+        {"audio": "c.wav", "text": "C."},
+    ]
+    (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (tmp_path / "table.csv").write_text("audio,text,style\nd.wav,D.,whisper\ne.wav,E.\n", encoding="utf-8")
+    recordings = [tmp_path / f"{name}.wav" for name in "abcde"]
+    for order in (("a.txt", "list.jsonl", "table.csv"), ("table.csv", "list.jsonl", "a.txt")):
+        read = [read_sidecar(tmp_path / name) for name in order]
+        found, _ = match_sidecars([entry for entries, _ in read for entry in entries], recordings)
+        told = {path.name: (transcript.text, transcript.style) for path, transcript in found.items()}
+        assert told == {
+            "a.wav": ("From beside.", "very calm"),
+            "b.wav": ("B.", ""),
+            "c.wav": ("C.", ""),
+            "d.wav": ("D.", "whisper"),
+            "e.wav": ("E.", ""),
+        }
+        assert ["'<b>' cannot be a style" in problem for _, problems in read for problem in problems] == [True]

@@ -177,6 +177,24 @@ def test_filters_say_how_many_clips_pass():
     assert clip_rows.filter_choices(view) == [*choices, ("Changed by you 1", "edited")]
 
 
+def test_styles_are_filters_and_stand_in_their_rows():
+    view = dataset(clip("a", style="calm"), clip("b"), clip("c", style='"loud', given_style='"loud'))
+    choices = clip_rows.filter_choices(view)
+    assert choices[-4:] == [
+        ("Changed by you 1", "edited"),
+        ("No style 1", "style:"),
+        ('Style "loud 1', 'style:"loud'),
+        ("Style calm 1", "style:calm"),
+    ]
+    assert [one.key for one in clip_rows.select_clips(view, "style:calm", "order")] == ["a"]
+    assert [one.key for one in clip_rows.select_clips(view, "style:", "order")] == ["b"]
+    html = clip_rows.clip_list(view.clips, view, {})
+    assert html.count('class="clip-style"') == 3
+    assert 'aria-label="Style of clip 1" value="calm"' in html
+    assert html.count('value="&#34;loud"') == 2, "in its row and among those to choose from"
+    assert "Style" not in str(clip_rows.filter_choices(dataset(clip("b")))), "nobody is asked about what is not there"
+
+
 def test_a_row_has_player_text_reason_and_buttons_and_is_escaped():
     gates = (GateResult(gate="noise", verdict=Verdict.REJECTED, value=1, limit=2, sentence=f"Too noisy. {EVIL}"),)
     one = clip('k"1', text=EVIL, verdict=Verdict.REJECTED, gates=gates, recording_name=EVIL)
