@@ -12,19 +12,15 @@ import errno
 import logging
 import os
 import signal
-import stat
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, TypeAdapter
 from pydantic import ValidationError as AnswerError
 
+from backend.audio.confined_process import open_foreign_file, run_confined
 from backend.audio.decoder_protocol import BYTES_PER_SAMPLE, DecodingJob, RefusalReason
 from backend.audio.limits import REFERENCE_DECODING, DecodingLimits
 from backend.audio.recording import Recording
@@ -33,21 +29,16 @@ from backend.errors import (
     RecordingDamaged,
     RecordingError,
     RecordingNotAudio,
-    RecordingNotFound,
-    RecordingTooLarge,
     RecordingTooLong,
     RecordingUnsupported,
 )
 from training.model.owner import temporary_folder
-from training.model.project import PROJECT_FOLDER
 
 _logger = logging.getLogger(__name__)
 
 _DECODER = "backend.audio.decoder_process"
 # The end of a traceback names the cause.
 _MAX_LOGGED_BYTES = 2_000
-# Some Pythons (conda, modules of a cluster) do not start without these; nothing else is handed on.
-_INHERITED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
 _OUT_OF_TIME_SIGNALS = (signal.SIGXCPU, signal.SIGALRM)
 
 _ShortText = Annotated[str, Field(max_length=40, pattern=r"^[\w.-]+$")]
@@ -134,115 +125,6 @@ def _work_folder(name: str, parent: Path | None) -> Iterator[Path]:
         raise DecoderFailed(name, cause=f"there is no room for temporary files ({error.strerror})") from error
     with folder as created:
         yield Path(created)
-
-
-@contextlib.contextmanager
-def open_foreign_file(path: Path, name: str, limits: DecodingLimits) -> Iterator[int]:
-    """A descriptor of a regular file of acceptable size; this open file is decoded, whatever its name becomes."""
-    try:
-        # Without O_NONBLOCK, opening a named pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except FileNotFoundError:
-        raise RecordingNotFound(name, problem="does not exist") from None
-    except OSError as error:
-        raise RecordingNotFound(name, problem=f"cannot be opened ({error.strerror})") from error
-    try:
-        status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise RecordingNotFound(name, problem="is a folder, not a file")
-        if not stat.S_ISREG(status.st_mode):
-            raise RecordingNotFound(name, problem="is not a regular file")
-        if status.st_size == 0:
-            raise RecordingNotAudio(name, problem="is empty")
-        if status.st_size > limits.max_bytes:
-            raise RecordingTooLarge(name, num_bytes=status.st_size, max_bytes=limits.max_bytes)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def run_confined(
-    module: str, argument: str, limits: DecodingLimits, recording: int, output: BinaryIO, name: str
-) -> tuple[int, bytes]:
-    """Run a module that reads an untrusted file to its end or to the end of its time; it confines itself.
-
-    Args:
-        module: to run; the file is its standard input.
-        argument: its only one.
-        limits: of which the time is kept from here.
-        recording: descriptor of the file.
-        output: file for its standard output, in the folder that it runs in.
-        name: of the file, for errors.
-
-    Returns its exit code (negative: the signal that ended it) and the last of what it said.
-
-    Raises:
-        DecoderFailed: it cannot be started, or takes too long.
-    """
-    process: subprocess.Popen[bytes] | None = None
-    try:
-        with _interrupts_put_off():
-            process = _start(module, argument, recording, output, name)
-        exit_code = process.wait(timeout=limits.wall_seconds)
-        # All it said is in the pipe by now; what does not fit there has no place in an answer.
-        assert process.stderr is not None
-        os.set_blocking(process.stderr.fileno(), False)
-        return exit_code, process.stderr.read() or b""
-    except subprocess.TimeoutExpired:
-        raise DecoderFailed(name, cause=f"it took longer than {limits.wall_seconds:g} s") from None
-    finally:
-        # Also on Ctrl-C and when a job is cancelled.
-        if process is not None:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            assert process.stderr is not None
-            process.stderr.close()
-
-
-def _start(module: str, argument: str, recording: int, output: BinaryIO, name: str) -> subprocess.Popen[bytes]:
-    """The process, just begun. Raises DecoderFailed."""
-    try:
-        return subprocess.Popen(
-            # -P: the folder it runs in does not become a place to import from.
-            [sys.executable, "-P", "-m", module, argument],
-            stdin=recording,
-            stdout=output,
-            # Not a file: a full disk must not swallow the report that it is full.
-            stderr=subprocess.PIPE,
-            cwd=Path(output.name).parent,
-            env=process_environment(),
-            # A group of its own, so that killing it reaches whatever it may have started.
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise DecoderFailed(name, cause=f"its process could not be started ({error.strerror})") from error
-
-
-@contextlib.contextmanager
-def _interrupts_put_off() -> Iterator[None]:
-    """Delay Ctrl-C to the end of a block, so that a process that was just started can be ended."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield  # other threads never receive interrupts
-        return
-    put_off: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: put_off.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if put_off:
-            handler(*put_off[0])
-
-
-def process_environment() -> dict[str, str]:
-    """No secrets, no proxies, no settings: only what a Python needs to find the same packages as this one."""
-    import_path = [str(PROJECT_FOLDER), *(entry for entry in sys.path if os.path.isabs(entry))]
-    inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-    # One thread: decoding has no use for more, and each would take address space from the limit.
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return {"PYTHONPATH": os.pathsep.join(import_path), "PYTHONUTF8": "1", **threads, **inherited}
 
 
 def _read_answer(answer: bytes, exit_code: int, name: str) -> Decoded | _Refused:

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from backend.audio.confined_process import open_foreign_file, run_confined
 from backend.audio.containers import Container, sniff_container
-from backend.audio.decoding import open_foreign_file, run_confined
 from backend.audio.limits import DecodingLimits
 from backend.errors import DecoderFailed
 from backend.provenance.credentials import KnownSigners

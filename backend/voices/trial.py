@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
+from backend.audio.confined_process import process_environment
 from backend.audio.confinement import address_space_bytes, lower_limit
-from backend.audio.decoding import process_environment
 from backend.voices.errors import VoiceFileInvalid
 from training.model.errors import EncoreError
 from training.model.generation.take_batch import TakeBatch

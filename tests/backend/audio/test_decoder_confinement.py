@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backend.audio.decoding import decode_recording
@@ -22,6 +26,7 @@ from tests.backend.audio.sounds import sing, write_raw_wav, write_silent_flac
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
+PROJECT = Path(__file__).parents[3]
 RATE = 24_000
 # Far more sound than can be decoded before a test gets at the process.
 LONG = DecodingLimits(max_seconds=100_000.0)
@@ -43,16 +48,16 @@ def half_an_hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decoders() -> list[Path]:
-    """The /proc folders of the decoder processes started from here."""
-    found = []
+    """The /proc folders of the decoder processes started for this one: copies of a server that this one started."""
+    parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"backend.audio.decoder_process" in (folder / "cmdline").read_bytes():
-                found.append(folder)
+            if b"backend.audio.decoder_process" in (folder / "cmdline").read_bytes():
+                parents[folder] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:  # ended in between
             continue
-    return found
+    servers = {int(folder.name) for folder, parent in parents.items() if parent == os.getpid()}
+    return [folder for folder, parent in parents.items() if parent in servers]
 
 
 @contextmanager
@@ -73,6 +78,23 @@ def once_decoder_runs(act: Callable[[Path], bool]) -> Iterator[None]:
     finally:
         done.set()
         monitor.join()
+
+
+def servers() -> list[int]:
+    """The processes that decoders are copied from, of this one."""
+    children = psutil.Process().children()
+    return [child.pid for child in children if "backend.audio.fork_server" in " ".join(child.cmdline())]
+
+
+def gone(process_id: int) -> bool:
+    return not psutil.pid_exists(process_id) or psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
 
 
 def send(number: signal.Signals) -> Callable[[Path], bool]:
@@ -153,6 +175,60 @@ def test_while_decoding_nothing_else_is_in_reach(half_an_hour: Path, monkeypatch
     assert (Path(recording).name, Path(samples).name) == ("take.flac", "samples")
     assert report.startswith("pipe:")
     assert seen["session"] == seen["pid"]
+
+
+def test_every_recording_has_a_process_of_its_own(half_an_hour: Path) -> None:
+    seen = []
+
+    def look(folder: Path) -> bool:
+        seen.append(folder.name)
+        return send(signal.SIGKILL)(folder)
+
+    for _ in range(2):
+        with once_decoder_runs(look), pytest.raises(DecoderFailed):
+            decode_recording(half_an_hour, sample_rate=RATE, limits=LONG)
+    assert len(set(seen)) == 2
+
+
+def test_what_decoders_are_copied_from_may_die(tmp_path: Path) -> None:
+    path = write_raw_wav(tmp_path / "take.wav", sing(0.5, RATE))
+    before = decode_recording(path, sample_rate=RATE)
+    [server] = servers()
+    os.kill(server, signal.SIGKILL)
+    after = decode_recording(path, sample_rate=RATE)
+    assert (after.samples == before.samples).all()
+    assert server not in servers()
+
+
+def test_several_are_decoded_at_once(tmp_path: Path) -> None:
+    paths = [write_raw_wav(tmp_path / f"{number}.wav", sing(0.5 + number / 10, RATE)) for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        lengths = list(threads.map(lambda path: len(decode_recording(path, sample_rate=RATE).samples), paths))
+    assert lengths == [round((0.5 + number / 10) * RATE) for number in range(8)]
+
+
+def test_nothing_outlives_an_app_that_is_killed(half_an_hour: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from backend.audio.decoding import decode_recording; "
+        "from backend.audio.limits import DecodingLimits; "
+        "decode_recording(pathlib.Path(sys.argv[1]), sample_rate=24000, limits=DecodingLimits(max_seconds=1e5))"
+    )
+    # Its own temporary files stay, as a killed program's do.
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code, str(half_an_hour)], env=environment, cwd=PROJECT) as app:
+        family = psutil.Process(app.pid)
+        wait_until(lambda: len(family.children(recursive=True)) == 2)
+        started = [process.pid for process in family.children(recursive=True)]
+        app.kill()
+    wait_until(lambda: all(map(gone, started)))
+
+
+def test_it_ends_when_nobody_asks() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    code = "from backend.audio import fork_server; fork_server.IDLE_SECONDS = 0.1; fork_server.main()"
+    command = [sys.executable, "-c", code, "backend.audio.decoder_process"]
+    with ours, theirs, subprocess.Popen(command, stdin=theirs.fileno(), cwd=PROJECT) as server:
+        assert server.wait(60) == 0
 
 
 def test_a_full_temporary_disk(tmp_path: Path) -> None:
