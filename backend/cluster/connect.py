@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from backend.cluster.errors import ClusterError
-from backend.cluster.own import own_ray
+from backend.cluster.local_cluster import own_ray
 from backend.settings import Settings
 from training.machine import Machine
 from training.model.project import PROJECT_FOLDER

@@ -17,7 +17,7 @@ from ray.train.torch import TorchConfig
 # What Ray Train calls in its own backend, which offers no choice of store.
 from ray.train.torch.config import _set_torch_distributed_env_vars, _setup_torch_process_group, _TorchBackend
 
-from backend.cluster.own import LOOPBACK
+from backend.cluster.local_cluster import LOOPBACK
 
 
 class LoopbackConfig(TorchConfig):

@@ -11,7 +11,7 @@ import uvicorn
 
 from backend.serving.deploy.factory import build_api, build_synthesizer
 from backend.serving.deploy.threads import iterate_in_thread
-from backend.serving.engine.fair_places import FairPlaces
+from backend.serving.engine.fair_share import FairShare
 from backend.serving.errors import EngineBusy, ServingError
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisRequest
@@ -31,7 +31,7 @@ class LocalSpeech:
 
     def __init__(self, synthesizer: Synthesizer, max_requests: int = MAX_REQUESTS) -> None:
         self._synthesizer = synthesizer
-        self._places = FairPlaces(max_requests, "requests are being served")
+        self._places = FairShare(max_requests, "requests are being served")
         # As many as the reserve of places holds, too.
         self._executor = ThreadPoolExecutor(2 * max_requests, thread_name_prefix="speech")
 

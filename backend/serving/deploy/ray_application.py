@@ -32,7 +32,7 @@ def build_application(settings: ServeSettings) -> serve.Application:
     deploy: Any = serve.deployment
     engine = deploy(SpeechEngine).options(
         name=ENGINE_DEPLOYMENT,
-        # Twice what it serves: who of them is refused is decided there, fairly, see `FairPlaces`.
+        # Twice what it serves: who of them is refused is decided there, fairly, see `FairShare`.
         max_ongoing_requests=2 * settings.engine.max_requests,
         max_queued_requests=settings.max_queued,
         ray_actor_options={"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus},

@@ -15,7 +15,7 @@ from typing import Self
 
 import torch
 
-from backend.serving.engine.fair_places import FairPlaces
+from backend.serving.engine.fair_share import FairShare
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
@@ -80,7 +80,7 @@ class Engine:
         self.model, self.num_slots, self.mark = model, num_slots, mark or Mark()
         self._queue = RequestQueue()
         # By unfinished takes rather than the queue's length: with slots free, a take is only passing through it.
-        self._places = FairPlaces(num_slots + max_waiting, "takes are being spoken or waiting")
+        self._places = FairShare(num_slots + max_waiting, "takes are being spoken or waiting")
         self._statistics = EngineStatistics(num_slots=num_slots, max_waiting=max_waiting)
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
         self._scheduler = Scheduler(self._batch, self._queue, self._statistics)

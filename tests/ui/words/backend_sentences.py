@@ -42,7 +42,7 @@ NAMED_FIRST = {"RecordingNotFound", "RecordingNotAudio", "RecordingUnsupported"}
 
 SILENT_CALLS = {
     *("ArgumentParser", "Field", "add_argument", "add_parser", "compile", "deprecated", "execute", "executemany"),
-    *("filterwarnings", "getLogger", "startswith", "understanding", "KnownModel", "PublishedWhisper", "FairPlaces"),
+    *("filterwarnings", "getLogger", "startswith", "understanding", "KnownModel", "PublishedWhisper", "FairShare"),
     *("debug", "info", "warning", "error", "exception", "critical", "print", "sub", "match", "split", "set"),
 }
 """Calls whose texts nobody reads on the page: logs, statements to the database, patterns."""

@@ -13,7 +13,7 @@ from backend.comparisons.comparison import Letter, Verdict
 from backend.comparisons.contenders import Contender, find_side
 from backend.comparisons.listening_test import ListeningTest
 from backend.comparisons.make_comparison import ComparisonOrder, FinishedComparison
-from backend.comparisons.same_moments import same_moments
+from backend.comparisons.time_alignment import aligned_times
 from backend.evaluation.plan import STANDARD_SENTENCES
 from backend.evaluation.take_scores import read_own_wav
 from backend.serving.synthesizer import Synthesizer
@@ -128,7 +128,7 @@ def standard_sentences(after: str = "") -> str:
 def hear(paths: dict[Letter, Path]) -> dict[Letter, HeardTake]:
     """Read takes for their pictures, with the moments that belong together; one whose file is gone is left out."""
     sounds = {letter: read_own_wav(path) for letter, path in paths.items() if path.is_file()}
-    moments = same_moments(list(sounds.values())) if sounds else []
+    moments = aligned_times(list(sounds.values())) if sounds else []
     return {
         letter: HeardTake(path=paths[letter], samples=samples, sample_rate=sample_rate, moments=marks)
         for (letter, (samples, sample_rate)), marks in zip(sounds.items(), moments, strict=True)

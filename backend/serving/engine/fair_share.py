@@ -13,7 +13,7 @@ FIRST_GUESS_SECONDS = 2.0
 """How long a place is held, before anyone has given one back."""
 
 
-class FairPlaces:
+class FairShare:
     """A number of places that clients hold while they are served or wait; may be used from any thread.
 
     A client alone may hold them all. As soon as there are others, whoever holds half of them gets no more; whoever

@@ -14,7 +14,7 @@ import pytest
 
 from backend.cluster.connect import BUILD_DATASET, connect
 from backend.cluster.errors import ClusterError
-from backend.cluster.own import own_token
+from backend.cluster.local_cluster import own_token
 from tests.backend.cluster.listening import is_loopback, listening_sockets
 from training.machine import Machine
 

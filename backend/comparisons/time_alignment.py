@@ -24,7 +24,7 @@ _MAX_HZ = 5_000.0
 _FLOOR_DB = -60.0
 
 
-def same_moments(takes: Sequence[tuple[NDArray[np.float32], int]]) -> list[list[float]]:
+def aligned_times(takes: Sequence[tuple[NDArray[np.float32], int]]) -> list[list[float]]:
     """Seconds at which each take says the same: the marks of one number belong together.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.serving.engine.fair_places import FIRST_GUESS_SECONDS, FairPlaces
+from backend.serving.engine.fair_share import FIRST_GUESS_SECONDS, FairShare
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import EngineBusy
@@ -32,14 +32,14 @@ def enter_until_refused(places, client):
 
 
 def test_a_single_client_may_use_all_places():
-    places = FairPlaces(40, "held")
+    places = FairShare(40, "held")
     enter_until_refused(places, "ann")
     assert places.num_held("ann") == 40
 
 
 def test_a_client_with_all_places_does_not_shut_others_out():
     """As it was found: 45 long texts of one client, and 429 for all others for minutes."""
-    places = FairPlaces(40, "held")
+    places = FairShare(40, "held")
     enter_until_refused(places, "ann")
     for name in ("bob", "cid", "dan"):
         places.enter(name)
@@ -49,7 +49,7 @@ def test_a_client_with_all_places_does_not_shut_others_out():
 
 
 def test_with_other_clients_waiting_none_gets_more_than_half():
-    places = FairPlaces(40, "held")
+    places = FairShare(40, "held")
     places.enter("bob")
     enter_until_refused(places, "ann")
     assert places.num_held("ann") == 20
@@ -58,7 +58,7 @@ def test_with_other_clients_waiting_none_gets_more_than_half():
 
 
 def test_the_reserve_has_an_end():
-    places = FairPlaces(4, "held")
+    places = FairShare(4, "held")
     enter_until_refused(places, "ann")
     for number in range(4):
         places.enter(f"other {number}")
@@ -67,7 +67,7 @@ def test_the_reserve_has_an_end():
 
 
 def test_a_place_is_given_back_once():
-    places = FairPlaces(2, "held")
+    places = FairShare(2, "held")
     leave = places.enter("ann")
     leave()
     leave()
@@ -76,7 +76,7 @@ def test_a_place_is_given_back_once():
 
 
 def test_what_goes_on_is_never_refused():
-    places = FairPlaces(1, "held")
+    places = FairShare(1, "held")
     places.enter("ann")
     places.enter("ann", is_promised=True)
     assert len(places) == 2
@@ -84,7 +84,7 @@ def test_what_goes_on_is_never_refused():
 
 def test_when_to_come_back_is_measured():
     clock = Clock()
-    places = FairPlaces(4, "held", clock)
+    places = FairShare(4, "held", clock)
     leaves = [places.enter("ann") for _ in range(4)]
     with pytest.raises(EngineBusy) as first:
         places.enter("ann")

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from backend.comparisons.same_moments import NUM_MOMENTS, same_moments
+from backend.comparisons.time_alignment import NUM_MOMENTS, aligned_times
 from backend.voices.cloning import read_reference
 from backend.voices.samples import get_sample
 
@@ -21,7 +21,7 @@ def spoken():
 def test_a_pause_in_one_take_moves_what_comes_after_it(spoken):
     samples, rate = spoken
     paused = np.concatenate([samples[: 3 * rate], np.zeros(rate, np.float32), samples[3 * rate :]])
-    first, second = same_moments([(samples, rate), (paused, rate)])
+    first, second = aligned_times([(samples, rate), (paused, rate)])
     assert len(first) == len(second) == NUM_MOMENTS
     for ours, theirs in zip(first, second, strict=True):
         if abs(ours - 3.0) > 0.2:
@@ -31,7 +31,7 @@ def test_a_pause_in_one_take_moves_what_comes_after_it(spoken):
 def test_marks_begin_and_end_with_the_take_and_never_go_back(spoken):
     samples, rate = spoken
     for other in (samples[: 2 * rate], samples[::-1].copy(), np.zeros(rate, np.float32)):
-        marks = same_moments([(samples, rate), (other, rate)])[1]
+        marks = aligned_times([(samples, rate), (other, rate)])[1]
         assert marks[0] == 0.0
         assert marks[-1] == pytest.approx(len(other) / rate)
         assert all(after >= before for before, after in pairwise(marks))
@@ -39,5 +39,5 @@ def test_marks_begin_and_end_with_the_take_and_never_go_back(spoken):
 
 def test_a_take_without_sound_has_marks_as_well(spoken):
     samples, rate = spoken
-    assert same_moments([(np.zeros(0, np.float32), rate), (samples, rate)])[1][-1] == pytest.approx(6.0)
-    assert same_moments([(samples, rate), (np.zeros(0, np.float32), rate)])[1] == [0.0] * NUM_MOMENTS
+    assert aligned_times([(np.zeros(0, np.float32), rate), (samples, rate)])[1][-1] == pytest.approx(6.0)
+    assert aligned_times([(samples, rate), (np.zeros(0, np.float32), rate)])[1] == [0.0] * NUM_MOMENTS
