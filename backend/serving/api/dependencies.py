@@ -106,7 +106,7 @@ class ApiContext:
         Raises:
             RequestTimedOut: after too long without audio.
         """
-        keeper = TakeRecorder(self.takes, order, self.model_name)
+        keeper = TakeRecorder(self.takes, order)
         async with aclosing(self._speak_in_time(order)) as items:
             with closing(keeper):
                 whole = b""

@@ -26,8 +26,8 @@ class TakeRecorder:
         problem: why it cannot be kept, in a sentence; empty while it can be.
     """
 
-    def __init__(self, takes: Takes | None, order: SynthesisRequest, model_name: str) -> None:
-        self._takes, self._order, self._model_name = takes, order, model_name
+    def __init__(self, takes: Takes | None, order: SynthesisRequest) -> None:
+        self._takes, self._order = takes, order
         # Raw samples cannot be played; with a header before them they can.
         self._format: AudioFormat = "wav" if order.audio_format == "pcm" else order.audio_format
         self._stack = ExitStack()
@@ -64,8 +64,7 @@ class TakeRecorder:
                 if self._format == "wav" and (self._order.is_streamed or self._order.audio_format == "pcm"):
                     _write_true_header(self._file, summary.sample_rate, self._comment)
                 self._file.close()
-                made = {"audio_format": self._format, "model_name": self._model_name}
-                self._takes.add(summary.facts.model_copy(update=made), self._path)
+                self._takes.add(summary.facts.model_copy(update={"audio_format": self._format}), self._path)
             except (OSError, EncoreError) as error:
                 self._give_up(error)
 

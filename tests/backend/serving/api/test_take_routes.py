@@ -43,6 +43,12 @@ def test_the_stored_take_equals_the_response(client, audio_format, stream):
     assert samples == (heard if audio_format == "pcm" else wav_samples(heard))
 
 
+@pytest.mark.parametrize(("voice", "model"), [("Anna", "tiny"), ("Tuned", "Tuned")])
+def test_a_take_names_the_weights_that_spoke(client, voice, model):
+    client.post("/v1/audio/speech", json=ask(voice=voice))
+    assert only_take(client)["model"] == model
+
+
 def test_takes_are_there_after_a_restart_and_gone_when_deleted(client, context, takes):
     client.post("/v1/audio/speech", json=ask())
     take = only_take(client)
