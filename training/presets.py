@@ -20,6 +20,8 @@ _LORA_RATE_FACTOR = 10
 # Measured on the embedded model with an unseen voice, on twenty-eight seconds and on five minutes of speech: half-way
 # interpolation keeps a larger part of the gain in similarity than of the loss in intelligibility.
 _LARGE_KEPT_CHANGE, _SMALL_KEPT_CHANGE = 1.0, 0.5
+# A style is learned by continuing other clips of it, also where a recipe has no such examples.
+_MIN_IN_CONTEXT_WITH_STYLES = 0.25
 _MICRO_BATCHES = 4
 _MIN_ROWS, _MAX_ROWS = 256, 2048
 
@@ -103,13 +105,14 @@ def preset_fields(preset: Preset, training_set: TrainingSet, draft: FineTuneJob 
     num_steps = wished.get("num_steps", None if "num_epochs" in wished else usual)
     expected = num_steps or wished.get("num_epochs", recipe.num_epochs) * steps_per_epoch
     learning_rate = _LARGE_LEARNING_RATE if is_large else _SMALL_LEARNING_RATE
+    learns_in_context = training_set.has_styles and not training_set.config.follows_instructions
     return {
         "num_steps": num_steps,
         "learning_rate": learning_rate * (_LORA_RATE_FACTOR if wished.get("method") == "lora" else 1),
         "micro_batches": micro_batches,
         "micro_batch_tokens": rows,
         "code_predictor_fraction": recipe.code_predictor_fraction,
-        "in_context_ratio": recipe.in_context_ratio,
+        "in_context_ratio": max(recipe.in_context_ratio, _MIN_IN_CONTEXT_WITH_STYLES if learns_in_context else 0.0),
         "checkpoint_every": -(-expected // recipe.num_checkpoints),
         "interpolation_alpha": _LARGE_KEPT_CHANGE if is_large else _SMALL_KEPT_CHANGE,
         "activation_checkpointing": False,

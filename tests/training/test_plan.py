@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,18 @@ def test_presets_train_longer_on_more_data(tmp_path):
     assert all(more > few for few, more in zip(*steps, strict=True))
     # Never hundreds of times over a handful of clips.
     assert max(steps[0]) < 100
+
+
+def test_styles_are_learned_by_continuing_clips_of_them(tmp_path):
+    ratios = {}
+    for name, style in (("plain", ""), ("styled", "calm")):
+        rows = [replace(row, style=style) for row in make_rows([60] * 6)]
+        write_dataset(tmp_path / name / "dataset", rows)
+        training_set = plan_data(make_job(tmp_path / name))[1]
+        ratios[name] = [preset_fields(preset, training_set)["in_context_ratio"] for preset in PRESETS]
+    assert ratios["plain"][0] == 0.0
+    assert all(ratio > 0 for ratio in ratios["styled"])
+    assert ratios["styled"][1:] == ratios["plain"][1:]
 
 
 def test_a_plan_knows_steps_time_and_disk(folder):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class BatchShape:
         micro_batches: per step.
         micro_batch_tokens: positions in a micro-batch, padding included; a longer clip gets one of its own.
         max_tokens: limit of an example, including its reference if it has one.
-        in_context_ratio: share of examples that continue a reference.
+        in_context_ratio: share of examples that continue a reference, which is of the same style.
         batching: how clips share a micro-batch.
     """
 
@@ -152,8 +152,10 @@ class BatchPlan:
             # Drawn for every clip, so that adding a clip does not change the layout of the others.
             wants_reference = draw.random() < shape.in_context_ratio
             offset = draw.randrange(1, len(clips)) if len(clips) > 1 else 0
-            if wants_reference and offset:
-                paired = ClipUse(clip=clip, reference=(clip + offset) % len(clips))
+            peers = self._training_set.peers[clip]
+            if wants_reference and len(peers) > 1:
+                place = bisect_left(peers, clip) + 1 + (offset - 1) % (len(peers) - 1)
+                paired = ClipUse(clip=clip, reference=peers[place % len(peers)])
                 use = paired if self._training_set.num_tokens(paired) <= shape.max_tokens else use
             uses.append(use)
         return uses

@@ -37,12 +37,16 @@ class TrainingClip:
         text_ids: of its transcript.
         language: `auto` or a language of the model.
         codes_FQ: its frames.
+        style: how it is said; empty where nothing was said about it.
+        instruction_ids: the style as the model's instruction; empty for a model that follows none.
     """
 
     clip_id: str
     text_ids: tuple[int, ...]
     language: str
     codes_FQ: Tensor
+    style: str = ""
+    instruction_ids: tuple[int, ...] = ()
 
     @property
     def num_frames(self) -> int:
@@ -77,6 +81,20 @@ class TrainingSet:
     num_too_long: int = 0
 
     @cached_property
+    def has_styles(self) -> bool:
+        """Whether any clip says how it is spoken."""
+        return any(clip.style for clip in self.clips)
+
+    @cached_property
+    def peers(self) -> tuple[tuple[int, ...], ...]:
+        """By clip, all clips of its style, itself included: a reference of another one would teach to ignore it."""
+        by_style: dict[str, list[int]] = {}
+        for index, clip in enumerate(self.clips):
+            by_style.setdefault(clip.style, []).append(index)
+        groups = {style: tuple(found) for style, found in by_style.items()}
+        return tuple(groups[clip.style] for clip in self.clips)
+
+    @cached_property
     def num_frames(self) -> int:
         """Frames of one epoch."""
         return sum(clip.num_frames for clip in self.clips)
@@ -84,7 +102,8 @@ class TrainingSet:
     def num_tokens(self, use: ClipUse) -> int:
         """Length of an example, computed without building it."""
         clip = self.clips[use.clip]
-        length = _num_head_tokens(self.config, clip.language) + len(clip.text_ids) + 2 + clip.num_frames
+        length = len(clip.instruction_ids) + _num_head_tokens(self.config, clip.language)
+        length += len(clip.text_ids) + 2 + clip.num_frames
         if use.reference is not None:
             reference = self.clips[use.reference]
             length += len(reference.text_ids) + reference.num_frames
@@ -93,7 +112,7 @@ class TrainingSet:
     def example(self, use: ClipUse) -> TrainingExample:
         """Lay an example out as generation would see it."""
         clip = self.clips[use.clip]
-        head = PromptHead(role_ids=self.role_ids, language=clip.language)
+        head = PromptHead(role_ids=self.role_ids, language=clip.language, instruction_ids=clip.instruction_ids)
         if use.reference is None:
             prompt = x_vector_prompt(self.config, head, clip.text_ids)
         else:
@@ -176,12 +195,21 @@ def _prepare(row: CodeRow, config: ModelConfig, text_tokenizer: TextTokenizer) -
         )
     try:
         text_ids = tuple(text_tokenizer.encode_text(row.text))
+        instruction = row.style if config.follows_instructions else ""
+        instruction_ids = tuple(text_tokenizer.encode_instruction(instruction))
         language_tag(config, row.language)
     except PromptError as error:
         raise TrainingDataError(f"Clip {row.clip_id} cannot be trained on: {error}") from error
     if not text_ids:
         raise TrainingDataError(f"Clip {row.clip_id} has no transcript. Write one, or reject the clip.")
-    return TrainingClip(clip_id=row.clip_id, text_ids=text_ids, language=row.language, codes_FQ=codes_FQ)
+    return TrainingClip(
+        clip_id=row.clip_id,
+        text_ids=text_ids,
+        language=row.language,
+        codes_FQ=codes_FQ,
+        style=row.style,
+        instruction_ids=instruction_ids,
+    )
 
 
 def _speaker_embedding(

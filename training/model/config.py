@@ -283,7 +283,19 @@ class ModelConfig:
         """Whether the checkpoint can clone; only `base` checkpoints include the speaker encoder."""
         return self.tts_model_type == "base"
 
+    @property
+    def follows_instructions(self) -> bool:
+        """Whether the checkpoint can be told how to speak: VoiceDesign, and CustomVoice but for the small one.
 
+        Base checkpoints clone, and imitate how their reference is spoken.
+        """
+        return self.tts_model_type == "voice_design" or (
+            self.tts_model_type == "custom_voice" and self.tts_model_size not in _SIZES_WITHOUT_INSTRUCTIONS
+        )
+
+
+# The reference package drops the instruction of the small CustomVoice checkpoint.
+_SIZES_WITHOUT_INSTRUCTIONS = ("0b6",)
 _TOKEN_IDS = ("tts_pad_token_id", "tts_bos_token_id", "tts_eos_token_id", "im_start_token_id", "im_end_token_id")
 
 

@@ -17,8 +17,9 @@ COUNTS = tuple(5 + (7 * index) % 40 for index in range(37))
 SHAPE = BatchShape(micro_batches=4, micro_batch_tokens=150, max_tokens=200, in_context_ratio=0.3)
 
 
-def read(folder, model, counts=COUNTS):
-    folder = write_dataset(folder, make_rows(counts))
+def read(folder, model, counts=COUNTS, styles=("",)):
+    rows = [replace(row, style=styles[index % len(styles)]) for index, row in enumerate(make_rows(counts))]
+    folder = write_dataset(folder, rows)
     return read_training_set(folder, model.config, model.text_tokenizer, max_tokens=200)[1]
 
 
@@ -108,6 +109,35 @@ def test_references_are_other_clips_that_fit(training_set):
     assert 0.1 * len(uses) < len(paired) < 0.5 * len(uses)
     assert all(use.reference != use.clip for use in paired)
     assert all(training_set.num_tokens(use) <= SHAPE.max_tokens for use in paired)
+
+
+def test_references_are_of_the_same_style(tmp_path, golden_model):
+    """And which clips have one does not depend on styles, so a style that is added changes no other draw."""
+    styled = read(tmp_path / "styled", golden_model, styles=("calm", "", "calm", "excited"))
+    plain = read(tmp_path / "plain", golden_model)
+
+    def references(training_set):
+        plan = BatchPlan(training_set, replace(SHAPE, max_tokens=1000), seed=1, num_epochs=8)
+        uses = [use for step in steps(plan) for part in step.micro_batches for use in part.uses]
+        return Counter((use.clip, use.reference) for use in uses if use.reference is not None)
+
+    found = references(styled)
+    assert all(clip != reference for clip, reference in found)
+    assert {styled.clips[clip].style for clip, _ in found} == {"calm", "", "excited"}
+    assert {(styled.clips[a].style, styled.clips[b].style) for a, b in found} == {
+        ("calm", "calm"),
+        ("", ""),
+        ("excited", "excited"),
+    }
+    assert len({reference for _, reference in found}) > len(styled.clips) // 2
+    assert sorted(clip for clip, _ in found.elements()) == sorted(clip for clip, _ in references(plain).elements())
+
+
+def test_the_only_clip_of_its_style_has_no_reference(tmp_path, golden_model):
+    training_set = read(tmp_path / "one", golden_model, (20, 20, 20), styles=("calm", "", ""))
+    plan = BatchPlan(training_set, replace(SHAPE, in_context_ratio=1.0), seed=1, num_epochs=4)
+    uses = {use for step in steps(plan) for part in step.micro_batches for use in part.uses}
+    assert uses == {ClipUse(clip=0), ClipUse(clip=1, reference=2), ClipUse(clip=2, reference=1)}
 
 
 def test_one_clip_is_a_step_without_a_reference(tmp_path, golden_model):

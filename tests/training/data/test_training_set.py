@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,9 @@ import torch
 
 from tests.training.finetuning import make_rows, write_dataset
 from training.data.code_rows import ROWS_FILE, SCHEMA, TrainingDataError, read_code_rows
+from training.data.example import build_example
 from training.data.training_set import ClipUse, read_training_set
+from training.model.generation.take_request import TakeRequest, VoicePrompt, build_prompt
 
 COUNTS = (9, 16, 23, 30)
 
@@ -46,6 +48,45 @@ def test_lengths_are_known_before_examples_are_built(tmp_path, golden_model, use
     assert found.num_tokens(use) == len(example.inputs)
     assert int(example.is_answer_T.sum()) == found.clips[1].num_frames
     assert torch.equal(example.inputs.with_first_codebook()[example.is_answer_T], found.clips[1].codes_FQ)
+
+
+@pytest.mark.parametrize("reference", [None, 2], ids=["alone", "in context"])
+def test_a_style_is_the_instruction_that_generation_would_give(tmp_path, golden_model, reference):
+    """For a model that follows instructions; for another one no token of it stands in any example."""
+    config = replace(golden_model.config, tts_model_type="custom_voice", tts_model_size="1b7")
+    instructed = replace(golden_model, config=config)
+    rows = [replace(row, style="very calm") for row in make_rows(COUNTS)]
+    folder = write_dataset(tmp_path / "d", rows)
+    found, use = read(folder, instructed), ClipUse(clip=1, reference=reference)
+    example, codes_FQ = found.example(use), found.clips[1].codes_FQ
+    voice = VoicePrompt(speaker=found.speaker_D)
+    if reference is not None:
+        clip = found.clips[reference]
+        voice = replace(voice, reference_codes=clip.codes_FQ, reference_text=rows[reference].text)
+    request = TakeRequest(text=rows[1].text, voice=voice, instruction="very calm")
+    generated = build_example(config, build_prompt(instructed, request), codes_FQ, found.speaker_D)
+    for spec in fields(example.inputs):
+        assert torch.equal(getattr(example.inputs, spec.name), getattr(generated.inputs, spec.name)), spec.name
+    assert torch.equal(example.labels_T, generated.labels_T)
+    assert found.num_tokens(use) == len(example.inputs)
+    cloning = read(folder, golden_model)
+    num_instruction = len(golden_model.text_tokenizer.encode_instruction("very calm"))
+    assert cloning.num_tokens(use) == found.num_tokens(use) - num_instruction
+    assert cloning.has_styles
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "follows"),
+    [
+        ("base", "1b7", False),
+        ("custom_voice", "1b7", True),
+        ("custom_voice", "0b6", False),
+        ("voice_design", "1b7", True),
+    ],
+)
+def test_which_public_checkpoints_follow_instructions(golden_model, kind, size, follows):
+    config = replace(golden_model.config, tts_model_type=kind, tts_model_size=size)
+    assert config.follows_instructions is follows
 
 
 def test_the_embedding_is_the_references_or_the_mean(tmp_path, golden_model):
