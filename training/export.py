@@ -23,7 +23,7 @@ from training.job import FineTuneJob
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config
-from training.model.checkpoint.writing import save_adapter, save_checkpoint
+from training.model.checkpoint.writing import PROVENANCE_FILE, save_adapter, save_checkpoint
 from training.model.config import ModelConfig
 from training.model.hub.hub import published_name
 from training.model.network.lora import is_adapter_weight, merge_adapter, put_adapter, scale_adapter
@@ -36,7 +36,6 @@ Kind = Literal["custom_voice", "base"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 EXPORTS_FOLDER, ADAPTER_FOLDER = "exports", "adapter"
-PROVENANCE_FILE = "encore.json"
 PREFERRED_SPEAKER_ROW = 3000
 """Where the public fine-tuning script puts the first speaker."""
 

@@ -33,9 +33,13 @@ ADAPTER_FILE, ADAPTER_CONFIG_FILE = "adapter_model.safetensors", "adapter_config
 BASE_DIGEST_KEY = "base_sha256"
 """In an adapter's header: SHA-256 of the weights that it was trained on."""
 
+PROVENANCE_FILE = "encore.json"
+"""What an export says of where it comes from."""
+
 # PEFT wraps the model it adapts, and the reference package's model calls its network `talker`.
-_ADAPTED_PREFIX = "base_model.model.talker."
-_ROWS = "talker.model.codec_embedding"
+ADAPTED_PREFIX = "base_model.model.talker."
+ROWS = "talker.model.codec_embedding"
+ROWS_TENSOR = f"base_model.model.{ROWS}.token_adapter.trainable_tokens_delta"
 _VOCABULARY_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json")
 _OPTIONAL_FILES = ("tokenizer.json", "special_tokens_map.json", "added_tokens.json", PREPROCESSOR_CONFIG_FILE)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -124,8 +128,8 @@ def save_adapter(
     """
     if replace and folder.is_dir() and any(folder.iterdir()) and not (folder / ADAPTER_CONFIG_FILE).is_file():
         raise CheckpointError(f"{folder} is not replaced: it is not an adapter. Choose another folder.")
-    state = {_ADAPTED_PREFIX + name: tensor for name, tensor in adapter.items()}
-    state[f"base_model.model.{_ROWS}.token_adapter.trainable_tokens_delta"] = torch.stack(list(rows.values()))
+    state = {ADAPTED_PREFIX + name: tensor for name, tensor in adapter.items()}
+    state[ROWS_TENSOR] = torch.stack(list(rows.values()))
     metadata = {"format": "pt"} | ({BASE_DIGEST_KEY: base_digest} if base_digest is not None else {})
     try:
         with create_folder(folder, replace=replace) as new:
@@ -163,7 +167,7 @@ def _adapter_config(config: LoraConfig, base_name: str | None, rows: list[int]) 
         "lora_dropout": config.dropout,
         # PEFT compares a pattern with the whole name. A list of layers' own names would also match other networks'.
         "target_modules": rf"talker\.(?:{config.pattern})",
-        "trainable_token_indices": {_ROWS: rows},
+        "trainable_token_indices": {ROWS: rows},
         "modules_to_save": None,
         "bias": "none",
         "fan_in_fan_out": False,

@@ -30,9 +30,9 @@ class GraphedCalls:
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool: Any = None  # an opaque handle
 
-    def run(self, key: Hashable, call: Callable[[], None]) -> None:
-        """Run `call`, or replay the graph captured under the same key."""
-        if not self.enabled:
+    def run(self, key: Hashable | None, call: Callable[[], None]) -> None:
+        """Run `call`, or replay the graph captured under the same key; without a key nothing is captured."""
+        if not self.enabled or key is None:
             call()
             return
         graph = self._graphs.get(key)

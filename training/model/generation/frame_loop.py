@@ -8,6 +8,7 @@ sequences of kernels; on CUDA each is captured once as a graph and replayed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
+from training.model.generation.adapter import AdaptedRows, Adapter, arrange
 from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, round_up
 from training.model.generation.sampling import draw, first_code_mask, penalize_repetition
 from training.model.generation.slot_state import SlotState
@@ -46,6 +48,7 @@ class FrameRequest:
         seed: decides the take.
         max_frames: cap on frames.
         min_frames: the end of speech cannot be drawn before this many.
+        adapter: of the voice; None for the model's own weights.
     """
 
     prompt: Prompt
@@ -54,6 +57,7 @@ class FrameRequest:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     min_frames: int = 2
+    adapter: Adapter | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +86,28 @@ class _Take:
     num_frames: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _AdaptedSlots:
+    """The slots with adapters, as the calls of a frame take them: for each layer the rows and their adapters.
+
+    Attributes:
+        talker: of a step of the talker.
+        predictor_start, predictor: of the code predictor's first two steps at once, and of each later one.
+    """
+
+    talker: Sequence[AdaptedRows] = ()
+    predictor_start: Sequence[AdaptedRows] = ()
+    predictor: Sequence[AdaptedRows] = ()
+
+
 class FrameLoop:
     """Decodes up to `num_slots` takes at once, batch-invariantly: a take's codes do not depend on the other takes.
 
     They are equal to the last bit in any loop of as many slots, because attention lengths are multiples of
     `KV_LENGTH_STEP`, each take draws among a number of codes that its own settings decide, and matrix products are
     computed for all slots, free ones included, so that their shapes never change (except with batch-invariant kernels).
+    Takes may have adapters, which are computed take by take. While any does, CUDA graphs are not used for the layers
+    that it adapts: which adapters a graph reads would be a part of it.
     """
 
     def __init__(
@@ -149,6 +169,7 @@ class FrameLoop:
         )
         self._graphs = GraphedCalls(self.device)
         self._takes: list[_Take | None] = [None] * num_slots
+        self._adapted = _AdaptedSlots()
         self._codes_unread = False
 
     def _computed_slots(self) -> SlotState:
@@ -197,7 +218,8 @@ class FrameLoop:
             position=steps,
         )
         self._occupy(slot, take)
-        self._state.hidden_BD[slot] = self._main.prefill(x_TD, slot)[-1]
+        own = arrange({0: request.adapter.talker}, len(x_TD)) if request.adapter is not None else ()
+        self._state.hidden_BD[slot] = self._main.prefill(x_TD, slot, own)[-1]
         alone = self._skips_empty_slots
         state = self._state.view(slot, 1) if alone else self._state
         next_code = self._draw_next(self._codec_head(state.hidden_BD).float(), state)[0 if alone else slot]
@@ -216,6 +238,7 @@ class FrameLoop:
         state.uniform_BQ[slot] = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
         state.first_draw.set_slot(slot, sampling.of_first_codebook)
         state.rest_draw.set_slot(slot, sampling.of_residual_codebooks)
+        self._arrange_adapters()
 
     def release(self, slot: int) -> None:
         """Free a slot at once, in whatever state its take is."""
@@ -224,6 +247,16 @@ class FrameLoop:
         self._state.positions_B[slot] = 0
         self._state.first_draw.set_slot(slot, None)
         self._state.rest_draw.set_slot(slot, None)
+        self._arrange_adapters()
+
+    def _arrange_adapters(self) -> None:
+        requests = [(slot, take.request) for slot, take in enumerate(self._takes) if take is not None]
+        adapters = [(slot, request.adapter) for slot, request in requests if request.adapter is not None]
+        talkers = {slot: adapter.talker for slot, adapter in adapters}
+        predictors = {slot: adapter.code_predictor for slot, adapter in adapters}
+        self._adapted = _AdaptedSlots(
+            talker=arrange(talkers, 1), predictor_start=arrange(predictors, 2), predictor=arrange(predictors, 1)
+        )
 
     @torch.inference_mode()
     def step(self) -> FrameStep:
@@ -238,7 +271,8 @@ class FrameLoop:
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
         if spoke:
             state = self._computed_slots()
-            self._graphs.run(("depth", state.rest_draw.plan), lambda: self._predict_residual(state))
+            key = None if self._adapted.predictor else ("depth", state.rest_draw.plan)
+            self._graphs.run(key, lambda: self._predict_residual(state))
             self._codes_unread = True
         for slot in spoke:
             take = self._takes[slot]
@@ -272,13 +306,16 @@ class FrameLoop:
         # One copy for all slots: on a GPU each would cost as much as a small kernel.
         self._state.uniform_BQ.copy_(self._drawn_BQ)
         kv_length, state = round_up(kv_length, self._kv_length_step), self._computed_slots()
-        self._graphs.run(("talker", kv_length, state.first_draw.plan), lambda: self._talker_step(state, kv_length))
+        key = None if self._adapted.talker else ("talker", kv_length, state.first_draw.plan)
+        self._graphs.run(key, lambda: self._talker_step(state, kv_length))
 
     def _talker_step(self, state: SlotState, kv_length: int) -> None:
-        x_BD, main = state.frame_BD + state.beside_BD, self._main
+        x_BD, main, adapted = state.frame_BD + state.beside_BD, self._main, self._adapted.talker
         alone = self._is_alone
         state.hidden_BD.copy_(
-            main.step_together(x_BD, kv_length - 1) if alone else main.step(x_BD, state.positions_B, kv_length)
+            main.step_together(x_BD, kv_length - 1, adapted)
+            if alone
+            else main.step(x_BD, state.positions_B, kv_length, adapted)
         )
         state.positions_B.add_(state.active_B)
         next_code_B = self._draw_next(self._codec_head(state.hidden_BD).float(), state)
@@ -300,7 +337,7 @@ class FrameLoop:
         codes, uniforms = [state.next_code_B], state.uniform_BQ.unbind(dim=1)
         first_BD = self.talker.model.codec_embedding(state.next_code_B)
         x_BTD = self._project(torch.stack((state.hidden_BD, first_BD.to(self.dtype)), dim=1))
-        hidden_BD = self._depth.begin_together(x_BTD)[:, 1]
+        hidden_BD = self._depth.begin_together(x_BTD, self._adapted.predictor_start)[:, 1]
         embedded: list[Tensor] = []
         for codebook, (head, table_VD) in enumerate(zip(self._heads, self._tables, strict=True), start=1):
             code_B = draw(head(hidden_BD).float(), uniforms[codebook], state.rest_draw)
@@ -308,6 +345,6 @@ class FrameLoop:
             embedded.append(table_VD.index_select(0, code_B))
             if codebook < len(self._heads):
                 x_BD = self._project(embedded[-1].to(self.dtype))
-                hidden_BD = self._depth.step_together(x_BD, codebook + 1, keep=True)
+                hidden_BD = self._depth.step_together(x_BD, codebook + 1, self._adapted.predictor, keep=True)
         torch.stack(codes, dim=1, out=state.codes_BQ)
         state.frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))

@@ -9,14 +9,16 @@ the slot's former occupant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from training.model.config import TransformerConfig
+from training.model.generation.adapter import AdaptedRows, LowRankChange
 from training.model.network.layers import DecoderLayer, Transformer, rotary_angles
 from training.model.network.packed_linear import (
     COMPUTE_DTYPE,
@@ -113,14 +115,30 @@ class StepLayer:
         self.head_norm = StepNorm(torch.cat((gain_HE, gain_KE)), eps, torch.float32)
         self.cache = torch.zeros(cache_shape, dtype=dtype, device=attention.q_proj.weight.device)
 
-    def __call__(self, x_ND: Tensor, call: AttentionCall, view: CacheSlotView) -> Tensor:
-        """Run the layer; keys and values of these steps are added to the cache."""
+    def __call__(self, x_ND: Tensor, call: AttentionCall, view: CacheSlotView, adapted: AdaptedRows = ()) -> Tensor:
+        """Run the layer; keys and values of these steps are added to the cache. `adapted` rows have adapters."""
+        if adapted:
+            return self._run_adapted(x_ND, call, view, adapted)
         qkv_NX = self.qkv(self.attention_norm(x_ND))
         attend = self._attend_first if view.keys is None else self._attend_next
         attended = attend(qkv_NX, call, view)
         x_ND = self.out(attended.reshape(x_ND.shape[0], -1)).add_(x_ND)
         gate, up = self.gate_up(self.mlp_norm(x_ND)).chunk(2, dim=-1)
         return self.down(self.act(gate).mul_(up)).add_(x_ND)
+
+    def _run_adapted(self, x_ND: Tensor, call: AttentionCall, view: CacheSlotView, adapted: AdaptedRows) -> Tensor:
+        """The same with adapters beside each product; rows without one come out as they do there, to the last bit."""
+        normed_ND = self.attention_norm(x_ND)
+        qkv_NX = _changed(self.qkv(normed_ND), normed_ND, [(rows, layer.qkv) for rows, layer in adapted])
+        attend = self._attend_first if view.keys is None else self._attend_next
+        attended_NX = attend(qkv_NX, call, view).reshape(x_ND.shape[0], -1)
+        out_ND = _changed(self.out(attended_NX), attended_NX, [(rows, layer.out) for rows, layer in adapted])
+        x_ND = out_ND.add_(x_ND)
+        normed_ND = self.mlp_norm(x_ND)
+        both_NX = _changed(self.gate_up(normed_ND), normed_ND, [(rows, layer.gate_up) for rows, layer in adapted])
+        gate_NX, up_NX = both_NX.chunk(2, dim=-1)
+        active_NX = self.act(gate_NX).mul_(up_NX)
+        return _changed(self.down(active_NX), active_NX, [(rows, layer.down) for rows, layer in adapted]).add_(x_ND)
 
     def _attend_next(self, qkv_BX: Tensor, call: AttentionCall, view: CacheSlotView) -> Tensor:
         """Attention output of one step per slot, in the order of the query heads."""
@@ -149,6 +167,14 @@ class StepLayer:
         """Norm queries and keys and rotate them to their positions, in place."""
         normed = self.head_norm(heads)
         torch.addcmul(normed * call.cos, normed.roll(self.head_dim // 2, -1), call.sin, out=heads)
+
+
+def _changed(out_NO: Tensor, x_NI: Tensor, changes: Sequence[tuple[slice, LowRankChange | None]]) -> Tensor:
+    """The result of a product, changed in place where rows have an adapter."""
+    for rows, change in changes:
+        if change is not None:
+            change.add_to(out_NO[rows], x_NI[rows])
+    return out_NO
 
 
 class StepTransformer:
@@ -190,17 +216,21 @@ class StepTransformer:
         self.is_batch_invariant = is_batch_invariant(linears) and num_slots * widest <= _SERIAL_ELEMENTS
         """Whether a call for the first slots alone gives each of them the result of a call for all, to the last bit."""
 
-    def prefill(self, x_TD: Tensor, slot: int) -> Tensor:
-        """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps."""
-        return self._run(x_TD, self._first_call(x_TD.shape[0], slice(slot, slot + 1)))
+    def prefill(self, x_TD: Tensor, slot: int, adapted: Sequence[AdaptedRows] = ()) -> Tensor:
+        """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps.
 
-    def step(self, x_BD: Tensor, positions_B: Tensor, kv_length: int) -> Tensor:
+        `adapted` has the rows with adapters for each layer, here and in the other calls; empty if there are none.
+        """
+        return self._run(x_TD, self._first_call(x_TD.shape[0], slice(slot, slot + 1)), adapted)
+
+    def step(self, x_BD: Tensor, positions_B: Tensor, kv_length: int, adapted: Sequence[AdaptedRows] = ()) -> Tensor:
         """Append one step to every slot, or to the first ones if there are fewer rows than slots.
 
         Args:
             x_BD: input embedding per slot.
             positions_B: how many steps each of these slots already holds.
             kv_length: one more than the largest of them, or anything larger up to the cache length.
+            adapted: see `prefill`.
 
         Returns:
             Hidden states (B, D).
@@ -230,9 +260,11 @@ class StepTransformer:
             views=tuple(view(layer) for layer in self.layers),
             mask=seen.view(-1, 1, 1, kv_length),
         )
-        return self._run(x_BD, call)
+        return self._run(x_BD, call, adapted)
 
-    def step_together(self, x_BD: Tensor, position: int, *, keep: bool = False) -> Tensor:
+    def step_together(
+        self, x_BD: Tensor, position: int, adapted: Sequence[AdaptedRows] = (), *, keep: bool = False
+    ) -> Tensor:
         """Append one step to the first slots, one per row, all of them at `position`; hidden states (B, D).
 
         Positions are Python integers here, so a loop of such calls is a fixed graph, and nothing is masked. `keep`
@@ -244,12 +276,12 @@ class StepTransformer:
             call = self._call_at(position, num_computed)
             if keep:
                 self._kept_calls[num_computed, position] = call
-        return self._run(x_BD, call)
+        return self._run(x_BD, call, adapted)
 
-    def begin_together(self, x_BTD: Tensor) -> Tensor:
+    def begin_together(self, x_BTD: Tensor, adapted: Sequence[AdaptedRows] = ()) -> Tensor:
         """Restart the first slots, one per row, with T > 1 steps; hidden states (B, T, D)."""
         call = self._first_call(x_BTD.shape[1], slice(x_BTD.shape[0]))
-        return self._run(x_BTD.flatten(0, 1), call).view_as(x_BTD)
+        return self._run(x_BTD.flatten(0, 1), call, adapted).view_as(x_BTD)
 
     def _call_at(self, position: int, num_computed: int) -> AttentionCall:
         def view(layer: StepLayer) -> CacheSlotView:
@@ -273,7 +305,7 @@ class StepTransformer:
             views=tuple(CacheSlotView(write=layer.cache[slots, :, :steps].copy_) for layer in self.layers),
         )
 
-    def _run(self, x_ND: Tensor, call: AttentionCall) -> Tensor:
-        for layer, view in zip(self.layers, call.views, strict=True):
-            x_ND = layer(x_ND, call, view)
+    def _run(self, x_ND: Tensor, call: AttentionCall, adapted: Sequence[AdaptedRows]) -> Tensor:
+        for layer, view, rows in zip(self.layers, call.views, adapted or repeat((), len(self.layers)), strict=True):
+            x_ND = layer(x_ND, call, view, rows)
         return self.norm(x_ND)

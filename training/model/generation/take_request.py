@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from training.model.errors import PromptError
+from training.model.generation.adapter import Adapter
 from training.model.generation.frame_loop import FrameRequest
 from training.model.prompt.length import frame_cap
 from training.model.prompt.prompt import Prompt, PromptHead, in_context_prompt, named_speaker_prompt, x_vector_prompt
@@ -26,12 +27,14 @@ class VoicePrompt:
         reference_codes: codes (F, Q) of a recording to continue, for in-context cloning.
         reference_text: what that recording says; both or neither.
         speaker_name: a `custom_voice` checkpoint's speaker.
+        adapter: beside the model's weights; None for those alone.
     """
 
     speaker: Tensor | None = None
     reference_codes: Tensor | None = None
     reference_text: str | None = None
     speaker_name: str | None = None
+    adapter: Adapter | None = None
 
     @property
     def is_in_context(self) -> bool:
@@ -113,6 +116,7 @@ def lay_out(model: VoiceModel, request: TakeRequest, cache_length: int) -> Frame
         sampling=request.sampling or model.default_sampling,
         seed=draw_seed() if request.seed is None else request.seed,
         max_frames=min(cap, room),
+        adapter=request.voice.adapter,
     )
 
 

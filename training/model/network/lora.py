@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.model.lora_config import LoraConfig
+from training.model.errors import CheckpointError
+from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
 
@@ -89,3 +90,39 @@ def scale_adapter(adapter: Mapping[str, Tensor], share: float) -> dict[str, Tens
 def adapted_names(adapter: Iterable[str]) -> list[str]:
     """Names of the layers that an adapter's tensors belong to."""
     return [name.removesuffix(_DOWN) for name in adapter if name.endswith(_DOWN)]
+
+
+def check_adapter_shapes(shapes: Mapping[str, tuple[int, ...]], talker: nn.Module) -> None:
+    """Refuse an adapter that does not fit a talker, which may be on the meta device.
+
+    Args:
+        shapes: of all tensors of the adapter, by the names that they have in the adapted network.
+        talker: what it is put onto.
+
+    Raises:
+        CheckpointError: a layer that the talker lacks, half a pair, or other sizes.
+    """
+    pattern = LoraConfig(rank=1, alpha=1, layers=ADAPTED_LAYERS).pattern
+    linears = {name: layer for name, layer in talker.named_modules() if re.fullmatch(pattern, name)}
+    layers = adapted_names(shapes)
+    strays = shapes.keys() - {layer + end for layer in layers for end in (_DOWN, _UP)}
+    for layer in layers:
+        linear, down, up = linears.get(layer), shapes[layer + _DOWN], shapes.get(layer + _UP, ())
+        if linear is None or len(down) != 2 or len(up) != 2:
+            strays.add(layer)
+            continue
+        assert isinstance(linear, nn.Linear)
+        fits = (down[1], up[0]) == (linear.in_features, linear.out_features) and 0 < down[0] == up[1]
+        if not fits or down[0] > max(down[1], up[0]):
+            strays.add(layer)
+    if strays or not layers:
+        first = min(strays, default="nothing that is adapted")[:80]
+        raise CheckpointError(
+            f"The adapter does not fit this model: it has {first}. It was made for another model: use that one."
+        )
+
+
+def matrices_of(adapter: Mapping[str, Tensor], layer: str) -> tuple[Tensor, Tensor] | None:
+    """The two matrices of a layer, (R, I) and (O, R); None if it is not adapted."""
+    down = adapter.get(layer + _DOWN)
+    return None if down is None else (down, adapter[layer + _UP])
