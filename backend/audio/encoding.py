@@ -1,4 +1,4 @@
-"""Samples to files: a whole take at once, or a stream chunk by chunk while it is spoken."""
+"""Samples to files: a whole take at once, or a stream chunk by chunk while it is spoken, where the format allows it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class StreamEncoder:
     for chunk in stream:
         yield encoder.encode(chunk)
     yield encoder.finish()
+
+    Formats that are not streamable (`FORMAT_TABLE`) come as a whole from `finish`.
     """
 
     def __init__(self, audio_format: str, sample_rate: int, comment: str = "") -> None:
@@ -88,6 +90,17 @@ def encode(samples: NDArray[np.floating[Any]], sample_rate: int, audio_format: s
     return encoder.header() + encoder.encode(samples) + encoder.finish()
 
 
+class _WholeSink(io.BytesIO):
+    """Holds a file that FFmpeg goes back in, until it is finished."""
+
+    def take(self) -> bytes:
+        """All of it, once."""
+        taken = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return taken
+
+
 class _Sink(io.RawIOBase):
     """Collects what FFmpeg writes until it is asked for; cannot be gone back in, as a connection cannot."""
 
@@ -113,7 +126,8 @@ class _Compressor:
     """One FFmpeg encoder and its container."""
 
     def __init__(self, entry: FormatEntry, sample_rate: int, encoded_rate: int, comment: str) -> None:
-        self._sink, self._sample_rate = _Sink(), sample_rate
+        self._sample_rate, self._is_streamable = sample_rate, entry.is_streamable
+        self._sink = _Sink() if entry.is_streamable else _WholeSink()
         options = {"flush_packets": "1"}
         if entry.container == "ogg":
             options["page_duration"] = _OGG_PAGE_MICROSECONDS
@@ -142,7 +156,7 @@ class _Compressor:
             self._num_samples += len(chunk)
             for resampled in self._resampler.resample(frame):
                 self._container.mux(self._stream.encode(resampled))
-        return self._sink.take()
+        return self._sink.take() if self._is_streamable else b""
 
     def finish(self) -> bytes:
         """Encode what is left and close the file. Twice does no harm."""

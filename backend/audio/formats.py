@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from backend.audio.errors import AudioFormatError
 
-AudioFormat = Literal["wav", "flac", "mp3", "opus", "aac", "pcm"]
+AudioFormat = Literal["wav", "flac", "mp3", "opus", "aac", "m4a", "pcm"]
 
 AUDIO_FORMATS: tuple[AudioFormat, ...] = get_args(AudioFormat)
 
@@ -25,6 +25,7 @@ class FormatEntry:
         suffix: of a file name.
         signed_as: media type under which a finished file can carry a signed statement (C2PA); empty where it cannot.
         has_comment: whether it has a tag for a comment.
+        is_streamable: whether its bytes can be handed out while it is made; otherwise they come at its end.
         container: FFmpeg's name of it; empty where FFmpeg is not needed.
         codec: FFmpeg's name of the encoder.
         sample_format: what the encoder takes.
@@ -36,6 +37,7 @@ class FormatEntry:
     suffix: str
     signed_as: str = ""
     has_comment: bool = True
+    is_streamable: bool = True
     container: str = ""
     codec: str = ""
     sample_format: str = ""
@@ -78,6 +80,18 @@ FORMAT_TABLE: dict[AudioFormat, FormatEntry] = {
         suffix=".aac",
         has_comment=False,
         container="adts",
+        codec="aac",
+        sample_format="fltp",
+        rates=_AAC_RATES,
+        bits_per_second=96_000,
+    ),
+    "m4a": FormatEntry(
+        media_type="audio/mp4",
+        suffix=".m4a",
+        signed_as="audio/mp4",
+        # Its index is written at the end, and tells where everything before it is.
+        is_streamable=False,
+        container="ipod",
         codec="aac",
         sample_format="fltp",
         rates=_AAC_RATES,

@@ -24,7 +24,7 @@ from tests.backend.runs.test_ray_run import start
 from tests.ui.served_page import PATIENCE_SECONDS, Session, speak_form
 from training.data.code_rows import ROWS_FILE
 
-FORMATS = ("wav", "mp3", "flac", "opus", "aac", "pcm")
+FORMATS = ("wav", "mp3", "flac", "opus", "aac", "m4a", "pcm")
 WORDS = "morning river bread window paper seven quiet garden letter yellow".split()
 CONSENT = {"consent": "own-voice", "consent_by": "Ann Author"}
 NUM_STEPS = 4

@@ -21,6 +21,6 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="wav, flac, mp3, opus, aac or pcm by its suffix (default: the voice's name in this folder, as WAV)",
+        help="wav, flac, mp3, opus, aac, m4a or pcm by its suffix (default: the voice's name in this folder, as WAV)",
     )
     parser.set_defaults(action="say.run")

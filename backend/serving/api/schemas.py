@@ -56,7 +56,8 @@ class SpeechFields(_Request):
     )
     response_format: AudioFormat = Field(
         default="mp3",
-        description="pcm is 16-bit mono at the rate of the model: 24 kHz for the public ones, 16 kHz for mini.",
+        description="pcm is 16-bit mono at the rate of the model: 24 kHz for the public ones, 16 kHz for mini. m4a "
+        "cannot be streamed and is sent whole.",
     )
     speed: float = Field(default=1.0, ge=SLOWEST, le=FASTEST, allow_inf_nan=False)
     stream_format: Literal["audio", "sse"] = "audio"

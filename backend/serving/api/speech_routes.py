@@ -65,7 +65,7 @@ async def create_speech(request: Request, context: ContextDep) -> Response:
         order = await _order(request, context, spoken, await context.find_voice(name))
         form = None
     fields: SpeechFields = form or spoken
-    if fields.stream or fields.stream_format == "sse":
+    if order.is_streamed:
         return StreamedSpeech(
             context.speak(order),
             audio_format=order.audio_format,
@@ -122,6 +122,15 @@ async def _order(
     request: Request, context: ApiContext, fields: SpeechFields, voice: Voice | Reference
 ) -> SynthesisRequest:
     context.check_model(fields.model)
+    is_streamable = FORMAT_TABLE[fields.response_format].is_streamable
+    if fields.stream_format == "sse" and not is_streamable:
+        raise ApiError(
+            400,
+            f"{fields.response_format} is finished only at its end, so it cannot be sent in events. Choose another "
+            "response_format, or stream_format audio, which sends it whole.",
+            param="response_format",
+            code="unsupported_value",
+        )
     own_language = voice.language if isinstance(voice, Voice) else "auto"
     return SynthesisRequest(
         client=client_of(request),
@@ -132,7 +141,7 @@ async def _order(
         instruction=context.check_instructions(fields.instructions),
         audio_format=fields.response_format,
         speed=fields.speed,
-        is_streamed=fields.stream or fields.stream_format == "sse",
+        is_streamed=is_streamable and (fields.stream or fields.stream_format == "sse"),
         sampling=voice.sampling if isinstance(voice, Voice) else None,
     )
 

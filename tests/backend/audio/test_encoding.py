@@ -9,13 +9,13 @@ import soundfile
 
 from backend.audio.encoding import StreamEncoder, encode
 from backend.audio.errors import AudioFormatError
-from backend.audio.formats import AUDIO_FORMATS
+from backend.audio.formats import AUDIO_FORMATS, FORMAT_TABLE
 
 SECONDS = 1.5
 PITCH_HZ = 440.0
 CONTAINED = [name for name in AUDIO_FORMATS if name != "pcm"]
 
-MAX_PADDING_SECONDS = {"wav": 0.0, "flac": 0.0, "opus": 0.03, "mp3": 0.15, "aac": 0.15}
+MAX_PADDING_SECONDS = {"wav": 0.0, "flac": 0.0, "opus": 0.03, "mp3": 0.15, "aac": 0.15, "m4a": 0.15}
 """MP3 and AAC come in frames of a fixed length, and begin with one of silence."""
 
 
@@ -73,12 +73,28 @@ def test_pcm_is_the_samples_and_nothing_else():
     assert encode(samples, 24_000, "pcm") == content
 
 
-@pytest.mark.parametrize("name", AUDIO_FORMATS)
+@pytest.mark.parametrize("name", [name for name in AUDIO_FORMATS if FORMAT_TABLE[name].is_streamable])
 def test_a_stream_flows_from_the_beginning(name):
     """Half of the bytes are out by the time two thirds of the sound are in: nothing is kept to the end."""
     parts = list(streamed(tone(24_000, 3.0), 24_000, name))
     assert sum(map(len, parts[: len(parts) * 2 // 3])) > sum(map(len, parts)) / 2
     assert any(parts[:5])
+
+
+@pytest.mark.parametrize("name", [name for name in AUDIO_FORMATS if not FORMAT_TABLE[name].is_streamable])
+def test_what_cannot_be_streamed_comes_whole_at_its_end_and_once(name):
+    samples = tone(24_000)
+    *parts, last = streamed(samples, 24_000, name)
+    assert parts == [b""] * len(parts)
+    assert last == encode(samples, 24_000, name)
+    encoder = StreamEncoder(name, 24_000)
+    encoder.encode(samples)
+    assert encoder.finish()
+    assert encoder.finish() == b""
+
+
+def test_an_m4a_says_what_it_is_before_anything_else():
+    assert encode(tone(24_000), 24_000, "m4a")[4:12] == b"ftypM4A "
 
 
 @pytest.mark.parametrize("name", AUDIO_FORMATS)

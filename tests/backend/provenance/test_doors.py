@@ -106,7 +106,7 @@ def test_what_the_commands_write_is_signed(tmp_path, home, capsys):
     consent = Consent.give("Anna Example", "speaker-agreed")
     model = str(GOLDEN_CHECKPOINT)
     Voices(Home(home)).create_zero_shot("Anna", recording, consent=consent, model=model)
-    spoken = {suffix: tmp_path / f"said.{suffix}" for suffix in ("wav", "opus")}
+    spoken = {suffix: tmp_path / f"said.{suffix}" for suffix in ("wav", "m4a", "opus")}
     for output in spoken.values():
         say = ["say", "--voice", "Anna", "--text", "Hi.", "--model", model, "--seed", "1", "--output", str(output)]
         assert app.main(say) == 0
@@ -114,7 +114,7 @@ def test_what_the_commands_write_is_signed(tmp_path, home, capsys):
     options = ["--consent", "speaker-agreed", "--consent-by", "Anna Example", "--output", str(cloned), "--seed", "1"]
     assert app.main(["clone", "--model", model, "--reference", str(recording), "--text", "Hi.", *options]) == 0
     checker = Checker(home)
-    for path in (spoken["wav"], cloned):
+    for path in (spoken["wav"], spoken["m4a"], cloned):
         verdict = checker.check(path)
         assert (verdict.signed.trust, verdict.comment) == ("ours", verdict.signed.statement)
         assert (verdict.comment.voice, verdict.comment.consent) == ("zero-shot", "speaker-agreed")
@@ -122,7 +122,7 @@ def test_what_the_commands_write_is_signed(tmp_path, home, capsys):
     assert checker.check(spoken["opus"]).comment is not None
     capsys.readouterr()
     assert app.main(["check", *map(str, (*spoken.values(), cloned))]) == 0
-    assert capsys.readouterr().out.count("made by Encore") == 3
+    assert capsys.readouterr().out.count("made by Encore") == 4
     assert app.main(["check", "--json", str(cloned), str(recording)]) == 1
     assert '"is_made_by_encore": false' in capsys.readouterr().out
     assert app.main(["check", str(tmp_path / "missing.wav"), str(cloned)]) == 2

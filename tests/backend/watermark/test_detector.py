@@ -128,7 +128,7 @@ def test_blocks_make_no_difference(speech):
     assert found.seconds == whole.seconds
 
 
-@pytest.mark.parametrize("audio_format", ["mp3", "opus", "aac"])
+@pytest.mark.parametrize("audio_format", ["mp3", "opus", "aac", "m4a"])
 def test_the_mark_survives_what_encore_sends(speech, audio_format, tmp_path):
     from backend.audio.decoding import decode_recording  # noqa: PLC0415 - starts a process, which the others do without
 

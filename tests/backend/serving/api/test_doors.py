@@ -116,7 +116,7 @@ def test_a_stream_says_it_in_its_header_and_its_comment_and_is_signed_when_it_is
     if audio_format != "aac":
         verdict = check(kept.content)
         assert verdict.statement_ids == (said.id,)
-        is_signed = audio_format in ("wav", "flac", "mp3", "pcm")
+        is_signed = audio_format in ("wav", "flac", "mp3", "m4a", "pcm")
         assert (verdict.signed.trust if verdict.signed else None) == ("ours" if is_signed else None)
 
 
@@ -147,7 +147,7 @@ def test_a_file_is_looked_up_through_the_api(client, signing):
     assert not found["is_made_by_encore"]
     assert "does not mean" in found["says"][-1]
     told = client.get("/v1/audio/check").json()
-    assert told["signed_formats"] == ["wav", "flac", "mp3"]
+    assert told["signed_formats"] == ["wav", "flac", "mp3", "m4a"]
     assert "BEGIN CERTIFICATE" in told["certificates"]
     assert "PRIVATE" not in json.dumps(told)
 

@@ -21,6 +21,7 @@ CONTENT_TYPES = {
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",
     "aac": "audio/aac",
+    "m4a": "audio/mp4",
     "pcm": "audio/pcm",
 }
 
@@ -59,7 +60,7 @@ def test_wav_holds_the_same_sound_with_its_true_length(client, whole):
     assert is_same_sound(wav_samples(speak(client, response_format="wav")), whole)
 
 
-@pytest.mark.parametrize("form", ["flac", "mp3", "opus", "aac"])
+@pytest.mark.parametrize("form", ["flac", "mp3", "opus", "aac", "m4a"])
 def test_compressed_streams_can_be_played(client, whole, form):
     content = speak(client, response_format=form)
     with av.open(io.BytesIO(content)) as container:
@@ -69,6 +70,15 @@ def test_compressed_streams_can_be_played(client, whole, form):
     assert seconds == pytest.approx(len(whole) / 48_000, abs=0.15)
     if form == "flac":
         assert is_same_sound(b"".join(frame.to_ndarray().tobytes() for frame in frames), whole)
+
+
+def test_what_cannot_be_streamed_is_sent_whole_and_not_in_events(client):
+    response = client.post("/v1/audio/speech", json=ask(response_format="m4a"))
+    assert int(response.headers["content-length"]) == len(response.content)
+    assert "x-encore-seconds" in response.headers
+    refused = client.post("/v1/audio/speech", json=ask(response_format="m4a", stream_format="sse"))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "response_format"
 
 
 def test_mp3_is_the_default_format(client):
