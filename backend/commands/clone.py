@@ -53,6 +53,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         seed=arguments.seed,
         is_streamed=arguments.stream,
         made_by="command",
+        names_speaker=arguments.name_speaker,
+        names_text=arguments.name_text,
     )
     with (
         closing(loaded.speak(request)) as stream,

@@ -61,6 +61,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             is_streamed=False,
             sampling=voice.sampling,
             made_by="command",
+            names_speaker=arguments.name_speaker,
+            names_text=arguments.name_text,
         )
         stream = synthesizer.speak(request)
         content = b"".join(encoded(stream, request))

@@ -1,6 +1,6 @@
 """What every file that leaves says of itself: made by a model, which one, when, and by what kind of consent.
 
-Never whose voice it is, nor what is said: a file is passed on, and its statement with it.
+Whose voice it is and what is said only where that was asked for: a file is passed on, and its statement with it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from training.model.project import PROJECT_FOLDER
 GENERATOR = "Encore"
 _WORDS = "Synthetic speech, made by Encore"
 _Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_UNTOLD_IN_TAGS = frozenset({"speaker", "text"})
+"""A header and a comment have too little room for a text, and travel further than the file."""
+
+MAX_SPEAKER_LENGTH, MAX_STATED_LENGTH = 200, 100_000
 _Word = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,40}$")]
 
 
@@ -32,7 +36,7 @@ def encore_version() -> str:
 
 
 class SpeechStatement(BaseModel):
-    """One take's statement; the same in its signature, its comment tag and the response header.
+    """One take's statement; in its signature, and without speaker and text in its comment tag and the response header.
 
     Attributes:
         id: drawn at random; by it an installation finds the take among its own.
@@ -42,6 +46,8 @@ class SpeechStatement(BaseModel):
         made_at: when the speaking began.
         consent: which statement was made about the voice; None where there was none to make.
         consent_sha256: of the consent's record.
+        speaker: name of the voice; None unless it was asked to be told.
+        text: what was to be spoken; None unless it was asked to be told.
     """
 
     # Ignored, not forbidden: a later version may say more.
@@ -54,18 +60,21 @@ class SpeechStatement(BaseModel):
     made_at: datetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     consent: _Word | None = None
     consent_sha256: _Hash | None = None
+    speaker: Annotated[str, StringConstraints(max_length=MAX_SPEAKER_LENGTH)] | None = None
+    text: Annotated[str, StringConstraints(max_length=MAX_STATED_LENGTH)] | None = None
 
     def without_origin(self) -> SpeechStatement:
         """The same without what would tell a listener in a blind test which voice it is."""
-        return self.model_copy(update={"checkpoint": None, "voice": None, "consent": None, "consent_sha256": None})
+        origin = ("checkpoint", "voice", "consent", "consent_sha256", "speaker")
+        return self.model_copy(update=dict.fromkeys(origin))
 
     def for_another_take(self) -> SpeechStatement:
         """The same of a take that is made now."""
         return SpeechStatement.model_validate(self.model_dump(exclude={"id", "made_at"}))
 
     def as_json(self) -> str:
-        """One line of ASCII, short enough for a header."""
-        return self.model_dump_json(exclude_none=True)
+        """One line of ASCII, short enough for a header: without speaker and text, which are signed alone."""
+        return self.model_dump_json(exclude_none=True, exclude=set(_UNTOLD_IN_TAGS))
 
     def as_comment(self) -> str:
         """For a comment tag: words for people, the rest for programs."""

@@ -14,6 +14,9 @@ NO_MARK = (
 )
 _MAX_PARTS = 20
 _MAX_CERTAINTY = 99
+_MAX_SHOWN = 200
+"""Characters of a text that somebody else has written."""
+
 _WAYS = {"zero-shot": "with a voice cloned from a recording", "fine-tuned": "with a fine-tuned voice"}
 
 
@@ -90,14 +93,20 @@ class Verdict(BaseModel):
         return tuple(dict.fromkeys(each.id for each in said if each is not None))
 
     @property
+    def _is_comment_signed(self) -> bool:
+        """Whether the comment tag says nothing that the signed statement doesn't say."""
+        statement = self.signed.statement if self.signed is not None else None
+        return statement is not None and self.comment is not None and statement.as_json() == self.comment.as_json()
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """The verdict in sentences."""
         found = []
         if self.watermark is not None:
             found.append(_watermark_line(self.watermark))
         if self.signed is not None:
-            found.append(_signed_line(self.signed))
-        if self.comment is not None and (self.signed is None or self.signed.statement != self.comment):
+            found += [_signed_line(self.signed), *_named_lines(self.signed.statement)]
+        if self.comment is not None and not self._is_comment_signed:
             found.append(f"Its comment tag, which anyone can write, says: {_in_words(self.comment)}")
         if self.problem:
             found.append(f"Not everything could be read: {self.problem}")
@@ -135,6 +144,22 @@ def _signed_line(signed: SignedStatement) -> str:
         case "changed":
             return f"The file was changed after {signer} signed it. It said: {says}"
     return f"The signature does not hold, so nothing it says is proven: {says}"
+
+
+def _named_lines(statement: SpeechStatement | None) -> list[str]:
+    """Speaker and text, where they are told."""
+    lines = []
+    if statement is not None and statement.speaker is not None:
+        lines.append(f"It names the speaker: “{_shown(statement.speaker)}”.")
+    if statement is not None and statement.text is not None:
+        lines.append(f"It names the text: “{_shown(statement.text)}”.")
+    return lines
+
+
+def _shown(foreign: str) -> str:
+    """A text from somebody's file, on one line and without what a terminal would obey."""
+    words = " ".join("".join(one if one.isprintable() else " " for one in foreign).split())
+    return words if len(words) <= _MAX_SHOWN else f"{words[:_MAX_SHOWN].rstrip()}…"
 
 
 def _in_words(statement: SpeechStatement) -> str:

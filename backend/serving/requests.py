@@ -65,6 +65,10 @@ class SynthesisRequest(BaseModel):
     sampling_changes: dict[str, int | float] = {}
     """Fields in which the take differs from that."""
     made_by: Literal["studio", "api", "command"] = "api"
+    names_speaker: bool = False
+    """Tell in the signed statement whose voice it is."""
+    names_text: bool = False
+    """Tell in the signed statement what is spoken."""
     mark: int | None = None
     """The number that its sound has to carry: that of the take it becomes a part of. None for one of its own."""
     client: str = ""

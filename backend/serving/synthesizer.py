@@ -14,13 +14,14 @@ import numpy as np
 
 from backend.audio.encoding import StreamEncoder, encode
 from backend.errors import EncoreError
-from backend.provenance.statement import SpeechStatement
+from backend.provenance.statement import MAX_SPEAKER_LENGTH, MAX_STATED_LENGTH, SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.memory import MemoryUse, added, memory_of_process
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.requests import (
     AudioChunk,
+    Reference,
     SpeechBegun,
     SpeechFailure,
     SpeechSummary,
@@ -203,7 +204,16 @@ def _statement(request: SynthesisRequest, checkpoint: Path) -> SpeechStatement:
         voice="fine-tuned" if request.is_fine_tuned else "zero-shot",
         consent=None if consent is None else consent.statement,
         consent_sha256=None if consent is None else consent.digest,
+        speaker=_speaker_of(request)[:MAX_SPEAKER_LENGTH] if request.names_speaker else None,
+        text=request.text[:MAX_STATED_LENGTH] if request.names_text else None,
     )
+
+
+def _speaker_of(request: SynthesisRequest) -> str:
+    """The name of the voice; of a recording that of its speaker, where it is who agreed."""
+    consent = request.voice.consent
+    is_own = isinstance(request.voice, Reference) and consent is not None and consent.statement == "own-voice"
+    return consent.who if is_own and consent is not None else request.voice.name
 
 
 def _retire(base: ExitStack, pool: EnginePool) -> None:

@@ -29,8 +29,8 @@ from tests.benchmarks.watermark_takes import KEY, Sound
 from training.pretrain.corpus.recordings import read_g722
 from training.pretrain.corpus.text_sources import load_text_sources
 
-CLIP_SECONDS = (5, 30)
-"""Each recording is looked at in clips of these lengths and whole."""
+CLIP_EVERY_SECONDS = {5: 30, 30: 90}
+"""Each recording is looked at whole, and in clips of so many seconds, beginning every so often."""
 
 _PEOPLE = Path("/usr/share/asterisk/sounds")
 _FREETTS = Path("/usr/share/java/freetts.jar")
@@ -201,9 +201,9 @@ def look_at_unmarked(recordings: Sequence[Path], results: Path) -> None:
 def _look_at(path: Path) -> HeardUnmarked:
     samples, rate = soundfile.read(path, dtype="float32")
     parts = [samples]
-    for seconds in CLIP_SECONDS:
-        hop = max(seconds, 15) * rate
-        parts += [samples[start : start + seconds * rate] for start in range(0, len(samples) - seconds * rate, hop)]
+    for seconds, hop in CLIP_EVERY_SECONDS.items():
+        starts = range(0, len(samples) - seconds * rate, hop * rate)
+        parts += [samples[start : start + seconds * rate] for start in starts]
     found = [detect(part, rate, KEY) for part in parts]
     return HeardUnmarked(
         source=path.stem.rpartition("-")[0],

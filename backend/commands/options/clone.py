@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from backend.commands.options.shared import add_consent_options, add_model_options, add_seed_option
+from backend.commands.options.shared import (
+    add_consent_options,
+    add_model_options,
+    add_seed_option,
+    add_statement_options,
+)
 from backend.settings import Settings
 
 
@@ -25,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
         "--stream", action="store_true", help="decode in small chunks as for a listener, without a second try"
     )
     add_consent_options(parser)
+    add_statement_options(parser)
     parser.add_argument(
         "--output", type=Path, required=True, metavar="FILE.wav", help="WAV file to write; FILE.wav.json says how"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from backend.commands.options.shared import add_model_options, add_seed_option
+from backend.commands.options.shared import add_model_options, add_seed_option, add_statement_options
 from backend.settings import Settings
 
 
@@ -16,6 +16,7 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     parser.add_argument("--text", required=True, help="what to say")
     parser.add_argument("--language", help="language of the text (default: the voice's own)")
     add_seed_option(parser)
+    add_statement_options(parser)
     parser.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")
     parser.add_argument(
         "--output",

@@ -30,6 +30,12 @@ def add_seed_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=parse_seed, help="decides the take; without one a runaway take is tried again")
 
 
+def add_statement_options(parser: argparse.ArgumentParser) -> None:
+    """What the signed statement in the file tells only where it is asked to."""
+    parser.add_argument("--name-speaker", action="store_true", help="the file also says, signed, whose voice it is")
+    parser.add_argument("--name-text", action="store_true", help="the file also says, signed, what is spoken")
+
+
 def add_consent_options(parser: argparse.ArgumentParser) -> None:
     """Options that `consent_of` reads."""
     parser.add_argument("--consent", choices=tuple(STATEMENTS), help="who agreed that the voice is cloned")

@@ -69,6 +69,8 @@ class SpeechFields(_Request):
         default=None, description="Language of the input, such as english; the voice's own if left out."
     )
     seed: Seed | None = Field(default=None, description="The same seed, voice and input give the same speech.")
+    name_speaker: bool = Field(default=False, description="Tell in the file's signed statement whose voice it is.")
+    name_text: bool = Field(default=False, description="Tell in the file's signed statement what is spoken.")
 
 
 class SpeechRequest(SpeechFields):

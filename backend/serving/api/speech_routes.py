@@ -143,6 +143,8 @@ async def _order(
         speed=fields.speed,
         is_streamed=is_streamable and (fields.stream or fields.stream_format == "sse"),
         sampling=voice.sampling if isinstance(voice, Voice) else None,
+        names_speaker=fields.name_speaker,
+        names_text=fields.name_text,
     )
 
 

@@ -31,7 +31,13 @@ from tests.ui.recordings import write_voice
 from training.model.project import PROJECT_FOLDER
 
 WRITERS = frozenset({"write_wav", "WavWriter", "encode", "encoded", "StreamEncoder", "wav_bytes", "wav_header"})
-_LIBRARIES = frozenset({("soundfile", "write"), ("soundfile", "SoundFile"), ("wave", "open"), ("av", "open")})
+_LIBRARIES = frozenset(
+    {
+        *(("soundfile", "write"), ("soundfile", "SoundFile"), ("wave", "open"), ("av", "open")),
+        *(("wavfile", "write"), ("scipy.io", "wavfile"), ("torchaudio", "save"), ("gradio", "Audio"), ("gr", "Audio")),
+    }
+)
+"""What makes a file of sound elsewhere, or hands one out."""
 
 SPEAKING = {
     "backend/commands/say.py": "test_what_the_commands_write_is_signed",
@@ -58,6 +64,8 @@ NOT_SPEECH = {
     "backend/studio.py": "a preview of the recording that was given",
     "backend/voices/reference.py": "the recording that was given",
     "backend/voices/samples.py": "a part of a sample that came with the program",
+    "ui/tabs/voice/source.py": "records and plays what the person gives",
+    "ui/tabs/voice/spoken_consent.py": "records and plays what the person gives",
     "training/pretrain/codec/evaluation.py": "decoded recordings, for whoever trains a codec",
     "training/pretrain/corpus/recordings.py": "reads",
     "training/pretrain/corpus/sample_voices.py": "made by other programs",
@@ -81,6 +89,8 @@ def _calls(path: Path) -> Iterator[str]:
             case ast.Call(func=ast.Name(id=name)) if name in WRITERS:
                 yield path.relative_to(PROJECT_FOLDER).as_posix()
             case ast.Call(func=ast.Attribute(value=ast.Name(id=library), attr=name)) if (library, name) in _LIBRARIES:
+                yield path.relative_to(PROJECT_FOLDER).as_posix()
+            case ast.ImportFrom(module=library, names=names) if any((library, one.name) in _LIBRARIES for one in names):
                 yield path.relative_to(PROJECT_FOLDER).as_posix()
 
 
@@ -118,14 +128,32 @@ def test_what_the_commands_write_is_signed(tmp_path, home, capsys):
         verdict = checker.check(path)
         assert (verdict.signed.trust, verdict.comment) == ("ours", verdict.signed.statement)
         assert (verdict.comment.voice, verdict.comment.consent) == ("zero-shot", "speaker-agreed")
+        assert verdict.watermark is not None
         assert b"Anna" not in path.read_bytes()
-    assert checker.check(spoken["opus"]).comment is not None
+    verdict = checker.check(spoken["opus"])
+    assert verdict.comment is not None
+    assert verdict.watermark is not None
     capsys.readouterr()
     assert app.main(["check", *map(str, (*spoken.values(), cloned))]) == 0
     assert capsys.readouterr().out.count("made by Encore") == 4
     assert app.main(["check", "--json", str(cloned), str(recording)]) == 1
     assert '"is_made_by_encore": false' in capsys.readouterr().out
     assert app.main(["check", str(tmp_path / "missing.wav"), str(cloned)]) == 2
+
+
+def test_the_commands_tell_speaker_and_text_only_when_they_are_asked(tmp_path, home):
+    recording = write_voice(tmp_path / "anna.wav", seconds=1.5)
+    model, told = str(GOLDEN_CHECKPOINT), ["--name-speaker", "--name-text"]
+    consent = Consent.give("Anna Example", "own-voice")
+    Voices(Home(home)).create_zero_shot("Anna", recording, consent=consent, model=model)
+    say = ["say", "--voice", "Anna", "--text", "Hi.", "--model", model, "--output", str(tmp_path / "said.wav")]
+    assert app.main([*say, *told]) == 0
+    clone = ["clone", "--model", model, "--reference", str(recording), "--text", "Hi.", "--consent", "own-voice"]
+    assert app.main([*clone, "--consent-by", "Anna Example", "--output", str(tmp_path / "cloned.wav"), *told]) == 0
+    for name, speaker in (("said.wav", "Anna"), ("cloned.wav", "Anna Example")):
+        verdict = Checker(home).check(tmp_path / name)
+        assert (verdict.signed.statement.speaker, verdict.signed.statement.text) == (speaker, "Hi.")
+        assert (verdict.comment.speaker, verdict.comment.text) == (None, None)
 
 
 def test_a_blind_comparison_is_signed_without_revealing_voices(tmp_path):
@@ -137,7 +165,9 @@ def test_a_blind_comparison_is_signed_without_revealing_voices(tmp_path):
     *_, last = studio.comparisons.compare(studio.loaded, order, lambda name: tmp_path / name)
     assert isinstance(last, FinishedComparison)
     for path in last.paths.values():
-        signed = studio.checker.check(path).signed
+        verdict = studio.checker.check(path)
+        signed = verdict.signed
+        assert verdict.watermark is not None
         assert (signed.trust, signed.is_synthetic) == ("ours", True)
         said = signed.statement
         assert (said.checkpoint, said.voice, said.consent, said.consent_sha256) == (None, None, None, None)

@@ -65,6 +65,20 @@ def test_a_signed_file_is_told_from_a_changed_one_and_from_one_of_others(signer,
     assert look_up(bytes(changed), home, tmp_path).signed.trust == "changed"
 
 
+def test_a_foreign_speaker_and_text_are_shown_on_one_line_and_not_obeyed(signer, home, tmp_path):
+    said = SAID.model_copy(update={"speaker": "\x1b[2JAnna\nExample", "text": "word " * 1000})
+    verdict = look_up(signer.sign(file_of("flac", said), "flac", said), home, tmp_path)
+    assert verdict.signed.statement == said
+    assert "It names the speaker: “[2JAnna Example”." in verdict.lines
+    assert all(line.isprintable() and len(line) < 400 for line in verdict.lines)
+    assert not any("comment tag" in line for line in verdict.lines)
+
+
+def test_what_tells_voices_apart_is_left_out_of_a_blind_test():
+    said = SAID.model_copy(update={"speaker": "Anna", "text": "Hi."})
+    assert said.without_origin() == SpeechStatement(id=said.id, made_at=said.made_at, text="Hi.")
+
+
 def test_signing_leaves_the_samples_as_they_are(signer, tmp_path):
     path = tmp_path / "take.wav"
     path.write_bytes(file_of("wav"))
