@@ -1,6 +1,6 @@
 """Exports a run's weights as checkpoints in the public format, which this program and the reference package load.
 
-As `custom_voice` the voice is a named speaker: its embedding becomes a row of the codec vocabulary. As `base` the
+As `custom_voice` each voice is a named speaker: its embedding becomes a row of the codec vocabulary. As `base` the
 speaker encoder comes along, so that the fine-tuned weights can clone from a recording in context. Both are whole
 models, with an adapter merged into its base; the adapter by itself is a folder as PEFT writes it.
 """
@@ -50,14 +50,14 @@ class FineTunedWeights:
         job: that trained them.
         step: number of steps done.
         talker: all its weights by the network's names, float32, with the adapter merged if there is one.
-        speaker: the voice's embedding (D,).
+        embeddings: of the speakers (S, D), in the order of `job.speakers`.
         adapter: its tensors by the adapted network's names; None where all weights were trained.
     """
 
     job: FineTuneJob
     step: int
     talker: Mapping[str, Tensor]
-    speaker: Tensor
+    embeddings: Tensor
     adapter: Mapping[str, Tensor] | None = None
 
 
@@ -88,11 +88,11 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
     if kind == "base":
         state |= _speaker_encoder_state(base, config)
     else:
-        row = speaker_row(config)
         rows = state[_SPEAKER_ROWS].clone()
-        rows[row] = weights.speaker.to(rows.dtype)
+        for (name, row), embedding in zip(rows_by_speaker(weights.job).items(), weights.embeddings, strict=True):
+            rows[row] = embedding.to(rows.dtype)
+            config = with_speaker(config, name, row)
         state[_SPEAKER_ROWS] = rows
-        config = with_speaker(config, weights.job.speaker_name, row)
     save_checkpoint(
         folder,
         config=config,
@@ -106,7 +106,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
 
 
 def export_adapter(weights: FineTunedWeights, folder: Path, *, replace_existing: bool = False) -> None:
-    """Write an adapter as PEFT does, with the voice's embedding as the one row of the codec vocabulary that it changes.
+    """Write an adapter as PEFT does, with each speaker's embedding as a row of the codec vocabulary that it changes.
 
     Its base is named by the hash of its weights, and by its public name if it has one; no path of this machine is told.
 
@@ -117,15 +117,20 @@ def export_adapter(weights: FineTunedWeights, folder: Path, *, replace_existing:
     job = weights.job
     if job.lora is None or weights.adapter is None:
         raise TrainingError(f"The run in {job.output} trained {job.method_in_words}, so it has no adapter. Merge it.")
-    row = speaker_row(read_config(job.base_model))
+    rows = rows_by_speaker(job)
     base_digest = checkpoint_digest(job.base_model)
-    fields = job.model_dump(mode="json", exclude={"dataset", "base_model", "output", "nvme_folder", "deepspeed"})
-    note = provenance(weights, "custom_voice") | {"kind": "adapter", "job": fields, "speaker_row": row}
+    paths: dict[str, Any] = dict.fromkeys(("dataset", "base_model", "output", "nvme_folder", "deepspeed"), True)
+    fields = job.model_dump(mode="json", exclude=paths | {"more_speakers": {"__all__": {"dataset"}}})
+    note = provenance(weights, "custom_voice") | {
+        "kind": "adapter",
+        "job": fields,
+        "speaker_row": next(iter(rows.values())),
+    }
     save_adapter(
         folder,
         adapter=scale_adapter(weights.adapter, job.interpolation_alpha),
         config=job.lora,
-        rows={row: weights.speaker},
+        rows=dict(zip(rows.values(), weights.embeddings, strict=True)),
         base_name=published_name(job.base_model),
         base_digest=base_digest,
         notes={PROVENANCE_FILE: note | {"base_model": published_name(job.base_model), "base_sha256": base_digest}},
@@ -143,13 +148,13 @@ def kept_weights(weights: FineTunedWeights) -> Mapping[str, Tensor]:
 
 
 def export_checkpoint(
-    checkpoint: Checkpoint, speaker: Tensor, folder: Path, kind: Kind, *, replace_existing: bool = False
+    checkpoint: Checkpoint, embeddings: Tensor, folder: Path, kind: Kind, *, replace_existing: bool = False
 ) -> None:
     """Export a checkpoint of a run, from any process, during training or later.
 
     Args:
         checkpoint: see `training.run_checkpoints.list_checkpoints`.
-        speaker: the run's embedding, `TrainingSet.speaker_D`.
+        embeddings: of the run's speakers, `TrainingSet.speakers_SD`.
         folder: destination.
         kind: type of the exported checkpoint.
         replace_existing: replace an older export.
@@ -157,11 +162,11 @@ def export_checkpoint(
     Raises:
         CheckpointError, TrainingError: as `export_weights`.
     """
-    weights = read_weights(checkpoint, speaker)
+    weights = read_weights(checkpoint, embeddings)
     export_weights(weights, folder, kind, replace_existing=replace_existing)
 
 
-def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
+def read_weights(checkpoint: Checkpoint, embeddings: Tensor) -> FineTunedWeights:
     """A checkpoint's trained weights together with the base model's frozen ones, on the CPU.
 
     Raises:
@@ -181,10 +186,10 @@ def read_weights(checkpoint: Checkpoint, speaker: Tensor) -> FineTunedWeights:
         state |= {name: tensor for name, tensor in trained.items() if name in state}
     else:
         _read_dcp(checkpoint.state, state, job)
-    return _merged(job, state, step=checkpoint.progress.step, speaker=speaker)
+    return _merged(job, state, step=checkpoint.progress.step, embeddings=embeddings)
 
 
-def with_base(job: FineTuneJob, talker: Mapping[str, Tensor], *, step: int, speaker: Tensor) -> FineTunedWeights:
+def with_base(job: FineTuneJob, talker: Mapping[str, Tensor], *, step: int, embeddings: Tensor) -> FineTunedWeights:
     """The weights that a learner holds; an adapter is put onto the base model as it is stored, in full precision.
 
     Raises:
@@ -193,16 +198,30 @@ def with_base(job: FineTuneJob, talker: Mapping[str, Tensor], *, step: int, spea
     if job.lora is not None:
         adapter = {name: tensor for name, tensor in talker.items() if is_adapter_weight(name)}
         talker = _read_base_talker(job.base_model).state_dict() | adapter
-    return _merged(job, talker, step=step, speaker=speaker)
+    return _merged(job, talker, step=step, embeddings=embeddings)
 
 
-def _merged(job: FineTuneJob, state: Mapping[str, Tensor], *, step: int, speaker: Tensor) -> FineTunedWeights:
+def _merged(job: FineTuneJob, state: Mapping[str, Tensor], *, step: int, embeddings: Tensor) -> FineTunedWeights:
     if job.lora is None:
-        return FineTunedWeights(job=job, step=step, talker=state, speaker=speaker)
+        return FineTunedWeights(job=job, step=step, talker=state, embeddings=embeddings)
     adapter = {name: tensor for name, tensor in state.items() if is_adapter_weight(name)}
     plain = {name: tensor for name, tensor in state.items() if name not in adapter}
     merged = merge_adapter(plain, adapter, job.lora)
-    return FineTunedWeights(job=job, step=step, talker=merged, speaker=speaker, adapter=adapter)
+    return FineTunedWeights(job=job, step=step, talker=merged, embeddings=embeddings, adapter=adapter)
+
+
+def rows_by_speaker(job: FineTuneJob) -> dict[str, int]:
+    """The row of the codec vocabulary that each speaker of a job has in exports, by name.
+
+    Raises:
+        CheckpointError, ConfigError: the base model is damaged.
+        TrainingError: it has too few free rows.
+    """
+    config, rows = read_config(job.base_model), {}
+    for speaker in job.speakers:
+        rows[speaker.name] = speaker_row(config)
+        config = with_speaker(config, speaker.name, rows[speaker.name])
+    return rows
 
 
 def speaker_row(config: ModelConfig) -> int:
@@ -218,7 +237,7 @@ def speaker_row(config: ModelConfig) -> int:
     candidates = [PREFERRED_SPEAKER_ROW, *range(talker.vocab_size - 1, lowest - 1, -1)]
     free = [row for row in candidates if lowest <= row < talker.vocab_size and row not in taken]
     if not free:
-        raise TrainingError("The base model has no free row for a speaker. Export as base instead.")
+        raise TrainingError("The base model has no free row for another speaker. Fine-tune it for fewer at once.")
     return int(free[0])
 
 
@@ -234,13 +253,17 @@ def with_speaker(config: ModelConfig, name: str, row: int) -> ModelConfig:
 
 def provenance(weights: FineTunedWeights, kind: Kind) -> dict[str, Any]:
     """The content of `encore.json`."""
-    job = weights.job
+    job, is_named = weights.job, kind == "custom_voice"
+    embeddings = [[round(value, 8) for value in embedding.tolist()] for embedding in weights.embeddings]
     return {
         "format": 1,
         "kind": kind,
+        # Of the first speaker, for programs that know of one.
         "voice": job.voice,
-        "speaker": job.speaker_name if kind == "custom_voice" else None,
-        "speaker_embedding": [round(value, 8) for value in weights.speaker.tolist()],
+        "speaker": job.speakers[0].name if is_named else None,
+        "speaker_embedding": embeddings[0],
+        "speakers": rows_by_speaker(job) if is_named else {},
+        "speaker_embeddings": {one.name: values for one, values in zip(job.speakers, embeddings, strict=True)},
         "base_model": str(job.base_model),
         "dataset_digest": job.dataset_digest,
         "step": weights.step,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -64,6 +64,31 @@ _FREE_ON_RESUME = frozenset(
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class JobSpeaker(BaseModel):
+    """One of the speakers that a job teaches, with the data it is learnt from; see the fields of `FineTuneJob`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    voice: str
+    dataset: Path
+    dataset_digest: str = Field(min_length=1)
+
+    @field_validator("voice")
+    @classmethod
+    def _check_voice(cls, voice: str) -> str:
+        return _clean_voice(voice)
+
+    @field_validator("dataset")
+    @classmethod
+    def _make_absolute(cls, path: Path) -> Path:
+        return path.expanduser().absolute()
+
+    @property
+    def name(self) -> str:
+        """In the exported checkpoint: the reference package looks speakers up in lower case."""
+        return self.voice.lower()
+
+
 class FineTuneJob(BaseModel):
     """One fine-tune: data, base model, recipe, machines, and where the results are written.
 
@@ -74,7 +99,7 @@ class FineTuneJob(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     voice: str
-    """Name of the new voice; the speaker of the exported checkpoint, there in lower case."""
+    """Name of the new voice; a speaker of the exported checkpoint, there in lower case."""
     dataset: Path
     """Folder with `dataset.json` and `rows.parquet`."""
     dataset_digest: str = Field(min_length=1)
@@ -83,6 +108,9 @@ class FineTuneJob(BaseModel):
     """Folder of a `base` checkpoint."""
     output: Path
     """The run's folder: checkpoints and exports. Every worker must see it."""
+    more_speakers: tuple[JobSpeaker, ...] = ()
+    """Further speakers, each with a dataset and a name of their own; they share the weights, and the speech of every
+    epoch is divided among all of them, see `training/data/balance.py`."""
 
     method: Method = "full"
     """What is trained. full: all weights. lora: a low-rank adapter beside the weights of the base model."""
@@ -160,12 +188,7 @@ class FineTuneJob(BaseModel):
     @field_validator("voice")
     @classmethod
     def _check_voice(cls, voice: str) -> str:
-        voice = voice.strip()
-        if not 1 <= len(voice) <= MAX_NAME_LENGTH or not begins_name(voice[0]) or not all(map(is_part_of_name, voice)):
-            raise ValueError(
-                f"a voice's name is 1 to {MAX_NAME_LENGTH} letters, digits, spaces and - _ . ' & ( ), no mark first"
-            )
-        return voice
+        return _clean_voice(voice)
 
     @field_validator("dataset", "base_model", "output", "nvme_folder")
     @classmethod
@@ -179,6 +202,9 @@ class FineTuneJob(BaseModel):
             raise ValueError("an adapter leaves the text embedding as it is; train_text_embedding needs method full")
         if len(set(self.lora_layers)) < len(self.lora_layers):
             raise ValueError("lora_layers names the same layers twice; name them once")
+        names = [speaker.name for speaker in self.speakers]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two speakers are called {twice}; every speaker needs a name of their own")
         if self.deepspeed and not self.uses_deepspeed:
             raise ValueError(f"deepspeed options need a zero strategy, not {self.strategy}")
         if self.offload == "nvme" and self.strategy != "zero3":
@@ -214,9 +240,19 @@ class FineTuneJob(BaseModel):
         return f"an adapter of rank {self.lora_rank} on {' and '.join(filter(None, (', '.join(others), last)))}"
 
     @property
-    def speaker_name(self) -> str:
-        """The voice's name in the exported checkpoint: the reference package looks speakers up in lower case."""
-        return self.voice.lower()
+    def speakers(self) -> tuple[JobSpeaker, ...]:
+        """Everybody who is taught, in the order of the rows that they get in exports."""
+        first = JobSpeaker(voice=self.voice, dataset=self.dataset, dataset_digest=self.dataset_digest)
+        return (first, *self.more_speakers)
+
+    def with_datasets(self, folders: Sequence[Path]) -> Self:
+        """The job with its speakers' datasets in other folders, one for each of them."""
+        first, *others = folders
+        more = [
+            speaker.model_copy(update={"dataset": folder})
+            for speaker, folder in zip(self.more_speakers, others, strict=True)
+        ]
+        return self.model_copy(update={"dataset": first, "more_speakers": tuple(more)})
 
     @property
     def checkpoint_family(self) -> str:
@@ -260,11 +296,21 @@ class FineTuneJob(BaseModel):
 
     def differences(self, earlier: FineTuneJob) -> list[str]:
         """Names of the fields that differ from an earlier job and would change what a resumed run learns."""
+        own, before = (job.with_datasets([Path()] * len(job.speakers)) for job in (self, earlier))
         return [
             name
             for name in type(self).model_fields
-            if name not in _FREE_ON_RESUME and getattr(self, name) != getattr(earlier, name)
+            if name not in _FREE_ON_RESUME and getattr(own, name) != getattr(before, name)
         ]
+
+
+def _clean_voice(voice: str) -> str:
+    voice = voice.strip()
+    if not 1 <= len(voice) <= MAX_NAME_LENGTH or not begins_name(voice[0]) or not all(map(is_part_of_name, voice)):
+        raise ValueError(
+            f"a voice's name is 1 to {MAX_NAME_LENGTH} letters, digits, spaces and - _ . ' & ( ), no mark first"
+        )
+    return voice
 
 
 def _explain(error: ValidationError, known: Iterable[str]) -> list[str]:

@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from training.errors import TrainingError
 from training.estimate import RunEstimate, free_bytes
+from training.export import rows_by_speaker
 from training.job import FineTuneJob
 from training.machine import Machine
 from training.model.checkpoint.reading import check_weights, find_weights, read_config
@@ -59,6 +61,10 @@ def model_problems(job: FineTuneJob) -> list[str]:
             f"{job.base_model} is a {config.tts_model_type} model, which has no speaker encoder. "
             "Fine-tune a Base model instead."
         ]
+    try:
+        rows_by_speaker(job)
+    except TrainingError as error:
+        return [str(error)]
     return []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +15,11 @@ import torch
 import torch.distributed as dist
 
 from training.allocator import keep_freed_memory
-from training.data.code_rows import CodeRow
 from training.data.training_set import TrainingSet
 from training.errors import PreflightError, TrainingError
 from training.export import EXPORTS_FOLDER, export_all, with_base
 from training.job import FineTuneJob
-from training.job_data import plan_data
+from training.job_data import Rows, plan_data
 from training.loop import train
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.errors import EncoreError
@@ -52,13 +51,14 @@ class WorkerResult:
         return self.steps_done >= self.num_steps
 
 
-def run_worker(job: FineTuneJob, context: WorkerContext, rows: Iterable[CodeRow] | None = None) -> WorkerResult:
+def run_worker(job: FineTuneJob, context: WorkerContext, rows: Rows | None = None) -> WorkerResult:
     """Do a worker's part of a job, resuming from the newest checkpoint if there is one.
 
     Args:
         job: what to do.
         context: the worker's place in the run, and where it reports to.
-        rows: all rows of the dataset, held-out ones included, the same on every worker; read from disk when None.
+        rows: all rows of each speaker's dataset, held-out ones included, the same on every worker; read from disk when
+            None.
 
     Raises:
         EncoreError: it cannot be done; the message is for the user.
@@ -89,7 +89,7 @@ def _train(
     job: FineTuneJob,
     context: WorkerContext,
     workers: Workers,
-    rows: Iterable[CodeRow] | None,
+    rows: Rows | None,
 ) -> WorkerResult:
     torch.manual_seed(job.seed)
     config, training_set, batches = plan_data(job, rows)
@@ -122,7 +122,7 @@ def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, worke
     talker = learner.weights()
 
     def write() -> None:
-        weights = with_base(job, talker, step=step, speaker=training_set.speaker_D)
+        weights = with_base(job, talker, step=step, embeddings=training_set.speakers_SD)
         export_all(weights, job.output / EXPORTS_FOLDER, replace_existing=True)
 
     _on_first(workers, write, f"the weights could not be exported to {job.output}")

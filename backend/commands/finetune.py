@@ -6,19 +6,22 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from backend.commands.options.shared import consent_of, optional_consent_of
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
 from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.speakers import SpeakerRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
 
-_NOT_TO_SET = frozenset({"dataset", "voice", "model", "preset", "method", "consent"})
+_NOT_TO_SET = frozenset({"dataset", "more_speakers", "voice", "model", "preset", "method", "consent"})
 """What the command asks for by itself."""
 
 _OPTIONS_OF_THE_JOB = (
@@ -33,8 +36,11 @@ _LOSSES = {"talker_loss": "talker", "code_predictor_loss": "code predictor"}
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     runs = open_runs(settings)
-    plan = runs.plan(training_request(arguments, arguments.dataset)).require_possible()
-    consent = consent_of(arguments) if runs.needs_consent(plan) else optional_consent_of(arguments)
+    (dataset, voice), *more = name_speakers(arguments.datasets, arguments.voice)
+    plan = runs.plan(training_request(arguments, dataset, voice, more)).require_possible()
+    # Of several speakers it is the run that knows who is missing.
+    is_asked_for = runs.needs_consent(plan) and not more
+    consent = consent_of(arguments) if is_asked_for else optional_consent_of(arguments)
     print("\n".join(plan.notes), file=sys.stderr)
     run_id = runs.start(plan, consent)
     if arguments.detach:
@@ -108,12 +114,25 @@ def open_runs(settings: Settings) -> Runs:
     return Runs(Home(home))
 
 
-def training_request(arguments: argparse.Namespace, dataset: str | None) -> RunRequest:
-    """What the command line asks for. Raises SettingsError."""
+def name_speakers(datasets: Sequence[str], voices: Sequence[str]) -> list[tuple[str, str]]:
+    """Each dataset with the name of its voice. Raises SettingsError where their numbers differ."""
+    if voices and len(voices) != len(datasets):
+        raise SettingsError(
+            f"There are {len(datasets)} datasets and {len(voices)} voices. Give --voice once for each dataset, in "
+            "their order, or leave it out: then the voices are called like their datasets."
+        )
+    return list(zip(datasets, voices or [Path(dataset).name for dataset in datasets], strict=True))
+
+
+def training_request(
+    arguments: argparse.Namespace, dataset: str | None, voice: str, more: Sequence[tuple[str, str]] = ()
+) -> RunRequest:
+    """What the command line asks for; `more` are further datasets with their voices. Raises SettingsError."""
     return RunRequest(
         model=arguments.model,
         dataset=dataset,
-        voice=arguments.voice,
+        voice=voice,
+        more_speakers=tuple(SpeakerRequest(dataset=one, voice=name) for one, name in more),
         preset=arguments.preset,
         method=arguments.method,
         accept_synthetic=arguments.accept_synthetic,

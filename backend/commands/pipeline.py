@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     # What can be wrong at the end is found out at the beginning.
     consent = consent_of(arguments)
-    request = training_request(arguments, None)
+    request = training_request(arguments, None, arguments.voice)
     if arguments.report is not None:
         check_output(arguments.report, "report.html")
     for recording in arguments.recordings:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 
 from backend.commands.finetune import conclude, follow, open_runs
 from backend.commands.progress import describe_seconds
 from backend.commands.trash import conclude_deletion
+from backend.evaluation.likeness_table import who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_likeness
+from backend.evaluation.scores import CheckpointScores
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.settings import Settings
@@ -58,26 +61,43 @@ def describe_run(runs: Runs, run: RunRecord) -> str:
     ]
     if run.verdict:
         lines.append(run.verdict)
+    lines += _who_sounds_like_whom(runs.checkpoints(run.id), run.best_checkpoint)
     if run.export_folder:
         lines.append(f"exported to {run.export_folder}")
     return "\n".join(lines)
+
+
+def _who_sounds_like_whom(checkpoints: Sequence[CheckpointRecord], best: str | None) -> list[str]:
+    """The table of the best checkpoint, where the run teaches several speakers."""
+    takes = next((point.takes for point in checkpoints if point.name == best), ())
+    table = who_sounds_like_whom(takes)
+    if table is None:
+        return []
+    judge = table.judge or "the model's own encoder, which is biased"
+    head = f"who sounds like whom: similarity by {judge}, and in brackets how many takes are most like them"
+    return [head, *(f"  {line}" for line in table.lines()), table.in_words()]
 
 
 def _describe_checkpoint(point: CheckpointRecord) -> str:
     name = "base model" if point.is_base else point.name
     if point.scores is None:
         return f"  {name}: {point.problem or point.state}"
-    shown = point.scores.model_dump(exclude={"also_heard"}, exclude_none=True)
+    speakers = (f"    {speaker}: {_describe_scores(scores)}" for speaker, scores in point.scores.speakers.items())
+    return "\n".join([f"  {name}: {_describe_scores(point.scores)}", *speakers])
+
+
+def _describe_scores(scores: CheckpointScores) -> str:
+    shown = scores.model_dump(exclude={"also_heard", "speakers"}, exclude_none=True)
     numbers = (f"{key.replace('_', ' ')} {value:.3g}" for key, value in shown.items() if not isinstance(value, str))
     by = [
         f"{what}: {words}"
         for what, words in (
-            ("characters wrong", describe_errors(point.scores)),
-            ("similarity", describe_likeness(point.scores)),
+            ("characters wrong", describe_errors(scores)),
+            ("similarity", describe_likeness(scores)),
         )
         if words
     ]
-    return "\n    ".join([f"  {name}: " + ", ".join(numbers), *by])
+    return "\n      ".join([", ".join(numbers), *by])
 
 
 def run_log(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -176,5 +176,5 @@ class ContenderVoices:
         if not folder.is_dir():
             folder.parent.mkdir(parents=True, exist_ok=True)
             checkpoint = read_checkpoint(run.checkpoints / side.checkpoint)
-            export_checkpoint(checkpoint, torch.tensor(plan.speaker, dtype=torch.float32), folder, variant)
+            export_checkpoint(checkpoint, torch.tensor(plan.embeddings, dtype=torch.float32), folder, variant)
         return folder

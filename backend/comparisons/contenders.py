@@ -64,7 +64,8 @@ class Contender(BaseModel):
 def keys_of(voice: Voice, side: Contender) -> tuple[str, ...]:
     """The keys under which one way of a voice was voted on: its own, and that of the checkpoint it was made of."""
     checkpoint = voice.provenance.get("checkpoint")
-    if side.way != "fine-tuned" or voice.run_id is None or not isinstance(checkpoint, str):
+    is_one_of_several = "speakers" in voice.provenance
+    if side.way != "fine-tuned" or voice.run_id is None or not isinstance(checkpoint, str) or is_one_of_several:
         return (side.key,)
     trained = Contender(source="run", id=voice.run_id, way=side.way, checkpoint=checkpoint, label=side.label)
     return (side.key, trained.key)
@@ -80,7 +81,9 @@ def list_sides(
     for voice in reversed(tuple(voices)):
         sides += [Contender.of_voice(voice, way) for way in voice.modes]
     for run, checkpoints in runs:
-        sides += _sides_of_run(run, checkpoints)
+        # Several speakers are compared as the voices that were kept of them.
+        if not run.job.more_speakers:
+            sides += _sides_of_run(run, checkpoints)
     for sample in samples:
         sides += [
             Contender(source="sample", id=sample.name, way=way, label=f"Sample {sample.name.title()}: {WAYS[way]}")

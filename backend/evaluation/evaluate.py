@@ -16,7 +16,7 @@ from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
-from backend.evaluation.scores import EvaluatedTake
+from backend.evaluation.scores import EvaluatedTake, OwnErrors
 from backend.evaluation.take_scores import Scorers, VoiceEmbeddings, hear, score_take
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
@@ -63,10 +63,8 @@ def evaluate(
         return list(_evaluate(engine, plan, scorers, folder, statement, cancelled or (lambda: False)))
 
 
-def own_errors(
-    plan: EvaluationPlan, transcribers: Sequence[Transcriber], known: Mapping[str, float]
-) -> dict[str, float]:
-    """The share of characters that each listener gets wrong in the person's own recordings, on average.
+def own_errors(plan: EvaluationPlan, transcribers: Sequence[Transcriber], known: OwnErrors) -> OwnErrors:
+    """For each speaker, the share of characters that each listener gets wrong in the person's own recordings.
 
     Takes are judged by the difference to it: a listener that does not know the voice blames no checkpoint for it.
 
@@ -75,6 +73,12 @@ def own_errors(
         transcribers: the listeners.
         known: of listeners that have heard them before; kept as it is.
     """
+    return {one.voice: _own_errors(one, transcribers, known.get(one.voice, {})) for one in plan.speakers}
+
+
+def _own_errors(
+    plan: EvaluationPlan, transcribers: Sequence[Transcriber], known: Mapping[str, float]
+) -> dict[str, float]:
     found = {listener.name: known[listener.name] for listener in transcribers if listener.name in known}
     unheard = [listener for listener in transcribers if listener.name not in found]
     errors: dict[str, list[float]] = {}
@@ -96,13 +100,19 @@ def _evaluate(
     statement: SpeechStatement | None,
     cancelled: Callable[[], bool],
 ) -> Iterator[EvaluatedTake]:
-    person = VoiceEmbeddings(own=np.array(plan.target, np.float32), verified=_verified_target(plan, scorers.verifier))
+    people = {
+        one.voice: VoiceEmbeddings(
+            own=np.array(one.target, np.float32), verified=_verified_target(one, scorers.verifier)
+        )
+        for one in plan.speakers
+    }
+    to_say = [(one, sentence) for one in plan.speakers for sentence in one.sentences]
     # The engine speaks on while finished takes are scored.
     asked: deque[AudioStream] = deque()
-    left = deque(plan.sentences)
-    for position, sentence in enumerate(plan.sentences):
+    left = deque(to_say)
+    for position, (speaker, sentence) in enumerate(to_say):
         while left and len(asked) <= _NUM_SLOTS and not cancelled():
-            asked.append(_ask(engine, plan, left.popleft()))
+            asked.append(_ask(engine, *left.popleft()))
         if cancelled():
             return
         speech = asked.popleft()
@@ -112,7 +122,13 @@ def _evaluate(
         own = statement.for_another_take() if statement is not None else None
         write_wav(path, samples, speech.sample_rate, "" if own is None else own.as_comment())
         scores = score_take(
-            scorers, samples, speech.sample_rate, text=sentence.text, language=plan.language, reference=person
+            scorers,
+            samples,
+            speech.sample_rate,
+            text=sentence.text,
+            language=speaker.language,
+            reference=people[speaker.voice],
+            people=people if len(people) > 1 else None,
         )
         yield EvaluatedTake(
             **scores.model_dump(),
@@ -125,6 +141,7 @@ def _evaluate(
             finish_reason=str(speech.finish_reason),
             file=f"{path.parent.parent.name}/{path.parent.name}/{path.name}",
             statement=own,
+            speaker=speaker.voice,
         )
 
 

@@ -54,6 +54,20 @@ class EvaluationPlan(BaseModel):
     """What each of them says; none in plans of earlier versions."""
     reference_clip: Path
     reference_text: str
+    voice: str = ""
+    """Who speaks, where the run teaches several speakers."""
+    more_speakers: tuple[EvaluationPlan, ...] = ()
+    """What the others speak; on the first one's plan only."""
+
+    @property
+    def speakers(self) -> tuple[EvaluationPlan, ...]:
+        """A plan for each speaker of the run, this one first."""
+        return (self, *self.more_speakers)
+
+    @property
+    def embeddings(self) -> tuple[tuple[float, ...], ...]:
+        """Of all speakers, in the order of the job's."""
+        return tuple(plan.speaker for plan in self.speakers)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -74,6 +88,7 @@ def plan_evaluation(
     num_held_out: int,
     num_standard: int,
     seed: int,
+    voice: str = "",
 ) -> EvaluationPlan:
     """Choose sentences and references from a dataset.
 
@@ -86,6 +101,7 @@ def plan_evaluation(
         num_held_out: sentences that the person said and that are not trained on.
         num_standard: sentences that are the same for every run.
         seed: decides the takes' seeds.
+        voice: who speaks, where there are several speakers.
     """
     held_out = [row for row in rows if row.held_out]
     own = sorted(held_out or rows, key=lambda row: row.clip_id)
@@ -111,6 +127,7 @@ def plan_evaluation(
         clip_texts=tuple(text for _, text in clips),
         reference_clip=dataset / AUDIO_FOLDER / f"{reference.clip_id}.wav",
         reference_text=reference.text,
+        voice=voice,
     )
 
 

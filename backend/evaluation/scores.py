@@ -56,6 +56,8 @@ class Measures(BaseModel):
     verifier: str | None = None
     """Which one; None in scores of earlier versions, and where there is none."""
     clipped_share: float = 0.0
+    likeness: dict[str, float] = {}
+    """Similarity to each speaker of a run that teaches several, by the verifier; by the model's own encoder without."""
 
     def character_errors(self) -> dict[str | None, float]:
         """Of each listener, the preferred one first."""
@@ -83,6 +85,8 @@ class EvaluatedTake(Measures):
     finish_reason: str
     file: str
     """WAV, relative to the run's folder."""
+    speaker: str = ""
+    """Whose voice it should be, where a run teaches several."""
     statement: SpeechStatement | None = None
     """What the file says of itself; None in takes of earlier versions."""
 
@@ -115,6 +119,8 @@ class CheckpointScores(BaseModel):
     finished_share: float
     """Takes that ended by themselves."""
     clipped_share: float
+    speakers: dict[str, CheckpointScores] = {}
+    """Of each speaker's takes, where a run teaches several; the numbers above are then the means of theirs."""
 
     @property
     def listeners(self) -> tuple[ListenerErrors, ...]:
@@ -130,15 +136,62 @@ class CheckpointScores(BaseModel):
         return (first, *self.also_heard)
 
 
-def summarize(takes: Sequence[EvaluatedTake], own_errors: Mapping[str, float] | None = None) -> CheckpointScores:
-    """Put the scores of all takes of a checkpoint together.
+OwnErrors = Mapping[str, Mapping[str, float]]
+"""For each speaker, the share of characters that each listener gets wrong in the person's own recordings."""
+
+
+def summarize(takes: Sequence[EvaluatedTake], own_errors: OwnErrors | None = None) -> CheckpointScores:
+    """Put the scores of all takes of a checkpoint together; every speaker counts as much as any other.
 
     Args:
         takes: one or more.
-        own_errors: what each listener gets wrong in the speaker's own recordings, characters in each.
+        own_errors: what each listener gets wrong in the speakers' own recordings.
     """
     assert takes, "a checkpoint without takes was not evaluated"
     own_errors = own_errors or {}
+    names = list(dict.fromkeys(take.speaker for take in takes))
+    by_speaker = {
+        name: _summarize([take for take in takes if take.speaker == name], own_errors.get(name, {})) for name in names
+    }
+    if len(by_speaker) == 1:
+        return by_speaker[names[0]]
+    return _mean_scores(by_speaker)
+
+
+def _mean_scores(by_speaker: Mapping[str, CheckpointScores]) -> CheckpointScores:
+    """Means over the speakers; of the listeners those that heard all of them."""
+    each = list(by_speaker.values())
+    heard = [{errors.listener: errors for errors in scores.listeners} for scores in each]
+    shared = [name for name in heard[0] if all(name in one for one in heard)]
+    listeners = [_mean_errors([one[name] for one in heard]) for name in shared]
+    first = listeners[0] if listeners else None
+    return CheckpointScores(
+        num_takes=sum(scores.num_takes for scores in each),
+        character_error=first.character_error if first else None,
+        word_error=first.word_error if first else None,
+        transcriber=first.listener if first else None,
+        own_character_error=first.own_character_error if first else None,
+        also_heard=tuple(listeners[1:]),
+        speaker_similarity=_mean_of_all([scores.speaker_similarity for scores in each]),
+        verified_similarity=_mean_of_all([scores.verified_similarity for scores in each]),
+        verifier=each[0].verifier,
+        duration_ratio=statistics.fmean(scores.duration_ratio for scores in each),
+        finished_share=statistics.fmean(scores.finished_share for scores in each),
+        clipped_share=statistics.fmean(scores.clipped_share for scores in each),
+        speakers=dict(by_speaker),
+    )
+
+
+def _mean_errors(errors: Sequence[ListenerErrors]) -> ListenerErrors:
+    return ListenerErrors(
+        listener=errors[0].listener,
+        character_error=statistics.fmean(one.character_error for one in errors),
+        word_error=_mean_of_all([one.word_error for one in errors]),
+        own_character_error=_mean_of_all([one.own_character_error for one in errors]),
+    )
+
+
+def _summarize(takes: Sequence[EvaluatedTake], own_errors: Mapping[str, float]) -> CheckpointScores:
     transcriber = next((take.transcriber for take in takes if take.transcriber is not None), None)
     others: dict[str, list[Hearing]] = {}
     for heard in (heard for take in takes for heard in take.also_heard):
@@ -176,3 +229,9 @@ def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
+
+
+def _mean_of_all(values: Sequence[float | None]) -> float | None:
+    """None where one of them is not known."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if len(known) == len(values) else None

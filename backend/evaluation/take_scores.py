@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import wave
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -75,6 +76,7 @@ def score_take(
     text: str,
     language: str,
     reference: VoiceEmbeddings | None,
+    people: Mapping[str, VoiceEmbeddings] | None = None,
 ) -> Measures:
     """Score one take (samples,) as it was generated, before its loudness is changed.
 
@@ -85,6 +87,7 @@ def score_take(
         text: what should be said.
         language: of the text, or auto.
         reference: the voice it should be; None leaves the voice unscored.
+        people: by name all who might be heard, where there are several.
     """
     is_audible = len(samples) >= MIN_SECONDS * sample_rate
     found: dict[str, object] = {"clipped_share": clipped_share(samples)}
@@ -109,7 +112,17 @@ def score_take(
         if voice.verified is not None and reference.verified is not None:
             found["verified_similarity"] = cosine(voice.verified, reference.verified)
             found["verifier"] = scorers.verifier.name if scorers.verifier is not None else None
+        found["likeness"] = _likeness(voice, people or {})
     return Measures.model_validate(found)
+
+
+def _likeness(voice: VoiceEmbeddings, people: Mapping[str, VoiceEmbeddings]) -> dict[str, float]:
+    """How like each person a voice is, all by the same judge: the verifier where it knows them all."""
+    for judge in ("verified", "own"):
+        heard, known = getattr(voice, judge), {name: getattr(person, judge) for name, person in people.items()}
+        if heard is not None and all(embedding is not None for embedding in known.values()):
+            return {name: cosine(heard, embedding) for name, embedding in known.items()}
+    return {}
 
 
 def hear(

@@ -11,8 +11,9 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, Template
 
 from backend.errors import EncoreError, OutputInvalid
+from backend.evaluation.likeness_table import LikenessTable, who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
-from backend.evaluation.scores import EvaluatedTake
+from backend.evaluation.scores import CheckpointScores, EvaluatedTake
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
 from training.charts import line_chart
@@ -71,6 +72,8 @@ def render_report(
         columns=[title for _, title, _ in _shown_columns(checkpoints)],
         checkpoints=[_row(point, _shown_columns(checkpoints), run.best_checkpoint) for point in checkpoints],
         sentences=_sentences(run, checkpoints, run_folder),
+        speakers=_speakers(checkpoints, run.best_checkpoint),
+        alike=_alike(checkpoints, run.best_checkpoint),
         charts=_charts(metrics),
         events=[(_date(event.at), event.sentence) for event in events],
         recipe=run.job.model_dump_json(indent=1),
@@ -116,16 +119,40 @@ def _shown_columns(checkpoints: Sequence[CheckpointRecord]) -> list[_Column]:
 
 
 def _row(point: CheckpointRecord, columns: Sequence[_Column], best: str | None) -> dict[str, object]:
-    values = None
-    if point.scores is not None:
-        scores = ((getattr(point.scores, field), show) for field, _, show in columns)
-        values = [show(value) if value is not None else "-" for value, show in scores]
     return {
         "name": _name(point),
         "is_best": point.name == best,
-        "values": values,
+        "values": _values(point.scores, columns) if point.scores is not None else None,
         "reason": point.problem or f"Not evaluated ({point.state}).",
     }
+
+
+def _values(scores: CheckpointScores, columns: Sequence[_Column]) -> list[str]:
+    values = ((getattr(scores, field), show) for field, _, show in columns)
+    return [show(value) if value is not None else "-" for value, show in values]
+
+
+def _speakers(checkpoints: Sequence[CheckpointRecord], best: str | None) -> dict[str, object] | None:
+    """Each speaker's scores with the base model and with the best checkpoint; None with one speaker."""
+    shown = [point for point in checkpoints if point.scores is not None and (point.is_base or point.name == best)]
+    own = [
+        (f"{name}: {_name(point)}", scores)
+        for point in shown
+        if point.scores is not None
+        for name, scores in point.scores.speakers.items()
+    ]
+    if not own:
+        return None
+    columns = [column for column in _COLUMNS if any(getattr(scores, column[0]) is not None for _, scores in own)]
+    rows = sorted((name, _values(scores, columns)) for name, scores in own)
+    return {"columns": [title for _, title, _ in columns], "rows": rows}
+
+
+def _alike(checkpoints: Sequence[CheckpointRecord], best: str | None) -> list[tuple[str, LikenessTable]]:
+    """Who sounds like whom, with the base model and with the best checkpoint; nothing with one speaker."""
+    shown = [point for point in checkpoints if point.is_base or point.name == best]
+    tables = ((_name(point), who_sounds_like_whom(point.takes)) for point in shown)
+    return [(name, table) for name, table in tables if table is not None]
 
 
 def _name(point: CheckpointRecord) -> str:

@@ -26,11 +26,11 @@ from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.store.lock import acquire
 from backend.store.trash import Deleted, Trash
-from backend.voices.consent import Consent, require_consent
+from backend.voices.consent import Consent, consent_of_several_missing, consents_of_all, require_consent
 from backend.voices.errors import ConsentMissing
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
 from training.export import export_adapter, export_all
-from training.job import FineTuneJob
+from training.job import FineTuneJob, JobSpeaker
 from training.model.checkpoint.hashes import HASHES_FILE, find_damage
 from training.run_checkpoints import list_checkpoints
 
@@ -67,7 +67,8 @@ class Runs:
 
         Args:
             plan: of a request that names a voice and a dataset.
-            consent: for recordings of the dataset that were given without one; stored with the dataset.
+            consent: for recordings of the dataset that were given without one; stored with the dataset. Of several
+                speakers it is for the one without, and every other dataset has its own already.
 
         Raises:
             EncoreError: consent is missing or contradicts what was stated for the recordings, the plan has
@@ -76,7 +77,7 @@ class Runs:
         plan.require_possible()
         assert plan.data is not None, "a run without a dataset is not started"
         assert plan.request.voice is not None, "a run without a name is not started"
-        agreed = self._agreed(plan.job.dataset, consent)
+        agreed = self._agreed(plan.job.speakers, consent)
         folder = RunFolder.of(self._home, plan.run_id)
         _store(plan, plan.data, folder)
         with self._owning(plan.run_id) as lock:
@@ -85,12 +86,8 @@ class Runs:
         return plan.run_id
 
     def needs_consent(self, plan: RunPlan) -> bool:
-        """Whether recordings of the dataset have none yet, so that `start` has to be given one."""
-        try:
-            self._agreed(plan.job.dataset, None)
-        except ConsentMissing:
-            return True
-        return False
+        """Whether recordings of a dataset have none yet, so that `start` has to be given one."""
+        return bool(self._without_consent(plan.job.speakers))
 
     def list(self) -> list[RunRecord]:
         """All runs, the newest first."""
@@ -276,8 +273,36 @@ class Runs:
                 resumed.append(run.id)
         return resumed
 
-    def _agreed(self, dataset: Path, given: Consent | None) -> Consent:
-        """The consent for the recordings of a dataset. Raises ConsentMissing, ConsentInvalid."""
+    def _agreed(self, speakers: Sequence[JobSpeaker], given: Consent | None) -> dict[str, Consent]:
+        """The consent for the recordings of each speaker, by the name of the voice.
+
+        Raises:
+            ConsentMissing: a speaker has none, and none is given; or several have none.
+            ConsentInvalid: what is given differs from what was stated for the recordings.
+        """
+        without = self._without_consent(speakers)
+        if len(speakers) > 1 and (len(without) > 1 or (without and given is None)):
+            raise consent_of_several_missing(without)
+        # What is given is one person's, and so is never stated for those who have their own.
+        is_for = without or tuple(speaker.voice for speaker in speakers)
+        return {
+            speaker.voice: self._agreed_alone(speaker, given if speaker.voice in is_for[:1] else None)
+            for speaker in speakers
+        }
+
+    def _without_consent(self, speakers: Sequence[JobSpeaker]) -> Sequence[str]:
+        """The voices whose recordings have no consent yet, or not all of them."""
+        without = []
+        for speaker in speakers:
+            try:
+                self._agreed_alone(speaker, None)
+            except ConsentMissing:
+                without.append(speaker.voice)
+        return without
+
+    def _agreed_alone(self, speaker: JobSpeaker, given: Consent | None) -> Consent:
+        """The consent for the recordings of one speaker. Raises ConsentMissing, ConsentInvalid."""
+        dataset = speaker.dataset
         if dataset.resolve().parent == (self._home / DATASETS_FOLDER).resolve():
             return ConsentTable(self._opened.database).agreed(dataset.name, given)
         # One that was made elsewhere says nothing of its recordings.
@@ -327,11 +352,12 @@ class Runs:
         end_owner(run, RunFolder.of(self._home, run.id))
 
 
-def _new_record(plan: RunPlan, data: DataPlan, consent: Consent) -> RunRecord:
+def _new_record(plan: RunPlan, data: DataPlan, consents: dict[str, Consent]) -> RunRecord:
+    speakers = plan.job.speakers
     return RunRecord(
         id=plan.run_id,
         dataset=data.dataset,
-        voice=plan.job.voice,
+        voice=", ".join(speaker.voice for speaker in speakers),
         model=plan.request.model,
         preset=data.preset,
         strategy=plan.job.strategy,
@@ -340,7 +366,8 @@ def _new_record(plan: RunPlan, data: DataPlan, consent: Consent) -> RunRecord:
         message="Waiting to begin.",
         created_at=time.time(),
         num_steps=data.estimate.num_steps,
-        consent=consent,
+        consent=consents_of_all(consents.values()),
+        consents=consents if len(speakers) > 1 else {},
         job=plan.job,
     )
 
@@ -368,20 +395,30 @@ def _store(plan: RunPlan, data: DataPlan, folder: RunFolder) -> None:
 
 
 def _keep_rows(job: FineTuneJob, folder: RunFolder) -> None:
-    """Copy card and rows, so that the dataset can be edited and deleted while the run goes on and is resumed."""
-    folder.dataset.mkdir()
+    """Copy cards and rows, so that datasets can be edited and deleted while the run goes on and is resumed."""
+    for speaker, copied in zip(job.speakers, folder.datasets(len(job.speakers)), strict=True):
+        try:
+            _copy_rows(speaker, copied)
+        except RunInvalid:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+
+
+def _copy_rows(speaker: JobSpeaker, copied: Path) -> None:
+    """Copy the card and the rows of one dataset. Raises RunInvalid, OSError."""
+    dataset = speaker.dataset
+    copied.mkdir()
     try:
         # An edit replaces the folder as a whole, so that a card which is the same afterwards belongs to these rows.
         for name in (ROWS_FILE, CARD_FILE, HASHES_FILE):
-            if name != HASHES_FILE or (job.dataset / name).is_file():
-                shutil.copyfile(job.dataset / name, folder.dataset / name)
-        if damage := find_damage(folder.dataset):
-            shutil.rmtree(folder.path, ignore_errors=True)
-            raise RunInvalid(f"{job.dataset / damage[0]} is damaged: not what was written. Build the dataset again.")
-        is_same = read_card(folder.dataset).digest == job.dataset_digest
+            if name != HASHES_FILE or (dataset / name).is_file():
+                shutil.copyfile(dataset / name, copied / name)
+        if damage := find_damage(copied):
+            raise RunInvalid(f"{dataset / damage[0]} is damaged: not what was written. Build the dataset again.")
+        is_same = read_card(copied).digest == speaker.dataset_digest
     except FileNotFoundError:
         is_same = False
     if not is_same:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        message = f"The dataset {job.dataset.name} was changed or deleted since this run was planned. Plan it again."
-        raise RunInvalid(message)
+        raise RunInvalid(
+            f"The dataset {dataset.name} was changed or deleted since this run was planned. Plan it again."
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self, cast
@@ -209,6 +209,28 @@ def combine_consents(consents: Iterable[tuple[str, Consent]]) -> Consent:
         one.model_copy(update={"given_for": fingerprint(hashes), "also": ()}) for one, hashes in recordings
     )
     return first.model_copy(update={"also": tuple(others)})
+
+
+def consents_of_all(consents: Iterable[Consent]) -> Consent:
+    """One consent for a run, from that of each speaker."""
+    listed = list(consents)
+    if len(listed) == 1:
+        return listed[0]
+    return combine_consents((one.given_for or one.digest, one) for consent in listed for one in consent.all)
+
+
+def consent_of_several_missing(names: Sequence[str]) -> ConsentMissing:
+    """What is raised where several people are cloned together, and some of them have not agreed."""
+    *others, last = names
+    if not others:
+        return ConsentMissing(
+            f"{last} has no consent yet, and every speaker of a run needs their own. Give --consent and --consent-by "
+            f"for {last}."
+        )
+    return ConsentMissing(
+        f"{', '.join(others)} and {last} have no consent yet, and every speaker of a run needs their own. Give "
+        "--consent and --consent-by when you build their datasets."
+    )
 
 
 def require_consent(consent: Consent | None) -> Consent:

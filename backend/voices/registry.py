@@ -96,6 +96,7 @@ class Voices:
         transcript: str | None = None,
         language: str = "auto",
         sampling: Sampling | None = None,
+        speaker: str | None = None,
         provenance: Mapping[str, JsonValue] | None = None,
     ) -> Voice:
         """Make a voice from a fine-tune's exported checkpoints, which are linked or copied, so the run may be deleted.
@@ -110,6 +111,7 @@ class Voices:
             transcript: what that clip says.
             language: of the voice.
             sampling: default of its takes.
+            speaker: the voice's name in the checkpoint, where that has several.
             provenance: digest of the dataset, scores, whatever tells where it comes from.
 
         Raises:
@@ -136,7 +138,7 @@ class Voices:
 
         def fill(folder: Path) -> None:
             """Copy the voice's files to their final place."""
-            copy_variants(checkpoints, folder)
+            copy_variants(checkpoints, folder, speaker)
             if reference is not None:
                 write_reference(folder / REFERENCE_FILE, [reference])
 

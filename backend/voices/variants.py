@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from backend.voices.errors import VoiceError
 from backend.voices.voice import VARIANT_FOLDERS, Variant
-from training.model.checkpoint.reading import read_config
+from training.model.checkpoint.reading import CONFIG_FILE, read_config
 from training.model.config import ModelConfig
 
 # Exports may hold reports and logs beside the checkpoint; only what a model is loaded from becomes part of a voice.
@@ -26,21 +28,48 @@ def is_checkpoint_file(relative: str) -> bool:
     return _CHECKPOINT_FILE.fullmatch(relative) is not None
 
 
-def copy_variants(checkpoints: Mapping[Variant, Path], folder: Path) -> None:
+def copy_variants(checkpoints: Mapping[Variant, Path], folder: Path, speaker: str | None = None) -> None:
     """Link or copy checkpoint folders into a voice's folder.
 
+    Args:
+        checkpoints: folders in the public format.
+        folder: of the voice.
+        speaker: who of a checkpoint's speakers the voice is: the copy knows only that name, and shares the weights.
+
     Raises:
-        VoiceError: a variant is not the kind of checkpoint it should be.
+        VoiceError: a variant is not the kind of checkpoint it should be, or does not have that speaker.
         ModelError: a folder is not a checkpoint.
     """
     for variant, source in checkpoints.items():
         if variant not in VARIANT_FOLDERS:
             raise VoiceError(f"There is no variant {variant!r} of a voice; there are {', '.join(VARIANT_FOLDERS)}.")
-        check_variant(variant, read_config(source))
+        config = read_config(source)
+        alone = _with_one_speaker(config, speaker) if variant == "custom_voice" and speaker is not None else config
+        check_variant(variant, alone)
         for path in sorted(source.rglob("*")):
             relative = path.relative_to(source)
             if path.is_file() and is_checkpoint_file(relative.as_posix()):
                 _link_or_copy(path, folder / variant / relative)
+        if alone != config:
+            _write_config(source, folder / variant, alone)
+
+
+def _with_one_speaker(config: ModelConfig, speaker: str) -> ModelConfig:
+    talker = config.talker
+    if speaker not in talker.spk_id:
+        raise VoiceError(f"The checkpoint has no speaker {speaker[:40]!r}. Export the run again.")
+    only = {speaker: talker.spk_id[speaker]}
+    dialect = {name: value for name, value in talker.spk_is_dialect.items() if name in only}
+    return replace(config, talker=replace(talker, spk_id=only, spk_is_dialect=dialect))
+
+
+def _write_config(source: Path, folder: Path, config: ModelConfig) -> None:
+    """Replace the link to a configuration; what else it says stays as it is."""
+    fields = json.loads((source / CONFIG_FILE).read_text(encoding="utf-8"))
+    talker = config.talker
+    fields["talker_config"] |= {"spk_id": dict(talker.spk_id), "spk_is_dialect": dict(talker.spk_is_dialect)}
+    (folder / CONFIG_FILE).unlink()
+    (folder / CONFIG_FILE).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def check_variant(variant: Variant, config: ModelConfig) -> None:

@@ -48,7 +48,7 @@ class Runs:
     def weights(self, name: str) -> dict[str, torch.Tensor]:
         newest = list_checkpoints(self.folder / name)[-1]
         assert newest.progress.step == newest.progress.num_steps
-        return dict(read_weights(newest, torch.zeros(1)).talker)
+        return dict(read_weights(newest, torch.zeros(1, 1)).talker)
 
 
 def assert_same_learning(runs: Runs, name: str, reference: str, first_step: int = 0) -> None:

@@ -60,8 +60,8 @@ def exports(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def weights(folder: Path) -> FineTunedWeights:
-    speaker = plan_data(list_checkpoints(folder)[-1].job())[1].speaker_D
-    return read_weights(list_checkpoints(folder)[-1], speaker)
+    embeddings = plan_data(list_checkpoints(folder)[-1].job())[1].speakers_SD
+    return read_weights(list_checkpoints(folder)[-1], embeddings)
 
 
 def test_the_files_are_those_of_peft(exports: Path) -> None:

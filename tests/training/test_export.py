@@ -37,7 +37,7 @@ def exports(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, 
         job=make_job(folder, voice="Ann Marie", base_model=base),
         step=1,
         talker=talker.state_dict(),
-        speaker=torch.full((talker.config.hidden_size,), 0.5),
+        embeddings=torch.full((1, talker.config.hidden_size), 0.5),
     )
     for kind in KINDS:
         export_weights(weights, folder / kind, kind)
@@ -100,7 +100,7 @@ def test_weights_are_interpolated_between_base_and_tuned(tmp_path: Path) -> None
         job=make_job(tmp_path, interpolation_alpha=0.25),
         step=1,
         talker={name: tensor + 1 for name, tensor in before.items()},
-        speaker=torch.zeros(1),
+        embeddings=torch.zeros(1, 1),
     )
     export_weights(weights, tmp_path / "kept", "base")
     kept = VoiceModel.load(tmp_path / "kept", precision="fp32", device="cpu").talker.state_dict()

@@ -131,7 +131,7 @@ def test_an_adapter_is_not_put_onto_another_base(tmp_path):
     with pytest.raises(TrainingError, match=r"trained on a base model whose weights.* Put the original model back"):
         run_worker(job, RecordingContext(0, 1))
     with pytest.raises(TrainingError, match="trained on a base model whose weights"):
-        read_weights(list_checkpoints(job.output)[-1], torch.zeros(1))
+        read_weights(list_checkpoints(job.output)[-1], torch.zeros(1, 1))
 
 
 def test_a_run_is_not_gone_on_with_by_another_method(runs):

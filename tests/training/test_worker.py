@@ -127,11 +127,11 @@ def test_a_checkpoint_exports_what_the_run_did(finished, tmp_path):
     job = make_job(finished)
     _, training_set, _ = plan_data(job)
     newest = list_checkpoints(job.output)[-1]
-    export_checkpoint(newest, training_set.speaker_D, tmp_path / "export", "base")
+    export_checkpoint(newest, training_set.speakers_SD, tmp_path / "export", "base")
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "export" / name).read_bytes() == (job.output / EXPORTS_FOLDER / "base" / name).read_bytes()
     with pytest.raises(CheckpointError, match="exists already"):
-        export_checkpoint(newest, training_set.speaker_D, tmp_path / "export", "base")
+        export_checkpoint(newest, training_set.speakers_SD, tmp_path / "export", "base")
 
 
 def test_speakers_of_the_base_model_keep_their_rows(golden_model):
@@ -230,7 +230,7 @@ def test_a_damaged_checkpoint_is_not_exported(finished, tmp_path, damage):
     newest = list_checkpoints(tmp_path / "copy" / "run")[-1]
     damage(newest.folder)
     with pytest.raises(ResumeError, match=r"is damaged: .* is not what was written"):
-        read_weights(newest, torch.zeros(1))
+        read_weights(newest, torch.zeros(1, 1))
 
 
 def test_a_checkpoint_of_an_earlier_version_has_no_hashes_and_is_gone_on_from(finished, tmp_path):

@@ -1,8 +1,9 @@
 """Which clips go into which step: a function of the seed alone.
 
-An epoch's clips are shuffled and put into micro-batches of bounded size: packed into the last few that have room, or
-sorted by length within windows of a few steps and cut. A step is a fixed list of micro-batches that the workers divide
-among themselves, so the number of workers changes who computes a micro-batch, and never which ones are computed.
+An epoch has every clip once; of several speakers, as many as `balance.py` says. They are shuffled and put into
+micro-batches of bounded size: packed into the last few that have room, or sorted by length within windows of a few
+steps and cut. A step is a fixed list of micro-batches that the workers divide among themselves, so the number of
+workers changes who computes a micro-batch, and never which ones are computed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from training.data.balance import clips_of_epoch
 from training.data.example import TrainingBatch, collate, pack
 from training.data.training_set import ClipUse, TrainingSet
 from training.job import Batching
@@ -135,7 +137,7 @@ class BatchPlan:
 
     def _plan_epoch(self, epoch: int) -> list[StepPlan]:
         draw = random.Random(f"{self._seed}/{epoch}")
-        uses = self._choose_layouts(draw)
+        uses = self._choose_layouts(epoch, draw)
         draw.shuffle(uses)
         lengths = {use: self._training_set.num_tokens(use) for use in uses}
         batches = self._pack(uses, lengths) if self._shape.batching == "packed" else self._cut(uses, lengths)
@@ -144,15 +146,16 @@ class BatchPlan:
         # Spread evenly: a last step with one micro-batch would weigh as much as a full one.
         return [self._step(epoch, number, batches[number::num_steps]) for number in range(num_steps)]
 
-    def _choose_layouts(self, draw: random.Random) -> list[ClipUse]:
-        clips, shape = self._training_set.clips, self._shape
+    def _choose_layouts(self, epoch: int, draw: random.Random) -> list[ClipUse]:
+        training_set, shape = self._training_set, self._shape
+        frames = [clip.num_frames for clip in training_set.clips]
         uses = []
-        for clip in range(len(clips)):
+        for clip in clips_of_epoch(training_set.clips_by_speaker, frames, seed=self._seed, epoch=epoch):
             use = ClipUse(clip=clip)
             # Drawn for every clip, so that adding a clip does not change the layout of the others.
             wants_reference = draw.random() < shape.in_context_ratio
-            offset = draw.randrange(1, len(clips)) if len(clips) > 1 else 0
-            peers = self._training_set.peers[clip]
+            offset = draw.randrange(1, len(frames)) if len(frames) > 1 else 0
+            peers = training_set.peers[clip]
             if wants_reference and len(peers) > 1:
                 place = bisect_left(peers, clip) + 1 + (offset - 1) % (len(peers) - 1)
                 paired = ClipUse(clip=clip, reference=peers[place % len(peers)])

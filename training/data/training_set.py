@@ -1,10 +1,10 @@
-# Shape letters: F codec frame, Q codebook, D talker width.
-"""The clips of a run, read once and checked, with their text as ids and the voice's one frozen embedding."""
+# Shape letters: F codec frame, Q codebook, S speaker, D talker width.
+"""The clips of a run, read once and checked, with their text as ids and each speaker's one frozen embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -39,6 +39,7 @@ class TrainingClip:
         codes_FQ: its frames.
         style: how it is said; empty where nothing was said about it.
         instruction_ids: the style as the model's instruction; empty for a model that follows none.
+        speaker: who speaks, counted from 0.
     """
 
     clip_id: str
@@ -47,6 +48,7 @@ class TrainingClip:
     codes_FQ: Tensor
     style: str = ""
     instruction_ids: tuple[int, ...] = ()
+    speaker: int = 0
 
     @property
     def num_frames(self) -> int:
@@ -69,16 +71,34 @@ class TrainingSet:
     Attributes:
         config: of the model.
         role_ids: its three opening tokens.
-        clips: in the dataset's order, without held-out clips.
-        speaker_D: the voice's embedding, float32; frozen, and the same in every example.
+        clips: in the dataset's order, without held-out clips; those of one speaker behind those of another.
+        speakers_SD: each speaker's embedding, float32; frozen, and the same in all of their examples.
         num_too_long: number of clips left out because they do not fit.
     """
 
     config: ModelConfig
     role_ids: tuple[int, ...]
     clips: tuple[TrainingClip, ...]
-    speaker_D: Tensor
+    speakers_SD: Tensor
     num_too_long: int = 0
+
+    @property
+    def speaker_D(self) -> Tensor:  # noqa: N802 - a tensor, named with its shape
+        """The first speaker's embedding, and the only one where there is one speaker."""
+        return self.speakers_SD[0]
+
+    @cached_property
+    def clips_by_speaker(self) -> tuple[range, ...]:
+        """Which clips are whose."""
+        ends = [0]
+        for speaker in range(len(self.speakers_SD)):
+            ends.append(ends[-1] + sum(clip.speaker == speaker for clip in self.clips))
+        return tuple(map(range, ends, ends[1:]))
+
+    @property
+    def frames_by_speaker(self) -> list[int]:
+        """How much speech there is of each."""
+        return [sum(self.clips[clip].num_frames for clip in clips) for clips in self.clips_by_speaker]
 
     @cached_property
     def has_styles(self) -> bool:
@@ -87,12 +107,12 @@ class TrainingSet:
 
     @cached_property
     def peers(self) -> tuple[tuple[int, ...], ...]:
-        """By clip, all clips of its style, itself included: a reference of another one would teach to ignore it."""
-        by_style: dict[str, list[int]] = {}
+        """By clip, all clips of its speaker and style, itself included: another one would teach to ignore them."""
+        alike: dict[tuple[int, str], list[int]] = {}
         for index, clip in enumerate(self.clips):
-            by_style.setdefault(clip.style, []).append(index)
-        groups = {style: tuple(found) for style, found in by_style.items()}
-        return tuple(groups[clip.style] for clip in self.clips)
+            alike.setdefault((clip.speaker, clip.style), []).append(index)
+        groups = {key: tuple(found) for key, found in alike.items()}
+        return tuple(groups[clip.speaker, clip.style] for clip in self.clips)
 
     @cached_property
     def num_frames(self) -> int:
@@ -124,7 +144,7 @@ class TrainingSet:
                 reference_text_ids=reference.text_ids,
                 reference_codes_FQ=reference.codes_FQ,
             )
-        return build_example(self.config, prompt, clip.codes_FQ, self.speaker_D)
+        return build_example(self.config, prompt, clip.codes_FQ, self.speakers_SD[clip.speaker])
 
 
 def read_training_set(
@@ -136,7 +156,7 @@ def read_training_set(
     speaker: Literal["reference", "mean"] = "reference",
     rows: Iterable[CodeRow] | None = None,
 ) -> tuple[DatasetCard, TrainingSet]:
-    """Read a dataset for training.
+    """Read one speaker's dataset for training.
 
     Args:
         folder: the dataset.
@@ -168,7 +188,7 @@ def read_training_set(
         config=config,
         role_ids=tuple(text_tokenizer.role_ids),
         clips=tuple(_prepare(row, config, text_tokenizer) for row in trained_on),
-        speaker_D=_speaker_embedding(ordered, trained_on, card, speaker, config.talker.hidden_size),
+        speakers_SD=_speaker_embedding(ordered, trained_on, card, speaker, config.talker.hidden_size).unsqueeze(0),
     )
     limit = min(max_tokens, config.talker.max_position_embeddings)
     fitting = [clip for i, clip in enumerate(everything.clips) if everything.num_tokens(ClipUse(clip=i)) <= limit]
@@ -181,8 +201,19 @@ def read_training_set(
         config=config,
         role_ids=everything.role_ids,
         clips=tuple(fitting),
-        speaker_D=everything.speaker_D,
+        speakers_SD=everything.speakers_SD,
         num_too_long=len(trained_on) - len(fitting),
+    )
+
+
+def join_speakers(parts: Sequence[TrainingSet]) -> TrainingSet:
+    """One training set of several speakers, given the training set of each."""
+    return TrainingSet(
+        config=parts[0].config,
+        role_ids=parts[0].role_ids,
+        clips=tuple(replace(clip, speaker=number) for number, part in enumerate(parts) for clip in part.clips),
+        speakers_SD=torch.cat([part.speakers_SD for part in parts]),
+        num_too_long=sum(part.num_too_long for part in parts),
     )
 
 

@@ -12,7 +12,19 @@ from training.model.lora_config import ADAPTED_LAYERS
 
 def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     """Describe the command's options."""
-    parser.add_argument("dataset", metavar="DATASET", help="name of a dataset, or its folder")
+    parser.add_argument(
+        "datasets",
+        nargs="+",
+        metavar="DATASET",
+        help="name of a dataset, or its folder; several are several speakers of one run, and a voice is made of each",
+    )
+    parser.add_argument(
+        "--voice",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name of the new voice (default: that of its dataset); of several speakers, once for each, in their order",
+    )
     add_training_options(parser, settings)
     parser.add_argument("--detach", action="store_true", help="return at once; `runs show` shows its progress")
     parser.set_defaults(action="finetune.run")
@@ -20,7 +32,6 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
 
 def add_training_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     """Options of every command that trains."""
-    parser.add_argument("--voice", required=True, metavar="NAME", help="name of the new voice")
     add_model_option(parser, settings)
     parser.add_argument("--preset", default="standard", choices=PRESETS, help="(default: %(default)s)")
     parser.add_argument(

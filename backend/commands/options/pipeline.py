@@ -12,6 +12,7 @@ from backend.settings import Settings
 def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     """Describe the command's options."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="files, folders or archives")
+    parser.add_argument("--voice", required=True, metavar="NAME", help="name of the new voice")
     add_training_options(parser, settings)
     parser.add_argument("--dataset", metavar="NAME", help="name of the dataset (default: made of the voice's)")
     parser.add_argument("--language", default="auto", help="spoken in the recordings (default: %(default)s)")

@@ -7,7 +7,7 @@ import math
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,17 +15,20 @@ import psutil
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from backend.dataset.storage.dataset_table import DatasetTable
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.runs.errors import RunInvalid
 from backend.runs.planning.launch import FORMER_NAMES, LaunchOptions, LaunchPlan
+from backend.runs.planning.speakers import (
+    Speaker,
+    SpeakerRequest,
+    check_model,
+    find_speakers,
+    first_name,
+    synthetic_problems,
+)
 from backend.runs.storage.run_folder import RunFolder
-from backend.runs.storage.run_table import RunTable
 from backend.store.home import Home
-from backend.voices.errors import VoiceNameTaken, VoiceNotFound
-from backend.voices.names import clean_name, name_key
-from backend.voices.registry import Voices
-from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
+from training.data.balance import frames_per_epoch
 from training.data.training_set import TrainingSet
 from training.estimate import RunEstimate, estimate_run, free_bytes
 from training.former_names import with_current_names
@@ -33,9 +36,6 @@ from training.job import PRESETS, STRATEGIES, FineTuneJob, Method, MethodChoice,
 from training.job_data import plan_batches, read_data
 from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
-from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
-from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
 from training.model.config import ModelConfig
 from training.model.hub.hub import resolve_model
 from training.model.prompt.length import FRAMES_PER_SECOND
@@ -43,16 +43,13 @@ from training.preflight import disk_problems, job_problems, uses_gpus
 from training.presets import preset_fields
 from training.strategies.learner import frozen_dtype
 
-DATASETS_FOLDER = "datasets"
-MIN_CLIPS = 2
-"""One to learn from and one to evaluate with, at the very least."""
-
 WORKER_COUNTS = (1, 2, 4, 8)
 LITTLE_MINUTES, MUCH_MINUTES = 3.0, 30.0
 """With less there is not enough to repeat; with more, longer training still finds something new."""
 
-_UNNAMED = "voice"
-_DECIDED_HERE = frozenset({"voice", "dataset", "dataset_digest", "base_model", "output", "export_at_end", "method"})
+_DECIDED_HERE = frozenset(
+    {"voice", "dataset", "dataset_digest", "more_speakers", "base_model", "output", "export_at_end", "method"}
+)
 
 
 class RunRequest(BaseModel):
@@ -62,6 +59,7 @@ class RunRequest(BaseModel):
         model: mini, a checkpoint folder or a hub id; must be on this machine unless a voice is named.
         dataset: name of one in the home, or its folder; None while it is yet to be built.
         voice: name of the new voice; None while the run is only looked at.
+        more_speakers: further datasets, each of which is another speaker of the same run.
         preset: quick, standard or thorough; chosen by the amount of speech when None.
         method: full trains all weights, lora an adapter; auto trains an adapter where all weights do not fit.
         accept_synthetic: learn also from recordings that Encore made.
@@ -73,6 +71,7 @@ class RunRequest(BaseModel):
     model: str
     dataset: str | Path | None = None
     voice: str | None = None
+    more_speakers: tuple[SpeakerRequest, ...] = ()
     preset: str | None = "standard"
     method: MethodChoice = "auto"
     accept_synthetic: bool = False
@@ -89,11 +88,28 @@ class MemoryCell(BaseModel):
     memory: WorkerMemory
 
 
+class SpeakerMinutes(BaseModel):
+    """Speech of one of several speakers.
+
+    Attributes:
+        voice: name of the voice.
+        minutes: that there are to learn from.
+        per_epoch: that every epoch has.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    voice: str
+    minutes: float
+    per_epoch: float
+
+
 class DataPlan(BaseModel):
     """The part of a plan that depends on the dataset.
 
     Attributes:
-        dataset: its name.
+        dataset: its name; of several all names.
+        speakers: minutes of speech of each speaker, and how many of them an epoch has; none where there is one speaker.
         preset: as asked for, or as chosen.
         estimate: steps, minutes, memory and disk.
         evaluation: what checkpoints will speak.
@@ -106,6 +122,7 @@ class DataPlan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dataset: str
+    speakers: tuple[SpeakerMinutes, ...] = ()
     preset: Preset
     estimate: RunEstimate
     evaluation: EvaluationPlan
@@ -151,6 +168,11 @@ class RunPlan(BaseModel):
             f"Each worker needs about {estimate.memory.total / 2**30:.1f} GiB of memory; checkpoints and export take "
             f"up to {estimate.disk_bytes / 1e9:.1f} GB of disk.",
         ]
+        if self.data.speakers:
+            listed = "; ".join(
+                f"{one.voice}: {one.minutes:.1f} min, {one.per_epoch:.1f} in every epoch" for one in self.data.speakers
+            )
+            notes.append(f"{len(self.data.speakers)} speakers learn in one run. {listed}.")
         if job.method == "lora":
             notes.append(f"Trained is {job.method_in_words}; the weights of the base model stay as they are.")
         if (needed := self.data.full_bytes) is not None and (available := self.data.worker_bytes) is not None:
@@ -182,60 +204,75 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     method = _choose_method(request, job_options)
     preset = _check_preset(request.preset) if request.preset is not None else None
     run_id = _new_run_id()
-    fixed = _fix_options(request, home, run_id, method=method, keeps_voice=chosen.name_voice)
+    # The best checkpoint is exported once all have been evaluated; it is seldom the last.
+    output = RunFolder.of(home.folder, run_id).path
+    fixed = {"method": method or "full", "output": output, "export_at_end": False}
     machine = Machine.here(num_cpus)
     if request.dataset is None:
-        draft = {**job_options, **fixed, "dataset": home.folder, "dataset_digest": "not built yet"}
+        voice = first_name(home, request.voice, keeps_voice=chosen.name_voice)
+        draft = {**job_options, **fixed, "voice": voice, "dataset": home.folder, "dataset_digest": "not built yet"}
         job = FineTuneJob.parse({**draft, "base_model": resolve_model(request.model)})
         launch = _plan_launch(job, machine, chosen, run_id)
         return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=_problems(job, launch))
-    folder, card = _find_dataset(home.folder, request.dataset)
-    rows = read_code_rows(folder / ROWS_FILE)
-    _check_clips(rows, card)
+    speakers = find_speakers(home, request.dataset, request.voice, request.more_speakers, keeps_voice=chosen.name_voice)
     base_model = resolve_model(request.model)
-    _check_model(base_model, card, request.model)
-    job = FineTuneJob.parse(
-        {**job_options, **fixed, "dataset": folder, "dataset_digest": card.digest, "base_model": base_model}
-    )
-    training_set = read_data(job, rows)
-    preset = preset or recommend_preset(training_set.num_frames / FRAMES_PER_SECOND / 60)
+    for speaker in speakers:
+        check_model(base_model, speaker.card, request.model)
+    first, *more = (speaker.of_job.model_dump() for speaker in speakers)
+    job = FineTuneJob.parse({**job_options, **fixed, **first, "more_speakers": more, "base_model": base_model})
+    training_set = read_data(job, [speaker.rows for speaker in speakers])
+    preset = preset or recommend_preset(training_set.num_frames / FRAMES_PER_SECOND / 60 / len(speakers))
     job, asked = _with_preset(job, preset, training_set), job
     launch = _plan_launch(job, machine, chosen, run_id)
-    evaluation = plan_evaluation(
-        folder,
-        card,
-        rows,
-        base_model,
-        speaker=training_set.speaker_D.tolist(),
-        # Without evaluation it is still what knows the voice's embedding and reference.
-        num_held_out=chosen.num_held_out if chosen.evaluate else 1,
-        num_standard=chosen.num_standard,
-        seed=job.seed,
-    )
-    data = _plan_data(job, launch, training_set, card.name, preset, evaluation)
+    evaluation = _plan_evaluation(speakers, job, training_set, chosen)
+    names = ", ".join(speaker.card.name for speaker in speakers)
+    data = _plan_data(job, launch, training_set, names, preset, evaluation)
     needed = data.estimate.memory.total
     is_open = method is None and not job.train_text_embedding
     if is_open and data.worker_bytes is not None and needed > data.worker_bytes:
         job = _with_preset(asked.model_copy(update={"method": "lora"}), preset, training_set)
-        data = _plan_data(job, launch, training_set, card.name, preset, evaluation)
+        data = _plan_data(job, launch, training_set, names, preset, evaluation)
         data = data.model_copy(update={"full_bytes": needed})
-    synthetic = () if request.accept_synthetic else _synthetic_problems(home, folder)
-    problems = (*_problems(job, launch), *disk_problems(job, data.estimate), *synthetic)
+    synthetic = [] if request.accept_synthetic else [synthetic_problems(home, one.folder) for one in speakers]
+    problems = (*_problems(job, launch), *disk_problems(job, data.estimate), *chain.from_iterable(synthetic))
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
 
 
-def _fix_options(
-    request: RunRequest, home: Home, run_id: str, *, method: str | None, keeps_voice: bool
-) -> dict[str, Any]:
-    """The options of a job that nobody is asked for. Raises EncoreError where the voice's name is taken."""
-    voice = _UNNAMED if request.voice is None else _free_name(home, request.voice, keeps_voice=keeps_voice)
-    return {
-        "voice": voice,
-        "method": method or "full",
-        "output": RunFolder.of(home.folder, run_id).path,
-        # The best checkpoint is exported once all have been evaluated; it is seldom the last.
-        "export_at_end": False,
-    }
+def _plan_evaluation(
+    speakers: Sequence[Speaker], job: FineTuneJob, training_set: TrainingSet, options: LaunchOptions
+) -> EvaluationPlan:
+    """What checkpoints will speak in each voice."""
+    first, *more = (
+        plan_evaluation(
+            speaker.folder,
+            speaker.card,
+            speaker.rows,
+            job.base_model,
+            speaker=embedding.tolist(),
+            # Without evaluation it is still what knows the voice's embedding and reference.
+            num_held_out=options.num_held_out if options.evaluate else 1,
+            num_standard=options.num_standard,
+            seed=job.seed,
+            voice=speaker.voice if len(speakers) > 1 else "",
+        )
+        for speaker, embedding in zip(speakers, training_set.speakers_SD, strict=True)
+    )
+    return first.model_copy(update={"more_speakers": tuple(more)})
+
+
+def _speaker_minutes(job: FineTuneJob, training_set: TrainingSet) -> tuple[SpeakerMinutes, ...]:
+    """Nothing where there is one speaker."""
+    if not job.more_speakers:
+        return ()
+    frames = training_set.frames_by_speaker
+    return tuple(
+        SpeakerMinutes(
+            voice=speaker.voice,
+            minutes=own / FRAMES_PER_SECOND / 60,
+            per_epoch=share / FRAMES_PER_SECOND / 60,
+        )
+        for speaker, own, share in zip(job.speakers, frames, frames_per_epoch(frames), strict=True)
+    )
 
 
 def _plan_data(
@@ -253,6 +290,7 @@ def _plan_data(
     estimate = estimate_run(job, training_set, plan_batches(job, training_set), device=device, tensors=tensors)
     return DataPlan(
         dataset=dataset,
+        speakers=_speaker_minutes(job, training_set),
         preset=preset,
         estimate=estimate,
         evaluation=evaluation,
@@ -308,92 +346,9 @@ def _check_preset(name: str) -> Preset:
     raise RunInvalid(f"There is no preset {name[:40]!r}; there are {', '.join(PRESETS)}.{hint}")
 
 
-def _free_name(home: Home, voice: str, *, keeps_voice: bool) -> str:
-    """The name as it will be stored, unless it is taken or about to be."""
-    name = clean_name(voice)
-    if not keeps_voice:
-        return name
-    try:
-        Voices(home).get(name)
-    except VoiceNotFound:
-        pass
-    else:
-        raise VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
-    for run in RunTable(home.database).list():
-        if run.state.is_active and name_key(run.voice) == name_key(name):
-            raise VoiceNameTaken(f"Run {run.id} is making a voice {name!r} already. Choose another name, or cancel it.")
-    return name
-
-
 def _new_run_id() -> str:
     """Sorts by time, and two started in the same second differ."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-
-
-def _find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
-    """A dataset of the home by its name, or any by its folder."""
-    named = home / DATASETS_FOLDER / str(dataset)
-    folder = named if named.is_dir() else Path(dataset).expanduser().absolute()
-    if not folder.is_dir():
-        found = sorted(path.name for path in named.parent.iterdir()) if named.parent.is_dir() else []
-        known = f"There are: {', '.join(found[:20])}." if found else "Build one with `app.py dataset build`."
-        raise RunInvalid(f"There is no dataset {str(dataset)[:100]!r}. {known}")
-    return folder, read_card(folder)
-
-
-def _synthetic_problems(home: Home, folder: Path) -> tuple[str, ...]:
-    """Recordings of a dataset of this home that say they are Encore's own speech: learning from them is asked about."""
-    if folder.parent != home.folder / DATASETS_FOLDER:
-        return ()
-    recordings = DatasetTable(home).recordings(folder.name)
-    made = [Path(one.name).name for one in recordings if one.details.made_by_encore]
-    if not made:
-        return ()
-    listed = ", ".join(made[:5]) + (f" and {len(made) - 5} more" if len(made) > 5 else "")
-    return (
-        f"Encore itself made {listed}: a voice that learns from it is a copy of a copy. Leave it out, or "
-        f"choose to learn from it: --accept-synthetic, or under Advanced on the page.",
-    )
-
-
-def _check_clips(rows: Sequence[CodeRow], card: DatasetCard) -> None:
-    """Refuse a dataset with too little in it. Raises RunInvalid."""
-    if not rows:
-        raise RunInvalid(f"The dataset {card.name} has no accepted clips. Accept some, or add recordings.")
-    if len(rows) < MIN_CLIPS:
-        raise RunInvalid(
-            f"The dataset {card.name} has one accepted clip, and a fine-tune needs {MIN_CLIPS} or more. "
-            "Add recordings, or clone the voice without fine-tuning."
-        )
-
-
-def _check_model(folder: Path, card: DatasetCard, model: str) -> None:
-    """Refuse a model that is not a base model, or that uses other codes than the dataset. Raises RunInvalid."""
-    config = read_config(folder)
-    if config.tts_model_type != "base":
-        raise RunInvalid(
-            f"{model} is a {config.tts_model_type} checkpoint, and only base ones can be fine-tuned. "
-            "Choose a base checkpoint, or the base variant of a fine-tuned voice."
-        )
-    if fingerprint_of(folder) != card.tokenizer_fingerprint:
-        raise RunInvalid(
-            f"The dataset {card.name} was made with {card.model}, whose codes {model} does not understand. "
-            f"Build the dataset again with {model}, or fine-tune {card.model}."
-        )
-
-
-def fingerprint_of(folder: Path) -> str:
-    """Which codes a checkpoint folder uses."""
-    files = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
-    return _fingerprint(folder, tuple((path, path.stat().st_mtime_ns) for path in files))
-
-
-@lru_cache(maxsize=4)  # reads all of the tokenizer, and the page plans again with every change of a field
-def _fingerprint(folder: Path, files: tuple[tuple[Path, int], ...]) -> str:
-    with torch.device("meta"):
-        tokenizer = SpeechTokenizer(read_speech_tokenizer_config(folder))
-    load_weights(tokenizer, [path for path, _ in files], "", dtype=torch.float32, device=torch.device("cpu"))
-    return tokenizer_fingerprint(tokenizer)
 
 
 def _problems(job: FineTuneJob, launch: LaunchPlan) -> tuple[str, ...]:

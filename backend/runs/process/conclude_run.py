@@ -11,6 +11,7 @@ import torch
 
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluationPlan
+from backend.evaluation.scores import CheckpointScores
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.select_checkpoint import Choice, choose
 from backend.runs.report import write_report
@@ -20,10 +21,10 @@ from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.registry import Voices
-from backend.voices.voice import Variant
+from backend.voices.voice import Variant, Voice
 from training.errors import ResumeError, TrainingError
 from training.export import FineTunedWeights, export_all, read_weights
-from training.job import FineTuneJob
+from training.job import FineTuneJob, JobSpeaker
 from training.run_checkpoints import list_checkpoints, mark_best, read_checkpoint, set_aside
 
 
@@ -52,11 +53,12 @@ def conclude(home: Home, run_id: str) -> None:
     rows.change(run_id, export_folder=str(folder.export))
     message = f"The best checkpoint, {choice.best}, is exported."
     if launch.name_voice:
-        message = _keep_voice(Voices(home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
+        message = _keep_voices(Voices(home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)
     rows.move(run_id, RunState.DONE, message)
-    # They are needed no more, and deleting the dataset must delete its copy too.
-    shutil.rmtree(folder.dataset, ignore_errors=True)
     run = rows.get(run_id)
+    # They are needed no more, and deleting a dataset must delete its copy too.
+    for copied in folder.datasets(len(run.job.speakers)):
+        shutil.rmtree(copied, ignore_errors=True)
     write_report(folder.report, run, rows.metrics(run_id), rows.checkpoints(run_id), rows.events(run_id), folder.path)
 
 
@@ -77,10 +79,10 @@ def read_exportable(folder: RunFolder, name: str) -> FineTunedWeights:
         EncoreError: the checkpoint or its base model cannot be read.
     """
     checkpoint = read_checkpoint(folder.checkpoints / name)
-    speaker = torch.tensor(EvaluationPlan.read(folder.evaluation_plan).speaker, dtype=torch.float32)
-    weights = read_weights(checkpoint, speaker)
-    # With the dataset as the user knows it: the run learnt from a copy of its own.
-    job = weights.job.model_copy(update={"dataset": FineTuneJob.read(folder.job).dataset})
+    embeddings = torch.tensor(EvaluationPlan.read(folder.evaluation_plan).embeddings, dtype=torch.float32)
+    weights = read_weights(checkpoint, embeddings)
+    # With the datasets as the user knows them: the run learnt from copies of its own.
+    job = weights.job.with_datasets([speaker.dataset for speaker in FineTuneJob.read(folder.job).speakers])
     return replace(weights, job=job)
 
 
@@ -96,35 +98,61 @@ def _choose(checkpoints: Sequence[CheckpointRecord], folder: RunFolder) -> Choic
     return Choice(best=found[-1].folder.name, beats_base=None, verdict=verdict)
 
 
-def _keep_voice(
+def _keep_voices(
     voices: Voices,
     run: RunRecord,
     checkpoints: Sequence[CheckpointRecord],
     folder: RunFolder,
     exported: Mapping[Variant, Path],
 ) -> str:
-    """Make a voice of the export; what happened, in a sentence."""
-    plan, job = EvaluationPlan.read(folder.evaluation_plan), FineTuneJob.read(folder.job)
+    """Make a voice of each speaker of the export; what happened, in a sentence or two."""
+    plan = EvaluationPlan.read(folder.evaluation_plan)
     scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
-    try:
-        voice = voices.add_fine_tuned(
-            run.voice,
-            exported,
-            consent=run.consent,
-            model=run.model,
-            run_id=run.id,
-            reference=plan.reference_clip if plan.reference_clip.is_file() else None,
-            transcript=plan.reference_text,
-            language=plan.language,
-            provenance={
-                "dataset": run.dataset,
-                "dataset_digest": job.dataset_digest,
-                "checkpoint": run.best_checkpoint,
-                "trained": job.method_in_words,
-                "scores": scores.model_dump(mode="json") if scores is not None else None,
-            },
+    kept, problems = [], []
+    for speaker, own in zip(FineTuneJob.read(folder.job).speakers, plan.speakers, strict=True):
+        of_speaker = scores.speakers.get(speaker.voice, scores) if scores is not None else None
+        try:
+            kept.append(_keep_voice(voices, run, speaker, own, of_speaker, exported).name)
+        except EncoreError as error:
+            # Hours of training are not lost to a name: the export stays, and can be made a voice of later.
+            problems.append(error if not plan.more_speakers else f"{speaker.voice}: {error}")
+    said = []
+    if kept:
+        names = ", ".join(kept)
+        said.append(
+            f"The voice {names} speaks with checkpoint {run.best_checkpoint}."
+            if len(kept) == 1
+            else f"The voices {names} speak with checkpoint {run.best_checkpoint}."
         )
-    except EncoreError as error:
-        # Hours of training are not lost to a name: the export stays, and can be made a voice of later.
-        return f"The best checkpoint is exported, but it could not be kept as a voice: {error}"
-    return f"The voice {voice.name} speaks with checkpoint {run.best_checkpoint}."
+    said += [f"The best checkpoint is exported, but it could not be kept as a voice: {problem}" for problem in problems]
+    return " ".join(said)
+
+
+def _keep_voice(
+    voices: Voices,
+    run: RunRecord,
+    speaker: JobSpeaker,
+    plan: EvaluationPlan,
+    scores: CheckpointScores | None,
+    exported: Mapping[Variant, Path],
+) -> Voice:
+    """Make a voice of one speaker of the export. Raises EncoreError."""
+    return voices.add_fine_tuned(
+        speaker.voice,
+        exported,
+        consent=run.consents.get(speaker.voice, run.consent),
+        model=run.model,
+        run_id=run.id,
+        reference=plan.reference_clip if plan.reference_clip.is_file() else None,
+        transcript=plan.reference_text,
+        language=plan.language,
+        speaker=speaker.name,
+        provenance={
+            "dataset": speaker.dataset.name if run.consents else run.dataset,
+            "dataset_digest": speaker.dataset_digest,
+            "checkpoint": run.best_checkpoint,
+            "trained": run.job.method_in_words,
+            "scores": scores.model_dump(mode="json") if scores is not None else None,
+            **({"speakers": [one.voice for one in run.job.speakers]} if run.consents else {}),
+        },
+    )

@@ -13,7 +13,7 @@ import torch
 from backend.errors import EncoreError
 from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
 from backend.evaluation.plan import EvaluationPlan
-from backend.evaluation.scores import EvaluatedTake, summarize
+from backend.evaluation.scores import EvaluatedTake, OwnErrors, summarize
 from backend.provenance.signing import FileSigner
 from backend.provenance.statement import SpeechStatement
 from backend.runs.planning.launch import LaunchPlan
@@ -136,22 +136,27 @@ class EvaluationQueue:
         """Here, not where they were spoken: only this machine has the key."""
         if self._signer is None:
             return
-        consent = self._rows.get(self._run_id).consent
-        agreed = {} if consent is None else {"consent": consent.statement, "consent_sha256": consent.digest}
+        run = self._rows.get(self._run_id)
         for take in takes:
             if take.statement is not None:
+                consent = run.consents.get(take.speaker, run.consent)
+                agreed = {} if consent is None else {"consent": consent.statement, "consent_sha256": consent.digest}
                 said = take.statement.model_copy(update=agreed)
                 self._signer.sign_file(self._folder.path / take.file, "wav", said)
 
-    def _known_errors(self) -> dict[str, float]:
-        """Of listeners that have heard the person's own recordings in this run: they need not be heard again."""
+    def _known_errors(self) -> dict[str, dict[str, float]]:
+        """Of listeners that have heard a speaker's own recordings in this run: they need not be heard again."""
+        known: dict[str, dict[str, float]] = {}
         scores = [record.scores for record in self._rows.checkpoints(self._run_id) if record.scores is not None]
-        heard = [errors for each in scores for errors in each.listeners]
-        return {
-            errors.listener: errors.own_character_error
-            for errors in heard
-            if errors.listener is not None and errors.own_character_error is not None
-        }
+        for speaker, own in (one for each in scores for one in (each.speakers or {"": each}).items()):
+            known.setdefault(speaker, {}).update(
+                {
+                    errors.listener: errors.own_character_error
+                    for errors in own.listeners
+                    if errors.listener is not None and errors.own_character_error is not None
+                }
+            )
+        return known
 
     def _keep_best(self) -> None:
         best = choose(self._rows.checkpoints(self._run_id)).best
@@ -163,18 +168,18 @@ class EvaluationQueue:
 
 
 def evaluate_checkpoint(
-    raw_plan: dict[str, Any], run_folder: str, name: str, checkpoint: str | None, known_errors: dict[str, float]
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    raw_plan: dict[str, Any], run_folder: str, name: str, checkpoint: str | None, known_errors: OwnErrors
+) -> tuple[list[dict[str, Any]], OwnErrors]:
     """The Ray task: speak and measure, perhaps on another machine.
 
-    Returns the takes, and what each listener gets wrong in the person's own recordings.
+    Returns the takes, and what each listener gets wrong in the speakers' own recordings.
 
     Args:
         raw_plan: a `EvaluationPlan`.
         run_folder: of the run.
         name: of the checkpoint; names the folder of its takes.
         checkpoint: its folder; None for the base model.
-        known_errors: of listeners that have heard the person's recordings before.
+        known_errors: of listeners that have heard the speakers' recordings before.
 
     Raises:
         EncoreError: it cannot be loaded, or cannot speak.
@@ -193,8 +198,8 @@ def evaluate_checkpoint(
     exported = folder.evaluating / name
     shutil.rmtree(exported, ignore_errors=True)
     try:
-        speaker = torch.tensor(plan.speaker, dtype=torch.float32)
-        export_checkpoint(read_checkpoint(Path(checkpoint)), speaker, exported, "base")
+        embeddings = torch.tensor(plan.embeddings, dtype=torch.float32)
+        export_checkpoint(read_checkpoint(Path(checkpoint)), embeddings, exported, "base")
         model = VoiceModel.load(exported)
         said = SpeechStatement(checkpoint=checkpoint_digest(exported), voice="fine-tuned")
         takes = evaluate(model, plan, scorers, folder.takes / name, statement=said)

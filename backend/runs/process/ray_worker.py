@@ -90,7 +90,7 @@ def train_under_ray(config: dict[str, Any]) -> None:
             )
         context = RayContext(folder, attempt)
         job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
-        run_worker(job, context, fetch_rows())
+        run_worker(job, context, fetch_rows(len(job.speakers)))
 
 
 def share_rows_recording_problems(
@@ -98,7 +98,7 @@ def share_rows_recording_problems(
 ) -> Any:  # a Ray Data dataset
     """The rows that workers will fetch, read by the driver before it starts any."""
     with _recording_problems(folder, attempt):
-        return share_rows(FineTuneJob.parse(raw_job).dataset)
+        return share_rows([speaker.dataset for speaker in FineTuneJob.parse(raw_job).speakers])
 
 
 @contextmanager

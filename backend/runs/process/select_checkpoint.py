@@ -92,10 +92,13 @@ class Scale:
 
 
 def quality(scores: CheckpointScores, scale: Scale | None = None) -> float:
-    """One number to compare checkpoints of one run by; higher is better.
+    """One number to compare checkpoints of one run by; higher is better. Of several speakers it is their mean.
 
     The independent verifier's similarity counts where it heard all of them, the model's own encoder's otherwise.
     """
+    if scores.speakers:
+        of_all = scale or Scale.of(list(scores.speakers.values()))
+        return statistics.fmean(quality(one, of_all) for one in scores.speakers.values())
     scale = scale or Scale.of([scores])
     ratio = max(scores.duration_ratio, 1e-3)
     pace = max(ratio, 1 / ratio)
@@ -115,7 +118,7 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     tuned = [(point, scores) for point, scores in evaluated if not point.is_base]
     if not tuned:
         return Choice(best=None, beats_base=None, verdict="No checkpoint could be evaluated, so none is recommended.")
-    scale = Scale.of([scores for _, scores in evaluated])
+    scale = Scale.of([one for _, scores in evaluated for one in (*scores.speakers.values(), scores)])
     # Of two that sound alike the earlier one has forgotten less of the base model.
     best, scores = max(tuned, key=lambda pair: (round(quality(pair[1], scale), 4), -pair[0].step))
     if zero_shot is None:
@@ -126,8 +129,11 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     base_point, base = zero_shot
     beats = quality(scores, scale) > quality(base, scale) + NOTABLE_GAIN
     beats = beats and not _is_harder_to_understand(scores, base, scale)
+    several = len(scores.speakers)
     opening = (
-        f"The fine-tuned voice at step {best.step} is better than zero-shot cloning: "
+        f"The {several} fine-tuned voices at step {best.step} are better than zero-shot cloning, on average: "
+        if beats and several
+        else f"The fine-tuned voice at step {best.step} is better than zero-shot cloning: "
         if beats
         else f"No checkpoint beats zero-shot cloning; the nearest is step {best.step}: "
     )
@@ -137,8 +143,22 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
         beats_base=beats,
         verdict=opening
         + _differences(base, scores, scale, standard_error_of_difference(base_point, best, scale.listener))
-        + ending,
+        + ending
+        + _worst_speaker(base, scores, scale),
     )
+
+
+def _worst_speaker(base: CheckpointScores, tuned: CheckpointScores, scale: Scale) -> str:
+    """A sentence about the speaker whose voice came out worst, for the mean hides it; empty with one speaker."""
+    both = [name for name in tuned.speakers if name in base.speakers]
+    if not both:
+        return ""
+    name = min(both, key=lambda one: quality(tuned.speakers[one], scale))
+    before, after = base.speakers[name], tuned.speakers[name]
+    differences = _differences(before, after, scale, None)
+    if quality(after, scale) < quality(before, scale) - NOTABLE_GAIN:
+        return f" The worst voice is {name}, which zero-shot cloning does better: {differences}."
+    return f" The worst voice is {name}: {differences}."
 
 
 def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores, scale: Scale) -> bool:

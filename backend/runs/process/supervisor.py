@@ -102,8 +102,10 @@ class Supervisor:
         try:
             self._launch = LaunchPlan.read(self._folder.launch)
             # From the run's own copy: the dataset itself may be edited and deleted meanwhile.
-            job, kept = FineTuneJob.read(self._folder.job), self._folder.dataset
-            self._job = job.model_copy(update={"dataset": kept}) if kept.is_dir() else job
+            job = FineTuneJob.read(self._folder.job)
+            self._job = (
+                job.with_datasets(self._folder.datasets(len(job.speakers))) if self._folder.dataset.is_dir() else job
+            )
             self._wait_for_turn()
             self._work(connection)
             return RunState.DONE

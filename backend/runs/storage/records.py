@@ -23,6 +23,7 @@ class RunRecord(BaseModel):
 
     id: str
     dataset: str
+    """Its name; of several speakers all names, as for the voice."""
     voice: str
     model: str
     preset: str
@@ -47,22 +48,31 @@ class RunRecord(BaseModel):
     """The result of the evaluation, in plain words; empty until then."""
     export_folder: str | None = None
     consent: Consent | None
-    """Who agreed to the cloning."""
+    """Who agreed to the cloning; of several speakers, all of them."""
+    consents: dict[str, Consent] = {}
+    """Where there are several speakers, who agreed for each, by the name of the voice."""
     job: FineTuneJob
     """The fine-tune itself."""
 
-    @field_validator("consent", "job", mode="before")
+    @field_validator("consent", "consents", "job", mode="before")
     @classmethod
     def _read_json(cls, stored: object) -> object:
         """From the database's text."""
         return json.loads(stored) if isinstance(stored, str) else stored
 
+    @field_validator("consents", mode="before")
+    @classmethod
+    def _read_nothing(cls, stored: object) -> object:
+        """Of a run of an earlier version."""
+        return {} if stored is None else stored
+
     def as_row(self) -> dict[str, object]:
         """Columns of the database."""
         consent = None if self.consent is None else self.consent.model_dump_json()
         return {
-            **self.model_dump(exclude={"consent", "job"}),
+            **self.model_dump(exclude={"consent", "consents", "job"}),
             "consent": consent,
+            "consents": json.dumps({voice: one.model_dump(mode="json") for voice, one in self.consents.items()}),
             "job": self.job.model_dump_json(indent=1),
         }
 

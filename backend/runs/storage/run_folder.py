@@ -41,6 +41,10 @@ class RunFolder:
         """Rows and card of the dataset as the run was planned with them, until it is done; no sound."""
         return self.path / "dataset"
 
+    def datasets(self, number: int) -> list[Path]:
+        """The same of so many speakers, the first one's first."""
+        return [self.dataset, *(self.path / f"dataset-{place}" for place in range(2, number + 1))]
+
     @property
     def evaluation_plan(self) -> Path:
         """What its checkpoints speak; kept, because the dataset may be edited while it runs."""

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
+from backend.evaluation.likeness_table import who_sounds_like_whom
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.evaluation.take_scores import Scorers
 from backend.transcription.transcript import Transcript
@@ -128,11 +129,29 @@ def test_listeners_hear_the_persons_own_recordings_once(dataset: Path) -> None:
     right, wrong = Parrot(chosen.clip_texts), Parrot(["none of it at all"] * len(chosen.clips), "budgie")
     assert len(chosen.clip_texts) == len(chosen.clips) > 0
     errors = own_errors(chosen, [right, wrong], {})
-    assert errors["parrot"] == 0
-    assert errors["budgie"] > 0.4
+    assert errors[""]["parrot"] == 0
+    assert errors[""]["budgie"] > 0.4
     deaf = Parrot([], "budgie")
-    assert own_errors(chosen, [deaf], errors) == {"budgie": errors["budgie"]}
-    assert own_errors(chosen.model_copy(update={"clip_texts": ()}), [Parrot([])], {}) == {}
+    assert own_errors(chosen, [deaf], errors) == {"": {"budgie": errors[""]["budgie"]}}
+    assert own_errors(chosen.model_copy(update={"clip_texts": ()}), [Parrot([])], {}) == {"": {}}
+
+
+def test_each_speaker_is_compared_with_all_of_them(dataset: Path, tmp_path: Path) -> None:
+    ann, ben = (plan(dataset).model_copy(update={"voice": name}) for name in ("Ann", "Ben"))
+    ben = ben.model_copy(update={"target": tuple(-value for value in ben.target)})
+    both = ann.model_copy(update={"more_speakers": (ben,)})
+    takes = evaluate(load_model(), both, load_scorers(both, (), None), tmp_path / "takes" / "base")
+    assert [take.speaker for take in takes] == ["Ann", "Ann", "Ben", "Ben"]
+    assert [take.position for take in takes] == [0, 1, 2, 3]
+    assert [take.file for take in takes] == [f"takes/base/{number:02}.wav" for number in range(4)]
+    for take in takes:
+        # Without a verifier the model's own encoder compares.
+        assert list(take.likeness) == ["Ann", "Ben"]
+        assert take.likeness["Ann"] == pytest.approx(-take.likeness["Ben"], abs=1e-6)
+        assert take.likeness[take.speaker] == pytest.approx(take.speaker_similarity)
+    table = who_sounds_like_whom(takes)
+    assert [sum(row.counts) for row in table.rows] == [2, 2]
+    assert not any(take.likeness for take in evaluate(load_model(), ann, load_scorers(ann, (), None), tmp_path / "one"))
 
 
 def test_an_evaluation_can_be_cancelled(dataset: Path, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_without_a_verifier_it_is_the_models_own_opinion() -> None:
 def test_listeners_stand_side_by_side() -> None:
     heard = take(transcript="hello", transcriber="whisper base", character_error=0.1, also_heard=(ALSO,))
     assert describe_hearings(heard) == "heard by whisper base: “hello”, heard by pocketsphinx: “hollow”"
-    scores = summarize([heard], {"pocketsphinx": 0.25})
+    scores = summarize([heard], {"": {"pocketsphinx": 0.25}})
     assert describe_errors(scores) == (
         "10.0% by whisper base; 50.0% by pocketsphinx (25.0% in the speaker's own recordings)"
     )

@@ -46,12 +46,34 @@ def test_one_runaway_does_not_move_the_duration_ratio() -> None:
 def test_a_summary_says_who_listened_and_what_they_get_wrong_anyway() -> None:
     also = (Hearing(listener="pocketsphinx", transcript="hello", character_error=0.3, word_error=0.5),)
     heard = take(transcriber="whisper base", character_error=0.1, word_error=0.2, also_heard=also, verifier="GE2E")
-    scores = summarize([heard, take()], {"whisper base": 0.02, "pocketsphinx": 0.2})
+    scores = summarize([heard, take()], {"": {"whisper base": 0.02, "pocketsphinx": 0.2}})
     assert scores.verifier == "GE2E"
     assert [(each.listener, each.character_error, each.own_character_error) for each in scores.listeners] == [
         ("whisper base", 0.1, 0.02),
         ("pocketsphinx", 0.3, 0.2),
     ]
+
+
+def test_every_speaker_counts_as_much_as_any_other() -> None:
+    takes = [take(speaker="Ann", verified_similarity=0.8, transcriber="parrot", character_error=0.1)] * 3
+    takes.append(take(speaker="Ben", verified_similarity=0.4, transcriber="parrot", character_error=0.5, seconds=4.0))
+    scores = summarize(takes, {"Ann": {"parrot": 0.1}, "Ben": {"parrot": 0.3}})
+    assert list(scores.speakers) == ["Ann", "Ben"]
+    assert scores.num_takes == 4
+    assert scores.verified_similarity == pytest.approx(0.6)
+    assert scores.duration_ratio == pytest.approx(1.5)
+    (heard,) = scores.listeners
+    assert (heard.character_error, heard.own_character_error) == pytest.approx((0.3, 0.2))
+    assert scores.speakers["Ben"].own_character_error == 0.3
+    assert CheckpointScores.model_validate_json(scores.model_dump_json()) == scores
+
+
+def test_what_was_not_measured_of_one_speaker_is_no_mean_of_the_others() -> None:
+    scores = summarize(
+        [take(speaker="Ann", verified_similarity=0.8), take(speaker="Ben", transcriber="parrot", character_error=0.2)]
+    )
+    assert scores.verified_similarity is None
+    assert scores.listeners == ()
 
 
 def test_scores_of_earlier_versions_are_read() -> None:

@@ -17,11 +17,11 @@ NUM_CODEBOOKS = 16
 CODEBOOK_SIZE = 64
 
 
-def write_small_dataset(folder: Path, *, num_clips: int = 12, num_held_out: int = 2) -> Path:
+def write_small_dataset(folder: Path, *, num_clips: int = 12, num_held_out: int = 2, seed: int = 3) -> Path:
     """Random codes with texts and embeddings, and a WAV for each clip; `folder` must not exist."""
     model = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
     width = model.config.talker.hidden_size
-    generator = np.random.default_rng(3)
+    generator = np.random.default_rng(seed)
     rows = [
         CodeRow(
             clip_id=f"{number:032x}",
@@ -47,7 +47,7 @@ def write_small_dataset(folder: Path, *, num_clips: int = 12, num_held_out: int 
         tokenizer_fingerprint=tokenizer_fingerprint(model.speech_tokenizer),
         num_codebooks=NUM_CODEBOOKS,
         reference_clip_id=rows[0].clip_id if rows else "",
-        digest=f"{num_clips}-{num_held_out}",
+        digest=f"{num_clips}-{num_held_out}-{seed}",
     )
     write_card(folder, card)
     return folder

@@ -123,7 +123,7 @@ def test_who_listened_stands_beside_what_was_heard(tmp_path: Path) -> None:
         transcript="hello", transcriber="whisper base", character_error=0.1, also_heard=also,
         verified_similarity=0.4, verifier="GE2E",
     )  # fmt: skip
-    scores = summarize([heard], {"whisper base": 0.02, "pocketsphinx": 0.2})
+    scores = summarize([heard], {"": {"whisper base": 0.02, "pocketsphinx": 0.2}})
     base = CheckpointRecord(name=BASE, step=0, saved_at=1.0, state="evaluated", scores=scores, takes=(heard,))
     page = render_report(record(state=RunState.DONE), [], [base], [], tmp_path)
     assert "10.0% by whisper base (2.0% in the speaker&#39;s own recordings); 50.0% by pocketsphinx (20.0%" in page

@@ -314,8 +314,9 @@ def preset_choices(plans: Mapping[str, DataPlan]) -> list[tuple[str, str]]:
         else:
             estimate = plan.estimate
             lines.append(say("tune.about", time=time_in_words(60 * max(1, math.ceil(estimate.minutes)))))
-            if recommend_preset(estimate.data_minutes) == preset:
-                lines.append(say("tune.fits", minutes=f"{estimate.data_minutes:.1f}"))
+            minutes = estimate.data_minutes / max(1, len(plan.speakers))
+            if recommend_preset(minutes) == preset:
+                lines.append(say("tune.fits", minutes=f"{minutes:.1f}"))
         choices.append(("\n".join(lines), preset))
     return choices
 

@@ -73,6 +73,30 @@ def test_the_verdict_says_that_none_beats_zero_shot() -> None:
     assert choice.verdict.startswith("No checkpoint beats zero-shot")
 
 
+def of_speakers(step: int, **similarities: float) -> CheckpointRecord:
+    """A checkpoint of several speakers, who are so much like themselves."""
+    own = {name: FAIR.model_copy(update={"verified_similarity": value}) for name, value in similarities.items()}
+    mean = sum(similarities.values()) / len(own)
+    return point(step, verified_similarity=mean, speakers=own)
+
+
+def test_several_speakers_are_chosen_by_their_mean_and_the_worst_is_named() -> None:
+    points = [of_speakers(0, Ann=0.6, Ben=0.6), of_speakers(10, Ann=0.9, Ben=0.4), of_speakers(20, Ann=0.7, Ben=0.65)]
+    choice = choose(points)
+    assert (choice.best, choice.beats_base) == ("step-00000020", True)
+    assert choice.verdict.startswith(
+        "The 2 fine-tuned voices at step 20 are better than zero-shot cloning, on average: speaker similarity 0.60 →"
+    )
+    assert "The worst voice is Ben: speaker similarity 0.60 → 0.65" in choice.verdict
+    worse = choose([points[0], points[1]]).verdict
+    assert "The worst voice is Ben, which zero-shot cloning does better: speaker similarity 0.60 → 0.40" in worse
+
+
+def test_a_fast_and_a_slow_speaker_are_not_right_on_average() -> None:
+    paces = {name: FAIR.model_copy(update={"duration_ratio": ratio}) for name, ratio in (("Ann", 0.5), ("Ben", 1.5))}
+    assert quality(FAIR.model_copy(update={"speakers": paces})) < quality(FAIR) - 0.1
+
+
 def test_a_similar_but_unintelligible_checkpoint_does_not_win() -> None:
     choice = choose([point(0), point(10, verified_similarity=0.9, character_error=0.12)])
     assert choice.beats_base is False

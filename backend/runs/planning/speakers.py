@@ -1,0 +1,194 @@
+"""Whom a run teaches: each speaker is a dataset, which is found, read and checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from backend.dataset.storage.dataset_table import DatasetTable
+from backend.dataset.storage.lock import DATASETS_FOLDER
+from backend.runs.errors import RunInvalid
+from backend.runs.storage.run_table import RunTable
+from backend.store.home import Home
+from backend.voices.errors import VoiceNameTaken, VoiceNotFound
+from backend.voices.names import clean_name, name_key
+from backend.voices.registry import Voices
+from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
+from training.job import JobSpeaker
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
+from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
+
+MIN_CLIPS = 2
+"""One to learn from and one to evaluate with, at the very least."""
+
+_UNNAMED = "voice"
+
+
+class SpeakerRequest(BaseModel):
+    """One of several speakers that a user asks for.
+
+    Attributes:
+        dataset: name of one in the home, or its folder.
+        voice: name of the new voice; that of the dataset when None.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset: str | Path
+    voice: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speaker:
+    """A speaker of a run.
+
+    Attributes:
+        voice: name of the voice, as it will be stored.
+        folder: of the dataset.
+        card: its description.
+        rows: its clips.
+    """
+
+    voice: str
+    folder: Path
+    card: DatasetCard
+    rows: Sequence[CodeRow]
+
+    @property
+    def of_job(self) -> JobSpeaker:
+        """As a job names them."""
+        return JobSpeaker(voice=self.voice, dataset=self.folder, dataset_digest=self.card.digest)
+
+
+def find_speakers(
+    home: Home, dataset: str | Path, voice: str | None, more: Sequence[SpeakerRequest], *, keeps_voice: bool
+) -> list[Speaker]:
+    """Everybody whom a run would teach, the first one first.
+
+    Args:
+        home: of the datasets.
+        dataset: of the first.
+        voice: name of the first; None while the run is only looked at.
+        more: the others.
+        keeps_voice: whether a voice of the library is made of each.
+
+    Raises:
+        EncoreError: a dataset is missing, or has too little in it; a name is taken, or two have the same.
+    """
+    asked = [SpeakerRequest(dataset=dataset, voice=voice), *more]
+    found = [_find_dataset(home.folder, one.dataset) for one in asked]
+    names = [
+        _name(home, one, folder, len(asked), keeps_voice=keeps_voice)
+        for one, (folder, _) in zip(asked, found, strict=True)
+    ]
+    for number, (folder, card) in enumerate(found):
+        if folder.resolve() in [other.resolve() for other, _ in found[:number]]:
+            raise RunInvalid(f"The dataset {card.name} is named twice. Each speaker has a dataset of their own.")
+        if name_key(names[number]) in map(name_key, names[:number]):
+            raise RunInvalid(f"Two speakers would be called {names[number]!r}. Give each a name of their own.")
+    speakers = []
+    for name, (folder, card) in zip(names, found, strict=True):
+        rows = read_code_rows(folder / ROWS_FILE)
+        _check_clips(rows, card)
+        speakers.append(Speaker(voice=name, folder=folder, card=card, rows=rows))
+    return speakers
+
+
+def first_name(home: Home, voice: str | None, *, keeps_voice: bool) -> str:
+    """The name of a run's only voice. Raises EncoreError where it is taken."""
+    return _UNNAMED if voice is None else _free_name(home, voice, keeps_voice=keeps_voice)
+
+
+def _name(home: Home, asked: SpeakerRequest, folder: Path, num_speakers: int, *, keeps_voice: bool) -> str:
+    if asked.voice is not None:
+        return _free_name(home, asked.voice, keeps_voice=keeps_voice)
+    return _UNNAMED if num_speakers == 1 else clean_name(folder.name)
+
+
+def _free_name(home: Home, voice: str, *, keeps_voice: bool) -> str:
+    """The name as it will be stored, unless it is taken or about to be."""
+    name = clean_name(voice)
+    if not keeps_voice:
+        return name
+    try:
+        Voices(home).get(name)
+    except VoiceNotFound:
+        pass
+    else:
+        raise VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
+    for run in RunTable(home.database).list():
+        if run.state.is_active and name_key(run.voice) == name_key(name):
+            raise VoiceNameTaken(f"Run {run.id} is making a voice {name!r} already. Choose another name, or cancel it.")
+    return name
+
+
+def _find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
+    """A dataset of the home by its name, or any by its folder."""
+    named = home / DATASETS_FOLDER / str(dataset)
+    folder = named if named.is_dir() else Path(dataset).expanduser().absolute()
+    if not folder.is_dir():
+        found = sorted(path.name for path in named.parent.iterdir()) if named.parent.is_dir() else []
+        known = f"There are: {', '.join(found[:20])}." if found else "Build one with `app.py dataset build`."
+        raise RunInvalid(f"There is no dataset {str(dataset)[:100]!r}. {known}")
+    return folder, read_card(folder)
+
+
+def synthetic_problems(home: Home, folder: Path) -> tuple[str, ...]:
+    """Recordings of a dataset of this home that say they are Encore's own speech: learning from them is asked about."""
+    if folder.parent != home.folder / DATASETS_FOLDER:
+        return ()
+    recordings = DatasetTable(home).recordings(folder.name)
+    made = [Path(one.name).name for one in recordings if one.details.made_by_encore]
+    if not made:
+        return ()
+    listed = ", ".join(made[:5]) + (f" and {len(made) - 5} more" if len(made) > 5 else "")
+    return (
+        f"Encore itself made {listed}: a voice that learns from it is a copy of a copy. Leave it out, or "
+        f"choose to learn from it: --accept-synthetic, or under Advanced on the page.",
+    )
+
+
+def _check_clips(rows: Sequence[CodeRow], card: DatasetCard) -> None:
+    """Refuse a dataset with too little in it. Raises RunInvalid."""
+    if not rows:
+        raise RunInvalid(f"The dataset {card.name} has no accepted clips. Accept some, or add recordings.")
+    if len(rows) < MIN_CLIPS:
+        raise RunInvalid(
+            f"The dataset {card.name} has one accepted clip, and a fine-tune needs {MIN_CLIPS} or more. "
+            "Add recordings, or clone the voice without fine-tuning."
+        )
+
+
+def check_model(folder: Path, card: DatasetCard, model: str) -> None:
+    """Refuse a model that is not a base model, or that uses other codes than the dataset. Raises RunInvalid."""
+    config = read_config(folder)
+    if config.tts_model_type != "base":
+        raise RunInvalid(
+            f"{model} is a {config.tts_model_type} checkpoint, and only base ones can be fine-tuned. "
+            "Choose a base checkpoint, or the base variant of a fine-tuned voice."
+        )
+    if fingerprint_of(folder) != card.tokenizer_fingerprint:
+        raise RunInvalid(
+            f"The dataset {card.name} was made with {card.model}, whose codes {model} does not understand. "
+            f"Build the dataset again with {model}, or fine-tune {card.model}."
+        )
+
+
+def fingerprint_of(folder: Path) -> str:
+    """Which codes a checkpoint folder uses."""
+    files = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
+    return _fingerprint(folder, tuple((path, path.stat().st_mtime_ns) for path in files))
+
+
+@lru_cache(maxsize=4)  # reads all of the tokenizer, and the page plans again with every change of a field
+def _fingerprint(folder: Path, files: tuple[tuple[Path, int], ...]) -> str:
+    with torch.device("meta"):
+        tokenizer = SpeechTokenizer(read_speech_tokenizer_config(folder))
+    load_weights(tokenizer, [path for path, _ in files], "", dtype=torch.float32, device=torch.device("cpu"))
+    return tokenizer_fingerprint(tokenizer)
