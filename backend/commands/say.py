@@ -39,7 +39,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     audio_format = find_format(output.suffix.removeprefix("."))
     check_output(output)
     # A fine-tuned voice needs no base model beside its own checkpoint.
-    model = str(checkpoint_of(voice)) if voice.kind == "fine-tuned" else arguments.model
+    if arguments.style:
+        voice.style(arguments.style)
+    model = str(checkpoint_of(voice, arguments.style)) if voice.kind == "fine-tuned" else arguments.model
     synthesizer = build_synthesizer(
         EngineSettings(
             model=model,
@@ -63,6 +65,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             made_by="command",
             names_speaker=arguments.name_speaker,
             names_text=arguments.name_text,
+            style=arguments.style,
         )
         stream = synthesizer.speak(request)
         content = b"".join(encoded(stream, request))

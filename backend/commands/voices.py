@@ -10,6 +10,7 @@ from backend.commands.trash import conclude_deletion
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.registry import Voices
+from backend.voices.styles import in_words
 
 
 def run_list(_: argparse.Namespace, settings: Settings) -> int:
@@ -19,6 +20,7 @@ def run_list(_: argparse.Namespace, settings: Settings) -> int:
         print(
             f"{voice.name}\t{voice.kind}\t{voice.language}\t{voice.created_at:%Y-%m-%d}\t"
             f"consent: {voice.consent.statement} by {voice.consent.who}"
+            + (f"\tstyles: {in_words(voice.styles)}" if voice.styles else "")
         )
     if not voices:
         print("There are no voices yet. Make one with `app.py voices add`.", file=sys.stderr)

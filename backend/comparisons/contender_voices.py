@@ -19,6 +19,7 @@ from backend.voices.consent import Consent
 from backend.voices.names import name_key
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
+from backend.voices.styles import StyleClip
 from backend.voices.voice import VARIANT_OF_MODE, CloningMode, Variant, Voice
 from training.export import export_checkpoint
 from training.run_checkpoints import read_checkpoint
@@ -46,6 +47,7 @@ class _Origin:
     language: str
     provenance: Mapping[str, JsonValue]
     run_id: str | None = None
+    styles: tuple[StyleClip, ...] = ()
 
 
 class ContenderVoices:
@@ -102,6 +104,12 @@ class ContenderVoices:
                 transcript=voice.transcript,
                 language=voice.language,
                 provenance={**voice.provenance, "made_of": voice.name},
+                styles=tuple(
+                    StyleClip(
+                        name=style.name, clip=voice.clip_of(style) if style.transcript else None, text=style.transcript
+                    )
+                    for style in voice.styles
+                ),
             )
             if side.is_fine_tuned:
                 variant = VARIANT_OF_MODE[side.way]
@@ -126,6 +134,7 @@ class ContenderVoices:
                 transcript=plan.reference_text,
                 language=plan.language,
                 provenance={"dataset": run.dataset, "checkpoint": side.checkpoint or None},
+                styles=tuple(style for style in plan.styles if style.clip is None or style.clip.is_file()),
             )
             if side.is_fine_tuned:
                 checkpoints = {variant: self._exported(side, variant, plan) for variant in VARIANT_OF_MODE.values()}
@@ -150,6 +159,7 @@ class ContenderVoices:
                 transcript=origin.transcript,
                 language=origin.language,
                 provenance=provenance,
+                styles=origin.styles if "base" in checkpoints else (),
             )
         if origin.reference is None:
             raise ComparisonError(f"The recording of {side.label} is missing. Choose another voice.")

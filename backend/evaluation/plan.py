@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from backend.evaluation.errors import EvaluationError
+from backend.voices.styles import MAX_STYLES, StyleClip
 from training.data.code_rows import AUDIO_FOLDER, CodeRow, DatasetCard
 from training.model.project import PROJECT_FOLDER
 from training.model.prompt.length import FIXED_FRAMES, FRAMES_PER_SECOND, expected_seconds, frame_cap
@@ -20,6 +21,8 @@ STANDARD_SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 """English; other languages are evaluated on what the person said."""
 
 _MAX_REFERENCE_CLIPS = 8
+# As for the reference of a dataset: shorter ones say little, and longer ones leave less room to speak.
+_MIN_STYLE_SECONDS, _MAX_STYLE_SECONDS = 5.0, 10.0
 # A share of foreign letters above this means that English sentences would test another language.
 _MAX_FOREIGN_LETTERS = 0.1
 
@@ -58,6 +61,8 @@ class EvaluationPlan(BaseModel):
     """Who speaks, where the run teaches several speakers."""
     more_speakers: tuple[EvaluationPlan, ...] = ()
     """What the others speak; on the first one's plan only."""
+    styles: tuple[StyleClip, ...] = ()
+    """How the voice can be told to speak, each with the clip that its takes will continue."""
 
     @property
     def speakers(self) -> tuple[EvaluationPlan, ...]:
@@ -89,6 +94,7 @@ def plan_evaluation(
     num_standard: int,
     seed: int,
     voice: str = "",
+    follows_instructions: bool = False,
 ) -> EvaluationPlan:
     """Choose sentences and references from a dataset.
 
@@ -102,6 +108,7 @@ def plan_evaluation(
         num_standard: sentences that are the same for every run.
         seed: decides the takes' seeds.
         voice: who speaks, where there are several speakers.
+        follows_instructions: whether a style is the checkpoint's instruction, and continues no clip.
     """
     held_out = [row for row in rows if row.held_out]
     own = sorted(held_out or rows, key=lambda row: row.clip_id)
@@ -128,7 +135,36 @@ def plan_evaluation(
         reference_clip=dataset / AUDIO_FOLDER / f"{reference.clip_id}.wav",
         reference_text=reference.text,
         voice=voice,
+        styles=_style_clips(dataset, rows, follows_instructions=follows_instructions),
     )
+
+
+def _style_clips(dataset: Path, rows: Sequence[CodeRow], *, follows_instructions: bool) -> tuple[StyleClip, ...]:
+    """For each style the clip to continue: one that is trained on, of 5 to 10 s, near the middle of its style."""
+    by_style: dict[str, list[CodeRow]] = {}
+    for row in rows:
+        if row.style:
+            by_style.setdefault(row.style, []).append(row)
+    if follows_instructions:
+        return tuple(StyleClip(name=style) for style in sorted(by_style)[:MAX_STYLES])
+    chosen = {style: _style_reference(found) for style, found in sorted(by_style.items())[:MAX_STYLES]}
+    return tuple(
+        StyleClip(name=style, clip=dataset / AUDIO_FOLDER / f"{row.clip_id}.wav", text=row.text)
+        for style, row in chosen.items()
+    )
+
+
+def _style_reference(rows: Sequence[CodeRow]) -> CodeRow:
+    middle = np.array(_middle(rows))
+
+    def demerits(row: CodeRow) -> tuple[bool, float, float, str]:
+        """The disadvantages of a clip, the most important first."""
+        outside = max(_MIN_STYLE_SECONDS - row.seconds, row.seconds - _MAX_STYLE_SECONDS, 0.0)
+        vector = np.array(row.speaker_embedding, dtype=np.float64)
+        nearness = float(vector @ middle / max(np.linalg.norm(vector), 1e-9))
+        return row.held_out, outside, -nearness, row.clip_id
+
+    return min(rows, key=demerits)
 
 
 def _middle(rows: Sequence[CodeRow]) -> tuple[float, ...]:

@@ -56,6 +56,8 @@ class SynthesisRequest(BaseModel):
     language: str = "auto"
     seed: Seed | None = None
     instruction: str = ""
+    style: str = ""
+    """One of a stored voice's styles, in any case; empty for none."""
     audio_format: AudioFormat = "wav"
     speed: float = 1.0
     is_streamed: bool = True

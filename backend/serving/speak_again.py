@@ -23,7 +23,7 @@ def spoken_from(request: SynthesisRequest) -> SpokenFrom | None:
     """What speaks a part of this request again later; None where it came along with the request."""
     voice = request.voice
     if isinstance(voice, Voice):
-        return SpokenFrom(voice_id=voice.id, mode=request.mode, instruction=request.instruction)
+        return SpokenFrom(voice_id=voice.id, mode=request.mode, instruction=request.instruction, style=request.style)
     if isinstance(voice, Reference) and isinstance(voice.recording, Path) and voice.checkpoint is None:
         return SpokenFrom(
             recording=voice.recording.absolute(),
@@ -60,6 +60,7 @@ def request_again(take: Take, number: int, voices: Voices) -> SynthesisRequest:
         text=part.text,
         language=take.language,
         instruction=origin.instruction,
+        style=origin.style,
         speed=take.speed,
         sampling=take.sampling,
         made_by=take.made_by,

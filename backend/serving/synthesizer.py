@@ -36,6 +36,7 @@ from training.model.checkpoint.digest import checkpoint_digest
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
+from training.style_name import clean_style
 
 
 class Synthesizer:
@@ -95,7 +96,7 @@ class Synthesizer:
                 language=request.language,
                 seed=request.seed,
                 sampling=sampling,
-                instruction=request.instruction,
+                instruction=self._resolver.instruction(request, engine),
             )
             origin = TakeOrigin(
                 made_by=request.made_by,
@@ -107,6 +108,7 @@ class Synthesizer:
                 audio_format=request.audio_format,
                 speed=request.speed,
                 spoken_from=spoken_from(request),
+                style=clean_style(request.style),
             )
             return AudioStream(
                 engine,

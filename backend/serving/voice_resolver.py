@@ -16,6 +16,7 @@ from backend.serving.requests import Reference, RunCheckpoint, SynthesisRequest
 from backend.voices.cloning import clone_voice
 from backend.voices.errors import VoiceError
 from backend.voices.prompts import VoicePrompts
+from backend.voices.styles import VoiceStyle, require_style
 from backend.voices.voice import VARIANT_OF_MODE, Voice
 from training.model.generation.take_request import VoicePrompt
 
@@ -36,6 +37,7 @@ class VoiceResolver:
         voice = request.voice
         if isinstance(voice, Voice):
             return self._checkpoint_of_voice(voice, request)
+        require_no_style(request)
         return voice.checkpoint or self._base
 
     def prompt(self, request: SynthesisRequest, engine: Engine) -> VoicePrompt:
@@ -51,10 +53,30 @@ class VoiceResolver:
                 return self._prompts_of(engine).clone(recording, transcript)
             case RunCheckpoint():
                 return VoicePrompt(speaker_name=next(iter(engine.model.config.talker.spk_id)))
+            case Voice() as voice if (style := style_with_clip(voice, request.style)) is not None:
+                return self._prompts_of(engine).styled(voice, style)
             case Voice() as voice:
                 prompt = self._prompts_of(engine).get(voice)
                 return VoicePrompt(speaker=prompt.speaker) if request.mode == "x-vector" else prompt
         raise AssertionError(request.voice)
+
+    def instruction(self, request: SynthesisRequest, engine: Engine) -> str:
+        """What the checkpoint is told about how to speak; a style without a clip is the instruction.
+
+        Raises:
+            VoiceError: the checkpoint would not follow it.
+        """
+        if not isinstance(request.voice, Voice) or not request.style:
+            return request.instruction
+        style = request.voice.style(request.style)
+        if style.transcript is not None:
+            return request.instruction
+        if not engine.model.config.follows_instructions:
+            raise VoiceError(
+                f"The style {style.name} of {request.voice.name} is an instruction, which this checkpoint does not "
+                "follow. Leave the style out, or speak the voice as it is meant to be."
+            )
+        return style.name
 
     def num_bytes(self) -> int:
         """Of what models made of voices."""
@@ -71,6 +93,14 @@ class VoiceResolver:
 
     def _checkpoint_of_voice(self, voice: Voice, request: SynthesisRequest) -> Path:
         mode = request.mode
+        if (style := style_with_clip(voice, request.style)) is not None:
+            if mode in ("x-vector", "fine-tuned"):
+                raise VoiceError(
+                    f"The style {style.name} of {voice.name} continues a clip, which this way of speaking does not. "
+                    "Leave the style out, or choose the closest way."
+                )
+            if mode is None and voice.kind == "fine-tuned":
+                return checkpoint_of(voice, style.name)
         if mode is None:
             return self._base if voice.kind == "zero-shot" else checkpoint_of(voice)
         if mode not in voice.modes:
@@ -85,12 +115,36 @@ class VoiceResolver:
         return prompts
 
 
-def checkpoint_of(voice: Voice) -> Path:
-    """The checkpoint that speaks in a fine-tuned voice. Raises VoiceError."""
-    folder = voice.variants.get("custom_voice") or voice.variants.get("base")
+def checkpoint_of(voice: Voice, style: str = "") -> Path:
+    """The checkpoint that speaks in a fine-tuned voice, or in one of its styles.
+
+    Raises:
+        VoiceStyleUnknown: it has no such style.
+        VoiceError: it has lost its checkpoint.
+    """
+    if style_with_clip(voice, style) is not None:
+        folder = voice.variants.get("base")
+    else:
+        folder = voice.variants.get("custom_voice") or voice.variants.get("base")
     if folder is None:
         raise VoiceError(f"The voice {voice.name} has lost its checkpoint: {voice.folder} has none. Import it again.")
     return folder
+
+
+def style_with_clip(voice: Voice, word: str) -> VoiceStyle | None:
+    """The style that a word names, where its takes continue a clip; None without a word, or if it is an instruction.
+
+    Raises:
+        VoiceStyleUnknown: the voice has no such style.
+    """
+    style = voice.style(word) if word else None
+    return style if style is not None and style.transcript is not None else None
+
+
+def require_no_style(request: SynthesisRequest) -> None:
+    """Refuse a style for what has none: a recording, or a checkpoint of a run. Raises VoiceStyleUnknown."""
+    if request.style:
+        require_style(request.voice.name, (), request.style)
 
 
 def _read_canonical(content: bytes) -> Recording:

@@ -33,6 +33,7 @@ class SpokenFrom(BaseModel):
     recording_sha256: str = ""
     transcript: str | None = None
     instruction: str = ""
+    style: str = ""
 
 
 class TakeOrigin(BaseModel):
@@ -45,6 +46,7 @@ class TakeOrigin(BaseModel):
         is_fine_tuned: whether a fine-tuned checkpoint spoke.
         consent: of the person whose voice it is.
         statement: what its file says of itself; None for takes of earlier versions.
+        style: of the voice; empty for none, and for takes of earlier versions.
         spoken_from: what speaks a part of it again; None where that is not kept, and for takes of earlier versions.
     """
 
@@ -59,6 +61,7 @@ class TakeOrigin(BaseModel):
     audio_format: AudioFormat = "wav"
     speed: float = 1.0
     spoken_from: SpokenFrom | None = None
+    style: str = ""
 
 
 class TakeFacts(TakeOrigin):

@@ -21,6 +21,10 @@ class VoiceNameInvalid(VoiceError):
     """The name cannot be used for a voice."""
 
 
+class VoiceStyleUnknown(VoiceError):
+    """The voice was not trained with this style."""
+
+
 class ConsentMissing(VoiceError):
     """No consent to clone this voice was given."""
 

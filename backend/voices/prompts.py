@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from backend.errors import RecordingNotFound
 from backend.voices.cloning import clone_voice, read_reference
 from backend.voices.errors import VoiceError
 from backend.voices.prompt_file import check_prompt_file, read_prompt_file
+from backend.voices.styles import VoiceStyle
 from backend.voices.voice import Voice
 from training.model.errors import CheckpointError
 from training.model.generation.take_request import VoicePrompt
@@ -53,6 +55,27 @@ class VoicePrompts:
             return VoicePrompt(speaker_name=next(iter(self._model.config.talker.spk_id)))
         return self._cached((voice.folder, voice.transcript), lambda: self._read(voice) or self._make(voice))
 
+    def styled(self, voice: Voice, style: VoiceStyle) -> VoicePrompt:
+        """Find or make the prompt that makes a voice continue the clip of a style.
+
+        Who speaks is said by the voice's own embedding, as in training; the clip says how.
+
+        Raises:
+            EncoreError: the clip is damaged or gone, or the model cannot clone.
+        """
+        clip = voice.clip_of(style)
+        if not clip.is_file():
+            raise VoiceError(
+                f"The voice {voice.name} has lost the clip of its style {style.name}. Import or train it again."
+            )
+
+        def make() -> VoicePrompt:
+            """Analyse the clip, and the voice's reference where it was not before."""
+            made = clone_voice(self._model, read_reference(clip), style.transcript)
+            return replace(made, speaker=self.get(voice).speaker) if voice.reference is not None else made
+
+        return self._cached((clip, style.transcript), make)
+
     def clone(self, reference: Path, transcript: str | None = None) -> VoicePrompt:
         """Find or make the prompt of a recording: in context with its transcript, else from the speaker embedding.
 
@@ -73,7 +96,7 @@ class VoicePrompts:
     def forget_deleted(self) -> None:
         """Drop the prompts of stored voices that have been deleted."""
         with self._lock:
-            for key in [key for key in self._prompts if isinstance(key[0], Path) and not key[0].is_dir()]:
+            for key in [key for key in self._prompts if isinstance(key[0], Path) and not key[0].exists()]:
                 del self._prompts[key]
 
     def _cached(self, key: tuple[Path | str, str | None], make: Callable[[], VoicePrompt]) -> VoicePrompt:

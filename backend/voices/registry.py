@@ -22,6 +22,7 @@ from backend.voices.consent import Consent, fingerprint_of_files, require_consen
 from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.reference import write_reference
+from backend.voices.styles import STYLES_FOLDER, StyleClip, VoiceStyle
 from backend.voices.variants import copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
 from backend.voices.voice_file import Report, export_voice, import_voice
@@ -98,6 +99,7 @@ class Voices:
         sampling: Sampling | None = None,
         speaker: str | None = None,
         provenance: Mapping[str, JsonValue] | None = None,
+        styles: Sequence[StyleClip] = (),
     ) -> Voice:
         """Make a voice from a fine-tune's exported checkpoints, which are linked or copied, so the run may be deleted.
 
@@ -113,6 +115,7 @@ class Voices:
             sampling: default of its takes.
             speaker: the voice's name in the checkpoint, where that has several.
             provenance: digest of the dataset, scores, whatever tells where it comes from.
+            styles: how it can be told to speak; those with a clip need the `base` checkpoint.
 
         Raises:
             ConsentMissing: there is no consent.
@@ -124,6 +127,8 @@ class Voices:
                 "A fine-tuned voice needs a custom_voice checkpoint, or a base checkpoint and a reference clip. "
                 "Export the run again."
             )
+        if any(style.clip for style in styles) and "base" not in checkpoints:
+            raise VoiceError("Styles continue clips with a base checkpoint, and there is none. Export the run again.")
         record = self._new_record(
             name,
             kind="fine-tuned",
@@ -134,6 +139,7 @@ class Voices:
             language=language,
             sampling=sampling,
             provenance=dict(provenance or {}),
+            styles=tuple(VoiceStyle(name=style.name, transcript=style.text) for style in styles),
         )
 
         def fill(folder: Path) -> None:
@@ -141,6 +147,10 @@ class Voices:
             copy_variants(checkpoints, folder, speaker)
             if reference is not None:
                 write_reference(folder / REFERENCE_FILE, [reference])
+            for stored, given in zip(record.styles, styles, strict=True):
+                if given.clip is not None:
+                    (folder / STYLES_FOLDER).mkdir(exist_ok=True)
+                    write_reference(folder / STYLES_FOLDER / stored.file_name, [given.clip])
 
         return self.add(record, fill)
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from backend.voices.consent import Consent
 from backend.voices.names import clean_name
+from backend.voices.styles import MAX_STYLES, STYLES_FOLDER, VoiceStyle, require_style
 from training.model.sampling_settings import Sampling
 
 VoiceKind = Literal["zero-shot", "fine-tuned"]
@@ -45,6 +46,8 @@ class VoiceRecord(BaseModel):
     """Where it comes from: digest of the dataset, scores of the checkpoint, the file it was imported from."""
     sampling: Sampling | None = None
     """Sampling of its takes unless a request overrides it; None for the checkpoint's default."""
+    styles: tuple[VoiceStyle, ...] = Field(default=(), max_length=MAX_STYLES)
+    """The ways in which it can be told to speak; see `SynthesisRequest.style`."""
     run_id: str | None = Field(default=None, max_length=200)
     created_at: datetime
 
@@ -59,6 +62,14 @@ class Voice(VoiceRecord):
         """The reference recording, 24 kHz mono PCM16, made here; safe to serve. Fine-tuned voices may lack one."""
         path = self.folder / REFERENCE_FILE
         return path if path.is_file() else None
+
+    def style(self, word: str) -> VoiceStyle:
+        """The style of that name. Raises VoiceStyleUnknown, which lists those it has."""
+        return require_style(self.name, self.styles, word)
+
+    def clip_of(self, style: VoiceStyle) -> Path:
+        """The recording that takes of a style continue; 24 kHz mono PCM16, made here."""
+        return self.folder / STYLES_FOLDER / style.file_name
 
     @property
     def prompts_folder(self) -> Path:

@@ -19,6 +19,7 @@ from typing import Annotated, BinaryIO, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints, ValidationError
 
 from backend.voices.errors import VoiceFileInvalid
+from backend.voices.styles import STYLES_FOLDER
 from backend.voices.variants import is_checkpoint_file
 from backend.voices.voice import VARIANT_FOLDERS, VoiceRecord
 
@@ -26,7 +27,7 @@ MANIFEST_MEMBER, RECORD_MEMBER, REFERENCE_MEMBER = "manifest.json", "voice.json"
 
 # Two 1.7B checkpoints in bfloat16 with their speech tokenizers are 9 GB.
 MAX_BYTES = 16 * 2**30
-# Two checkpoints in shards, prompts of a dozen models.
+# Two checkpoints in shards, prompts of a dozen models, clips of fifty styles.
 MAX_MEMBERS = 200
 # The published vocabularies are below 4 MB.
 MAX_JSON_BYTES = 64 * 2**20
@@ -37,6 +38,7 @@ MAX_REFERENCE_BYTES = 16 * 2**20
 # The table of contents of that many members is far smaller; the library reads it in one piece.
 _MAX_READ_BYTES = 2**20
 
+_STYLE_MEMBER = re.compile(rf"{STYLES_FOLDER}/[0-9a-f]{{16}}\.wav")
 _PROMPT_MEMBER = re.compile(r"prompts/[0-9a-f]{32}\.safetensors")
 
 
@@ -222,7 +224,7 @@ def _size_limit(name: str) -> int:
     """The maximum size in bytes of a member of that name; 0 if a voice file has no such member."""
     if name in (MANIFEST_MEMBER, RECORD_MEMBER):
         return MAX_RECORD_BYTES
-    if name == REFERENCE_MEMBER:
+    if name == REFERENCE_MEMBER or _STYLE_MEMBER.fullmatch(name):
         return MAX_REFERENCE_BYTES
     if _PROMPT_MEMBER.fullmatch(name):
         return MAX_PROMPT_BYTES

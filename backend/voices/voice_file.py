@@ -18,6 +18,7 @@ from backend.voices.consent import require_consent
 from backend.voices.errors import VoiceError, VoiceFileInvalid
 from backend.voices.prompt_file import check_prompt_file
 from backend.voices.reference import write_reference
+from backend.voices.styles import STYLES_FOLDER
 from backend.voices.trial import require_speech
 from backend.voices.voice import PROMPTS_FOLDER, REFERENCE_FILE, VARIANT_FOLDERS, Voice, VoiceRecord
 from backend.voices.voice_archive import (
@@ -145,6 +146,7 @@ def _write_members(archive: zipfile.ZipFile, voice: Voice, report: Report) -> No
 
 def _files_of(voice: Voice) -> list[Path]:
     files = [voice.reference] if voice.reference else []
+    files += [voice.clip_of(style) for style in voice.styles if voice.clip_of(style).is_file()]
     for folder in (voice.prompts_folder, *voice.variants.values()):
         files += [
             path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")
@@ -178,6 +180,7 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
             archive.extract(name, folder, _counted_on(report, num_done, archive.num_bytes))
             num_done += archive.manifest.members[name].bytes
     variants = [variant for variant in VARIANT_FOLDERS if (folder / variant).is_dir()]
+    clips = _clips_of_styles(record, folder, file_name)
     try:
         for prompt in sorted((folder / PROMPTS_FOLDER).glob("*")):
             check_prompt_file(prompt)
@@ -189,15 +192,30 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
         # Whoever sent the file may read this, and where it lies on this computer is not for them.
         raise VoiceFileInvalid(str(error).replace(f"{folder}/", "")) from error
     reference = folder / REFERENCE_FILE
-    if reference.is_file():
-        # Decoded and written anew, as any stranger's recording.
-        received = reference.rename(folder / f"received-{REFERENCE_FILE}")
-        write_reference(reference, [received])
-        received.unlink()
+    for recording in (reference, *clips):
+        if recording.is_file():
+            _write_anew(recording)
     if record.kind == "zero-shot" and (variants or not reference.is_file()):
         raise refusal(file_name, "it claims to be zero-shot but does not consist of a reference recording")
     if record.kind == "fine-tuned" and "custom_voice" not in variants and not (variants and reference.is_file()):
         raise refusal(file_name, "it claims to be fine-tuned but has no checkpoint to speak with")
+
+
+def _clips_of_styles(record: VoiceRecord, folder: Path, file_name: str) -> list[Path]:
+    """The clips of a voice's styles; refuses clips without a style, and styles without a clip."""
+    clips = {style.file_name for style in record.styles if style.transcript is not None}
+    if clips != {path.name for path in (folder / STYLES_FOLDER).glob("*")}:
+        raise refusal(file_name, "its clips are not those of its styles")
+    if clips and record.kind == "fine-tuned" and not (folder / "base").is_dir():
+        raise refusal(file_name, "it has styles but no checkpoint to speak them with")
+    return [folder / STYLES_FOLDER / name for name in sorted(clips)]
+
+
+def _write_anew(path: Path) -> None:
+    """Decode a stranger's recording and write it as one of our own."""
+    received = path.rename(path.with_name(f"received-{path.name}"))
+    write_reference(path, [received])
+    received.unlink()
 
 
 def _require_room(folder: Path, archive: VoiceArchive) -> None:

@@ -18,6 +18,8 @@ from backend.voices.cloning import clone_voice
 from backend.voices.consent import hash_of_file
 from backend.voices.errors import VoiceNotFound
 from backend.voices.samples import get_sample
+from backend.voices.styles import StyleClip
+from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_broken, write_voice
 from tests.ui.served_page import PATIENCE_SECONDS, examine, serve_page, speak
@@ -60,6 +62,28 @@ def test_a_sample_speaks_without_anything_else_to_fill_in(page, client):
     assert "Take 1 is ready" in spoken["status"]
     assert "Sample Iris. Cloned with the transcript" in spoken["takes"]
     assert len(page.fetch(spoken["takes"])) > 1000
+
+
+def test_a_style_is_offered_where_the_voice_has_some_and_is_spoken_in(page, client, tmp_path):
+    recording = write_voice(tmp_path / "ann.wav", seconds=1.2)
+    checkpoints = {"custom_voice": fine_tuned_checkpoint(tmp_path / "custom_voice"), "base": GOLDEN_CHECKPOINT}
+    voice = page.studio.voices.add_fine_tuned(
+        "Styled",
+        checkpoints,
+        consent=get_sample("iris").consent(),
+        model="tiny",
+        reference=recording,
+        styles=[StyleClip(name="calm", clip=recording, text="Hello.")],
+    )
+    client.call("use_sample", name="iris")
+    assert client.call("offer_styles")["style"]["visible"] is False
+    client.call("use_voice", voice_id=voice.id)
+    offered = client.call("offer_styles")["style"]
+    assert (offered["visible"], offered["choices"]) == (True, [["As usual", ""], ["calm", "calm"]])
+    spoken = speak(client, "Hm.", style="calm", statement=None)
+    assert "is ready" in spoken["status"]
+    assert "Style: calm." in spoken["takes"]
+    page.studio.voices.delete(voice.id)
 
 
 def test_a_take_far_too_short_is_spoken_again_unless_a_seed_would_say_the_same(page, client, monkeypatch):

@@ -15,6 +15,7 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     parser.add_argument("--voice", required=True, metavar="NAME", help="one of `voices list`")
     parser.add_argument("--text", required=True, help="what to say")
     parser.add_argument("--language", help="language of the text (default: the voice's own)")
+    parser.add_argument("--style", default="", help="one of the voice's own: `voices list` shows them")
     add_seed_option(parser)
     add_statement_options(parser)
     parser.add_argument("--speed", type=float, default=1.0, help="2 is twice as fast (default: 1)")

@@ -254,6 +254,7 @@ def _plan_evaluation(
             num_standard=options.num_standard,
             seed=job.seed,
             voice=speaker.voice if len(speakers) > 1 else "",
+            follows_instructions=training_set.config.follows_instructions,
         )
         for speaker, embedding in zip(speakers, training_set.speakers_SD, strict=True)
     )

@@ -21,6 +21,7 @@ from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.registry import Voices
+from backend.voices.styles import StyleClip
 from backend.voices.voice import Variant, Voice
 from training.errors import ResumeError, TrainingError
 from training.export import FineTunedWeights, export_all, read_weights
@@ -108,11 +109,13 @@ def _keep_voices(
     """Make a voice of each speaker of the export; what happened, in a sentence or two."""
     plan = EvaluationPlan.read(folder.evaluation_plan)
     scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
-    kept, problems = [], []
+    kept, lost, problems = [], [], []
     for speaker, own in zip(FineTuneJob.read(folder.job).speakers, plan.speakers, strict=True):
         of_speaker = scores.speakers.get(speaker.voice, scores) if scores is not None else None
         try:
             kept.append(_keep_voice(voices, run, speaker, own, of_speaker, exported).name)
+            if gone := ", ".join(style.name for style in own.styles if style not in _styles_there(own)):
+                lost.append(f"{kept[-1]} cannot be told to speak {gone}: the clips are not in the dataset any more.")
         except EncoreError as error:
             # Hours of training are not lost to a name: the export stays, and can be made a voice of later.
             problems.append(error if not plan.more_speakers else f"{speaker.voice}: {error}")
@@ -124,6 +127,7 @@ def _keep_voices(
             if len(kept) == 1
             else f"The voices {names} speak with checkpoint {run.best_checkpoint}."
         )
+    said += lost
     said += [f"The best checkpoint is exported, but it could not be kept as a voice: {problem}" for problem in problems]
     return " ".join(said)
 
@@ -147,6 +151,7 @@ def _keep_voice(
         transcript=plan.reference_text,
         language=plan.language,
         speaker=speaker.name,
+        styles=_styles_there(plan),
         provenance={
             "dataset": speaker.dataset.name if run.consents else run.dataset,
             "dataset_digest": speaker.dataset_digest,
@@ -156,3 +161,8 @@ def _keep_voice(
             **({"speakers": [one.voice for one in run.job.speakers]} if run.consents else {}),
         },
     )
+
+
+def _styles_there(plan: EvaluationPlan) -> list[StyleClip]:
+    """The styles whose clips are still in the dataset, which may have been edited since."""
+    return [style for style in plan.styles if style.clip is None or style.clip.is_file()]

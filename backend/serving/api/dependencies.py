@@ -17,7 +17,7 @@ from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
 from backend.serving.protocol import SpeechService
-from backend.serving.requests import AudioChunk, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
+from backend.serving.requests import AudioChunk, Reference, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
 from backend.settings import MAX_CHARACTERS
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
@@ -26,6 +26,14 @@ from training.model.hub.hub import short_name
 
 TIMEOUT_SECONDS = 120.0
 """A request ends after this long without audio; a large checkpoint may have to be loaded for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """How a text is to be spoken: at most one of the two is not empty."""
+
+    style: str = ""
+    instruction: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,17 +92,29 @@ class ApiContext:
             )
         return text
 
-    def check_instructions(self, instructions: str | None) -> str:
-        """Refuse instructions that would be ignored. Raises ApiError."""
+    def told_how(self, voice: Voice | Reference, instructions: str | None) -> Told:
+        """What instructions mean to a voice: one of its styles, or free text for a model that follows it.
+
+        Raises:
+            VoiceStyleUnknown: the voice has styles, and these are none of them.
+            ApiError: they would be ignored.
+        """
         text = (instructions or "").strip()
-        if text and not self.can_instruct:
-            raise ApiError(
-                400,
-                "This model clones voices and does not follow instructions. Leave instructions out.",
-                param="instructions",
-                code="unsupported_parameter",
-            )
-        return text
+        if not text:
+            return Told()
+        if isinstance(voice, Voice) and (voice.styles or voice.kind == "fine-tuned"):
+            # A fine-tuned voice speaks with its own checkpoint, which knows its styles and nothing else.
+            if voice.styles:
+                return Told(style=voice.style(text).name)
+        elif self.can_instruct:
+            return Told(instruction=text)
+        raise ApiError(
+            400,
+            "This model clones voices and does not follow instructions, and the voice has no styles. Leave "
+            "instructions out.",
+            param="instructions",
+            code="unsupported_parameter",
+        )
 
     async def find_voice(self, name: str) -> Voice:
         """The current state of a stored voice. Raises VoiceNotFound."""

@@ -28,6 +28,7 @@ from backend.voices.errors import (
     VoiceNameInvalid,
     VoiceNameTaken,
     VoiceNotFound,
+    VoiceStyleUnknown,
 )
 from backend.web.redaction import public_message
 
@@ -75,6 +76,7 @@ class _Kind(NamedTuple):
 _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (ConsentMissing, _Kind(400, "consent_required", "consent")),
     (ConsentInvalid, _Kind(403, "consent_refused", "consent")),
+    (VoiceStyleUnknown, _Kind(400, "unknown_style", "instructions")),
     (VoiceNotFound, _Kind(404, "voice_not_found", "voice")),
     (TakeNotFound, _Kind(404, "take_not_found")),
     (TakeTooShort, _Kind(500, "take_too_short")),

@@ -52,7 +52,7 @@ class SpeechFields(_Request):
     instructions: str | None = Field(
         default=None,
         max_length=MAX_INSTRUCTION_LENGTH,
-        description="How to say it; refused by models that clone voices.",
+        description="How to say it: a style of the voice, or free text for models that follow it; otherwise refused.",
     )
     response_format: AudioFormat = Field(
         default="mp3",
@@ -112,6 +112,8 @@ class VoiceView(_Answer):
     model: str
     created_at: int
     has_transcript: bool
+    styles: list[str]
+    """Values of `instructions` that the voice was trained with."""
     consent: Consent
     provenance: dict[str, JsonValue]
 
@@ -126,6 +128,7 @@ class VoiceView(_Answer):
             model=short_name(voice.model),
             created_at=int(voice.created_at.timestamp()),
             has_transcript=voice.transcript is not None,
+            styles=[style.name for style in voice.styles],
             consent=voice.consent,
             provenance=voice.provenance,
         )
@@ -180,6 +183,8 @@ class TakeView(_Answer):
     model: str
     input: str
     language: str
+    style: str
+    """Of the voice; empty for none."""
     seeds: list[int]
     speed: float
     response_format: AudioFormat
@@ -202,6 +207,7 @@ class TakeView(_Answer):
             model=short_name(take.model_name),
             input=take.text,
             language=take.language,
+            style=take.style,
             seeds=list(take.seeds),
             speed=take.speed,
             response_format=take.audio_format,

@@ -131,6 +131,7 @@ async def _order(
             param="response_format",
             code="unsupported_value",
         )
+    told = context.told_how(voice, fields.instructions)
     own_language = voice.language if isinstance(voice, Voice) else "auto"
     return SynthesisRequest(
         client=client_of(request),
@@ -138,7 +139,8 @@ async def _order(
         text=context.check_input(fields.input),
         language=fields.language or own_language,
         seed=fields.seed,
-        instruction=context.check_instructions(fields.instructions),
+        instruction=told.instruction,
+        style=told.style,
         audio_format=fields.response_format,
         speed=fields.speed,
         is_streamed=is_streamable and (fields.stream or fields.stream_format == "sse"),

@@ -13,7 +13,7 @@ from backend.commands.parser import build_parser, run_command
 from backend.errors import EncoreError, OutputInvalid, SettingsError
 from backend.serving.errors import ServingError
 from backend.settings import Settings
-from backend.voices.errors import ConsentMissing, VoiceFileInvalid, VoiceNotFound
+from backend.voices.errors import ConsentMissing, VoiceFileInvalid, VoiceNotFound, VoiceStyleUnknown
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 
@@ -80,6 +80,7 @@ def test_a_stored_voice_speaks(command, anna, capsys, tmp_path):
     [
         (["say", "--voice", "Nobody", "--text", "Hi."], VoiceNotFound),
         (["say", "--voice", "Anna", "--text", " "], EncoreError),
+        (["say", "--voice", "Anna", "--text", "Hi.", "--style", "calm"], VoiceStyleUnknown),
         (["say", "--voice", "Anna", "--text", "Hi.", "--speed", "nan"], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--output", "take.txt"], EncoreError),
         (["say", "--voice", "Anna", "--text", "Hi.", "--output", "no/take.wav"], OutputInvalid),

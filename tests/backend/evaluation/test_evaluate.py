@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,28 @@ def test_sentences_are_held_out_ones_and_standard_ones(dataset: Path) -> None:
     assert own.held_out
     assert own.expected_seconds == pytest.approx(row.seconds)
     assert [sentence.held_out for sentence in standard] == [False, False]
+
+
+def test_a_style_has_the_clip_that_is_best_to_continue(dataset: Path, tmp_path: Path) -> None:
+    """Trained on rather than held out, of some seconds, and near the middle of its style."""
+    card, rows = read_card(dataset), read_code_rows(dataset / ROWS_FILE)
+    middle = list(rows[3].speaker_embedding)
+    away = [-value for value in middle]
+    changes: list[dict[str, object]] = [
+        {"style": "calm", "held_out": True, "seconds": 7.0, "speaker_embedding": middle},
+        {"style": "calm", "seconds": 2.0, "speaker_embedding": middle},
+        {"style": "calm", "seconds": 7.0, "speaker_embedding": away},
+        {"style": "calm", "seconds": 6.0, "speaker_embedding": middle},
+        {"style": "sad", "seconds": 1.0, "held_out": True},
+        {},
+    ]
+    told = [replace(row, **change) for row, change in zip(rows, changes, strict=False)]
+    numbers = {"num_held_out": 1, "num_standard": 1, "seed": 0}
+    found = plan_evaluation(dataset, card, told, GOLDEN_CHECKPOINT, **numbers).styles
+    assert [(style.name, style.text) for style in found] == [("calm", told[3].text), ("sad", told[4].text)]
+    assert [style.clip for style in found] == [dataset / "audio" / f"{told[at].clip_id}.wav" for at in (3, 4)]
+    told_so = plan_evaluation(dataset, card, told, GOLDEN_CHECKPOINT, follows_instructions=True, **numbers).styles
+    assert [(style.name, style.clip, style.text) for style in told_so] == [("calm", None, None), ("sad", None, None)]
 
 
 def test_seeds_depend_on_the_run_alone(dataset: Path) -> None:

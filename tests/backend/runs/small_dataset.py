@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ NUM_CODEBOOKS = 16
 CODEBOOK_SIZE = 64
 
 
-def write_small_dataset(folder: Path, *, num_clips: int = 12, num_held_out: int = 2, seed: int = 3) -> Path:
+def write_small_dataset(
+    folder: Path, *, num_clips: int = 12, num_held_out: int = 2, seed: int = 3, styles: Sequence[str] = ("",)
+) -> Path:
     """Random codes with texts and embeddings, and a WAV for each clip; `folder` must not exist."""
     model = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu")
     width = model.config.talker.hidden_size
@@ -31,6 +34,7 @@ def write_small_dataset(folder: Path, *, num_clips: int = 12, num_held_out: int 
             codes=generator.integers(0, CODEBOOK_SIZE, num_frames * NUM_CODEBOOKS).tolist(),
             speaker_embedding=(generator.standard_normal(width) * 0.1).astype(np.float32).tolist(),
             held_out=number < num_held_out,
+            style=styles[number % len(styles)],
         )
         for number in range(num_clips)
     ]

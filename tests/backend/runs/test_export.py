@@ -21,6 +21,7 @@ from tests.backend.runs.small_dataset import write_small_dataset
 from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.strategy_worker import RecordingContext
+from training.data.code_rows import ROWS_FILE, read_code_rows
 from training.export import ADAPTER_FOLDER
 from training.model.checkpoint.hashes import find_damage
 from training.model.checkpoint.writing import ADAPTER_FILE
@@ -38,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runs(home: Path) -> Runs:
     """With a run of two checkpoints, trained in this process and concluded without an evaluation."""
-    write_small_dataset(home / "datasets" / "mine")
+    write_small_dataset(home / "datasets" / "mine", styles=("calm", "", "excited"))
     opened = Home(home)
     runs = Runs(opened, num_cpus=2)
     options = {"num_steps": 2, "checkpoint_every": 1, "lora_rank": 4}
@@ -68,6 +69,15 @@ def test_a_run_with_an_adapter_ends_as_any_other_does(runs: Runs, home: Path) ->
     exported = RunFolder.of(home, "one").export
     assert (exported / ADAPTER_FOLDER / ADAPTER_FILE).stat().st_size < 100_000
     assert "an adapter of rank 4 on attention and mlp" in runs.write_report("one").read_text()
+
+
+def test_the_voice_can_be_told_to_speak_in_the_styles_of_its_dataset(home: Path) -> None:
+    voice = Voices(Home(home)).get("Ann")
+    texts = {row.text: row.style for row in read_code_rows(home / "datasets" / "mine" / ROWS_FILE) if not row.held_out}
+    assert [style.name for style in voice.styles] == ["calm", "excited"]
+    for style in voice.styles:
+        assert voice.clip_of(style).is_file()
+        assert texts[style.transcript or ""] == style.name
 
 
 def test_an_adapter_is_exported_by_itself_or_merged(runs: Runs, tmp_path: Path) -> None:

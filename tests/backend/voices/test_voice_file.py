@@ -21,6 +21,7 @@ from backend.voices.consent import Consent
 from backend.voices.errors import VoiceError, VoiceFileInvalid, VoiceNameTaken
 from backend.voices.prompts import VoicePrompts
 from backend.voices.registry import Voices
+from backend.voices.styles import VoiceStyle
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
@@ -117,6 +118,36 @@ def test_a_fine_tuned_voice_comes_back_and_loads(originals, tuned, tmp_path):
     loaded = VoiceModel.load(came.variants["custom_voice"], precision="fp32", device="cpu")
     for name, tensor in load_file(original.variants["custom_voice"] / "model.safetensors").items():
         assert torch.equal(loaded.talker.state_dict()[name.removeprefix("talker.")], tensor)
+
+
+def test_styles_travel_with_their_clips(tmp_path):
+    """As a zero-shot voice, whose checkpoint nobody has to try: what is checked of styles is the same."""
+    voices = registry(tmp_path / "home")
+    recording = write_voice(tmp_path / "anna.wav", seconds=1.2)
+    original = voices.create_zero_shot("Anna", recording, consent=CONSENT, model="mini", transcript="Hello.")
+    style = VoiceStyle(name="calm", transcript="Slowly.")
+    styled = original.model_copy(update={"styles": (style,)})
+    styled.clip_of(style).parent.mkdir()
+    write_voice(styled.clip_of(style), seconds=1.6)
+    path = voice_file.export_voice(styled, tmp_path / "anna.encore-voice")
+    came = registry(tmp_path / "other").import_(path)
+    assert came.styles == (style,)
+    assert came.clip_of(style).read_bytes() == styled.clip_of(style).read_bytes()
+    member = f"styles/{style.file_name}"
+    content = styled.clip_of(style).read_bytes()
+    record = json.loads(read_members(path)["voice.json"])
+    twice = json.dumps(record | {"styles": []}).encode()
+    evil = json.dumps(record | {"styles": [{"name": "../evil", "transcript": "No."}]}).encode()
+    broken = [
+        ("without", {**read_members(path), "manifest.json": None}, member, "clips are not those of its styles"),
+        ("unknown", {**read_members(path), "manifest.json": None, "voice.json": twice}, "", "not those of its styles"),
+        ("named", {**read_members(path), "manifest.json": None, "voice.json": evil}, "", "voice.json is not valid"),
+        ("other", {**read_members(path), "manifest.json": None, "styles/a.wav": content}, "", "does not belong"),
+    ]
+    for name, members, left_out, told in broken:
+        members.pop(left_out, None)
+        with pytest.raises(VoiceFileInvalid, match=told):
+            registry(tmp_path / f"other-{name}").import_(write_members(tmp_path / f"{name}.encore-voice", members))
 
 
 def test_two_exports_are_equal_and_a_taken_name_needs_another(originals, exported, tmp_path):

@@ -84,6 +84,7 @@ class SpeakForm:
     top_p: float
     repetition_penalty: float
     signed: str = ""
+    style: str | None = ""
 
     @property
     def first_words(self) -> str:
@@ -118,6 +119,7 @@ class SpeakForm:
             mode=cast(CloningMode, self.way) if is_stored and self.way not in (None, "auto") else None,
             text=self.text.strip(),
             language=self.language or "auto",
+            style=(self.style or "") if is_stored else "",
             seed=parse_seed(self.seed),
             sampling_changes={
                 "temperature": self.temperature,
@@ -182,6 +184,15 @@ class SpeechPart:
                     scale=1,
                     min_width=200,
                     elem_id="way",
+                )
+                self.style = gr.Dropdown(
+                    [(word("speak.no_style"), "")],
+                    value="",
+                    label=word("speak.style"),
+                    visible=False,
+                    scale=1,
+                    min_width=160,
+                    elem_id="style",
                 )
                 self.language = build_language(interactive=False, scale=1, min_width=160, elem_id="language")
             self._build_settings()
@@ -270,6 +281,7 @@ class SpeechPart:
             "text": self.text,
             "way": self.way,
             "language": self.language,
+            "style": self.style,
             "seed": self.seed,
             "temperature": self.temperature,
             "top_k": self.top_k,
@@ -293,6 +305,8 @@ class SpeechPart:
         bind([again.then, again.failure], self._end, None, self._speaking, quick=True)
         bind(self.stop.click, self._stop, api="stop", quick=True)
         bind(voice.source.change, lambda: {self.likeness: NOTHING}, None, self.likeness, quick=True)
+        chosen = {"source": voice.source}
+        bind(voice.source.change, self._offer_styles, chosen, self.style, api="offer_styles", quick=True)
         bind(
             voice.source.change,
             self._prepare,
@@ -382,6 +396,13 @@ class SpeechPart:
             self._spoken: spoken_take,
         }
         return None
+
+    def _offer_styles(self, source: Source | None) -> Update:
+        """The styles of a voice of the library, where it has some."""
+        is_stored = source is not None and source.kind == "voice"
+        styles = self.context.studio.voices.get(source.voice_id).styles if source is not None and is_stored else ()
+        choices = [(say("speak.no_style"), ""), *((style.name, style.name) for style in styles)]
+        return {self.style: gr.update(choices=choices, value="", visible=bool(styles))}
 
     def _prepare(self, source: Source | None, transcript: str, way: str | None) -> None:
         """Analyse the recording of a voice as soon as it is chosen, so that its first take begins as soon as others.

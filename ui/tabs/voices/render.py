@@ -13,6 +13,7 @@ from markupsafe import Markup
 from backend.comparisons.contenders import Contender
 from backend.comparisons.preference import Standing
 from backend.store.trash import Deleted
+from backend.voices.styles import in_words
 from backend.voices.voice import Voice
 from training.model.hub.hub import short_name
 from ui.html.messages import NOTHING
@@ -159,6 +160,7 @@ def _facts(voice: Voice) -> list[tuple[str, str]]:
         (say("voices.made"), f"{voice.created_at.astimezone():%Y-%m-%d}"),
         (say("voices.consent"), consent_in_words(voice.consent)),
         (say("voices.origin"), provenance_in_words(voice)),
+        *([(say("voices.styles"), in_words(voice.styles))] if voice.styles else []),
     ]
 
 

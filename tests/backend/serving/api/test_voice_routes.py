@@ -7,8 +7,10 @@ import pytest
 from backend.audio.writing import write_wav
 from backend.provenance.statement import SpeechStatement
 from backend.store.trash import Trash
-from tests.backend.serving.api.served import CONSENT, MODEL, ask
+from backend.voices.styles import StyleClip
+from tests.backend.serving.api.served import CONSENT, MODEL, ask, is_same_sound
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
+from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import RATE, speak_like, write_broken
 
 
@@ -39,6 +41,30 @@ def test_a_new_voice_speaks_without_a_restart_and_is_gone_when_deleted(client, b
     assert not folder.exists()
     assert client.post("/v1/audio/speech", json=ask(voice="Berta")).status_code == 404
     assert client.delete("/v1/audio/voices/Berta").status_code == 404
+
+
+def test_instructions_choose_one_of_the_voices_styles(client, voices, recording, tmp_path):
+    folder = fine_tuned_checkpoint(tmp_path / "styled")
+    checkpoints = {"custom_voice": folder, "base": GOLDEN_CHECKPOINT}
+    styles = [StyleClip(name="calm", clip=recording, text="Hello.")]
+    voice = voices.add_fine_tuned(
+        "Styled", checkpoints, consent=CONSENT, model=MODEL, reference=recording, styles=styles
+    )
+    try:
+        assert client.get("/v1/audio/voices/Styled").json()["styles"] == ["calm"]
+        calm = client.post("/v1/audio/speech", json=ask(voice="Styled", instructions=" Calm"))
+        usual = client.post("/v1/audio/speech", json=ask(voice="Styled"))
+        assert (calm.status_code, usual.status_code) == (200, 200)
+        assert not is_same_sound(calm.content, usual.content)
+        assert client.get("/v1/audio/takes").json()["data"][1]["style"] == "calm"
+        refused = client.post("/v1/audio/speech", json=ask(voice="Styled", instructions="Speak angrily."))
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"], error["param"]) == (400, "unknown_style", "instructions")
+        assert "It has: calm." in error["message"]
+    finally:
+        voices.trash.purge(voices.delete(voice.id).id)
+    refused = client.post("/v1/audio/speech", json=ask(voice="Tuned", instructions="calm"))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unsupported_parameter")
 
 
 def test_a_deleted_voice_is_restored_with_its_consent_unless_its_name_is_taken(client, berta, recording):
