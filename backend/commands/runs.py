@@ -13,6 +13,7 @@ from backend.commands.trash import conclude_deletion
 from backend.evaluation.likeness_table import who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_likeness
 from backend.evaluation.scores import CheckpointScores
+from backend.runs.method_table import MethodRow
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.settings import Settings
@@ -64,6 +65,9 @@ def describe_run(runs: Runs, run: RunRecord) -> str:
     lines += _who_sounds_like_whom(runs.checkpoints(run.id), run.best_checkpoint)
     if run.export_folder:
         lines.append(f"exported to {run.export_folder}")
+    if methods := runs.methods(run.id):
+        lines.append("the same clips, learnt in other ways:")
+        lines += [f"  {_describe_method(row)}" for row in methods]
     return "\n".join(lines)
 
 
@@ -76,6 +80,20 @@ def _who_sounds_like_whom(checkpoints: Sequence[CheckpointRecord], best: str | N
     judge = table.judge or "the model's own encoder, which is biased"
     head = f"who sounds like whom: similarity by {judge}, and in brackets how many takes are most like them"
     return [head, *(f"  {line}" for line in table.lines()), table.in_words()]
+
+
+def _describe_method(row: MethodRow) -> str:
+    """One way in which the clips were learnt."""
+    name = "zero-shot" if row.run is None else f"{row.run.id} ({row.run.preset}, {row.run.job.method_in_words})"
+    wrong = row.scores.character_error if row.scores is not None else None
+    facts = [
+        f"similarity {row.likeness:.3f}" if row.likeness is not None else "",
+        f"characters wrong {wrong:.1%}" if wrong is not None else "",
+        f"{describe_seconds(row.seconds)} of training" if row.seconds is not None else "",
+        f"{row.state_bytes / 1e6:.0f} MB of memory" if row.state_bytes is not None else "",
+        f"{row.size_bytes / 1e6:.1f} MB kept" if row.size_bytes is not None else "",
+    ]
+    return f"{name}: {', '.join(filter(None, facts)) or 'not measured'}"
 
 
 def _describe_checkpoint(point: CheckpointRecord) -> str:

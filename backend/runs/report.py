@@ -14,6 +14,7 @@ from backend.errors import EncoreError, OutputInvalid
 from backend.evaluation.likeness_table import LikenessTable, who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
 from backend.evaluation.scores import CheckpointScores, EvaluatedTake
+from backend.runs.method_table import MethodRow
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.store.artifacts import write_whole
 from training.charts import line_chart
@@ -43,6 +44,7 @@ def write_report(
     checkpoints: Sequence[CheckpointRecord],
     events: Sequence[EventRecord],
     run_folder: Path,
+    methods: Sequence[MethodRow] = (),
 ) -> None:
     """Write the page, whole or not at all.
 
@@ -52,7 +54,7 @@ def write_report(
     """
     if path.is_dir():
         raise OutputInvalid(f"{path} is a folder. Name a file to write, such as {path / 'report.html'}.")
-    write_whole(path, render_report(run, metrics, checkpoints, events, run_folder).encode())
+    write_whole(path, render_report(run, metrics, checkpoints, events, run_folder, methods).encode())
 
 
 def render_report(
@@ -61,6 +63,7 @@ def render_report(
     checkpoints: Sequence[CheckpointRecord],
     events: Sequence[EventRecord],
     run_folder: Path,
+    methods: Sequence[MethodRow] = (),
 ) -> str:
     """The page; text from outside is escaped, sound is embedded."""
     return _template().render(
@@ -71,6 +74,7 @@ def render_report(
         hearings=describe_hearings,
         columns=[title for _, title, _ in _shown_columns(checkpoints)],
         checkpoints=[_row(point, _shown_columns(checkpoints), run.best_checkpoint) for point in checkpoints],
+        methods=[_method(row, run) for row in methods],
         sentences=_sentences(run, checkpoints, run_folder),
         speakers=_speakers(checkpoints, run.best_checkpoint),
         alike=_alike(checkpoints, run.best_checkpoint),
@@ -153,6 +157,26 @@ def _alike(checkpoints: Sequence[CheckpointRecord], best: str | None) -> list[tu
     shown = [point for point in checkpoints if point.is_base or point.name == best]
     tables = ((_name(point), who_sounds_like_whom(point.takes)) for point in shown)
     return [(name, table) for name, table in tables if table is not None]
+
+
+def _method(row: MethodRow, run: RunRecord) -> dict[str, object]:
+    """One way in which the clips were learnt, and what it came to."""
+    way = "zero-shot" if row.run is None else f"{row.run.job.method_in_words}, {row.run.preset}"
+    wrong = row.scores.character_error if row.scores is not None else None
+    return {
+        "name": way[0].upper() + way[1:],
+        "is_this": row.run is not None and row.run.id == run.id,
+        "values": [
+            "-" if value is None else show(value)
+            for value, show in (
+                (row.likeness, "{:.3f}".format),
+                (wrong, "{:.1%}".format),
+                (None if row.seconds is None else row.seconds / 60, "{:.1f} min".format),
+                (None if row.state_bytes is None else row.state_bytes / 1e6, "{:.0f} MB".format),
+                (None if row.size_bytes is None else row.size_bytes / 1e6, "{:.1f} MB".format),
+            )
+        ],
+    }
 
 
 def _name(point: CheckpointRecord) -> str:

@@ -14,6 +14,7 @@ from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunNotFound, RunStateInvalid
+from backend.runs.method_table import MethodRow, compare_methods
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
 from backend.runs.process.conclude_run import read_exportable
 from backend.runs.process.supervisor_process import end_owner, has_owner, start_watchdog
@@ -242,6 +243,10 @@ class Runs:
             return [folder]
         return list(export_all(replace(weights, adapter=None), folder).values())
 
+    def methods(self, run_id: str) -> Sequence[MethodRow]:
+        """Zero-shot and the ways in which the same clips were learnt; see `compare_methods`. Raises RunNotFound."""
+        return compare_methods(self._rows.get(run_id), self._rows, self._home)
+
     def write_report(self, run_id: str, path: Path | None = None) -> Path:
         """Write the run's page, finished or not; among its other files unless a path is given.
 
@@ -253,7 +258,15 @@ class Runs:
         if not destination.absolute().parent.is_dir():
             raise OutputInvalid(f"The folder {destination.absolute().parent} does not exist. Create it first.")
         events = self._rows.events(run_id)
-        write_report(destination, run, self.metrics(run_id), self.checkpoints(run_id), events, folder.path)
+        write_report(
+            destination,
+            run,
+            self.metrics(run_id),
+            self.checkpoints(run_id),
+            events,
+            folder.path,
+            compare_methods(run, self._rows, self._home),
+        )
         return destination
 
     def reconcile(self, *, resume: bool = True) -> Sequence[str]:

@@ -69,6 +69,14 @@ def purpose_in_words(purpose: str) -> str:
     return say(PURPOSES[purpose]) if purpose in PURPOSES else purpose
 
 
+PRESET_WORDS = {"quick": "tune.quick", "standard": "tune.standard", "thorough": "tune.thorough"}
+
+
+def preset_name(preset: str) -> str:
+    """A recipe as the page calls it; one that it does not know as it is."""
+    return say(PRESET_WORDS[preset]) if preset in PRESET_WORDS else preset
+
+
 def file_name(*parts: str, suffix: str) -> str:
     """A name for a download that every file system takes: `rufus_hello-this-is_t04.wav`."""
     slugs = [_slug(part) for part in parts]

@@ -12,6 +12,7 @@ import torch
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import CheckpointScores
+from backend.runs.method_table import compare_methods
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.process.select_checkpoint import Choice, choose
 from backend.runs.report import write_report
@@ -60,7 +61,15 @@ def conclude(home: Home, run_id: str) -> None:
     # They are needed no more, and deleting a dataset must delete its copy too.
     for copied in folder.datasets(len(run.job.speakers)):
         shutil.rmtree(copied, ignore_errors=True)
-    write_report(folder.report, run, rows.metrics(run_id), rows.checkpoints(run_id), rows.events(run_id), folder.path)
+    write_report(
+        folder.report,
+        run,
+        rows.metrics(run_id),
+        rows.checkpoints(run_id),
+        rows.events(run_id),
+        folder.path,
+        compare_methods(run, rows, home.folder),
+    )
 
 
 def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:

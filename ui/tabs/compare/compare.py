@@ -19,7 +19,8 @@ from backend.evaluation.take_scores import read_own_wav
 from backend.serving.synthesizer import Synthesizer
 from ui.context import PageContext
 from ui.fields import FormIncomplete, parse_seed
-from ui.html.messages import failure
+from ui.html.messages import NOTHING, failure
+from ui.html.methods import methods_html
 from ui.tabs.compare.render import HeardTake, Pictures, draw, over_html, pair_html, waiting_html
 from ui.web.temporary import unguessable_path
 from ui.words.words import say
@@ -83,7 +84,7 @@ class Listening:
         """What is to be listened to now, or what all the votes say."""
         if self.is_over:
             tallies = context.studio.comparisons.votes.tallies(sorted(side.key for side in self.sides))
-            result = over_html(self.test.voted, self.pictures, tallies, self.sides)
+            result = over_html(self.test.voted, self.pictures, tallies, self.sides, _methods_of(context, self.sides))
             return failure(self.problem) + result if self.problem else result
         current = self.test.current
         if current is None:
@@ -155,6 +156,18 @@ def _proposals(sides: Sequence[Contender], wished: str) -> list[str]:
     same = [side for side in others if (side.source, side.id) == (newest.source, newest.id)]
     zero_shot = [side for side in same if side.way in ("in-context", "x-vector")]
     return list(dict.fromkeys(side.key for side in (newest, *zero_shot, *same, *others)))
+
+
+def _methods_of(context: PageContext, sides: Sequence[Contender]) -> Markup:
+    """What zero-shot, adapters and full fine-tunes of the same clips came to, if one of the sides was trained."""
+    studio = context.studio
+    for side in sides:
+        run_id = side.id if side.source == "run" else None
+        if side.source == "voice":
+            run_id = next((voice.run_id for voice in studio.voices.list() if voice.id == side.id), None)
+        if run_id is not None and any(run.id == run_id for run in studio.runs.list()):
+            return methods_html(studio.runs.methods(run_id), run_id)
+    return NOTHING
 
 
 def proposed_name(context: PageContext, side: Contender) -> str:

@@ -113,8 +113,9 @@ def over_html(
     pictures: Mapping[str, Pictures],
     tallies: Sequence[Tally],
     sides: Sequence[Contender],
+    methods: Markup = NOTHING,
 ) -> Markup:
-    """Who was who, and what all votes on them say."""
+    """Who was who, what all votes on them say, and what the ways in which their clips were learnt came to."""
     if not voted:
         return says("mixed", say("compare.no_votes"))
     by_key = {side.key: side for side in sides}
@@ -127,6 +128,7 @@ def over_html(
         tallies=[_tally(tally, by_key, len(voted)) for tally in tallies if tally.num_votes],
         # What says nothing makes the whole place around it take no room.
         advice="" if advice == NOTHING else advice,
+        methods="" if methods == NOTHING else methods,
         pairs=[_heard_pair(one, pictures.get(one.id, {})) for one in voted],
         num_none=sum(one.winner is None for one in voted),
     )

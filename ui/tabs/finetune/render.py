@@ -19,11 +19,10 @@ from training.charts import line_chart
 from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.sound import sound_html
 from ui.html.templates import html, render
-from ui.html.words import gib, size_in_words, time_in_words
+from ui.html.words import PRESET_WORDS, gib, preset_name, size_in_words, time_in_words
 from ui.words.sentences import translated
 from ui.words.words import say, say_count
 
-PRESET_WORDS = {"quick": "tune.quick", "standard": "tune.standard", "thorough": "tune.thorough"}
 _PRESET_USES = {"quick": "tune.quick_use", "standard": "tune.standard_use", "thorough": "tune.thorough_use"}
 
 STATE_WORDS = {
@@ -183,7 +182,7 @@ def run_html(
     facts = [
         say("tune.step", step=run.step, steps=run.num_steps),
         say("tune.from", dataset=run.dataset),
-        _preset_name(run.preset),
+        preset_name(run.preset),
     ]
     return render(
         "finetune",
@@ -240,9 +239,13 @@ def likeness(point: CheckpointRecord) -> float | None:
 
 
 def result_html(
-    run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: Mapping[str, Path], voice_id: str
+    run: RunRecord,
+    checkpoints: Sequence[CheckpointRecord],
+    places: Mapping[str, Path],
+    voice_id: str,
+    methods: Markup = NOTHING,
 ) -> Markup:
-    """What a finished run came to: one sentence, both voices to hear, and what to do with the new one."""
+    """What a finished run came to: one sentence, both voices to hear, what to do with the new one, and other ways."""
     best = next((point for point in checkpoints if point.name == run.best_checkpoint), None)
     if run.state is not RunState.DONE or best is None:
         return NOTHING
@@ -271,6 +274,7 @@ def result_html(
         sides=sides,
         voice_id=voice_id,
         is_better=is_better,
+        methods="" if methods == NOTHING else methods,
         say=say,
     )
 
@@ -297,10 +301,6 @@ def _clearness(base: CheckpointRecord | None, best: CheckpointRecord) -> str:
     if abs(change) < max(_CLEAR, 2 * by_chance):
         return say("tune.as_clear")
     return say("tune.clearer" if change < 0 else "tune.less_clear")
-
-
-def _preset_name(preset: str) -> str:
-    return say(PRESET_WORDS[preset]) if preset in PRESET_WORDS else preset
 
 
 def preset_choices(plans: Mapping[str, DataPlan]) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from ui.context import PageContext
 from ui.events import FOCUS_REFUSAL, HIDE, SHOW, Update, answered_in, bind
 from ui.fields import FormIncomplete
 from ui.html.messages import NOTHING
+from ui.html.methods import methods_html
 from ui.tabs.finetune.log import RunLog
 from ui.tabs.finetune.render import (
     dots_html,
@@ -166,7 +167,8 @@ class RunWatch:
             update[self.scores] = scores_html(checkpoints, run.best_checkpoint)
             update[self.takes] = takes_html(checkpoints, places, run.best_checkpoint)
             update[self.dots] = dots_html(run, checkpoints, places)
-            update[self.result] = result_html(run, checkpoints, places, self._voice_of(run))
+            methods = methods_html(self._runs.methods(run.id) if state is RunState.DONE else (), run.id)
+            update[self.result] = result_html(run, checkpoints, places, self._voice_of(run), methods)
         return update
 
     def _before(self, run: RunRecord) -> str:
