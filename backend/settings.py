@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from backend.errors import SettingsError
 from backend.web.hosts import AllowedHosts
 from training.former_names import with_current_names
+from training.model.device_names import DEVICE_HELP, DEVICE_PATTERN
 from training.model.precision import PrecisionChoice
 
 PREFIX = "ENCORE_"
@@ -60,6 +62,13 @@ class Settings(BaseModel):
     )
     signing_key: Path | None = Field(default=None, description="its private key (PEM, unencrypted)")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+
+    @field_validator("device")
+    @classmethod
+    def _is_device(cls, device: str) -> str:
+        if re.fullmatch(DEVICE_PATTERN, device) is None:
+            raise ValueError(f"it is none of {DEVICE_HELP}")
+        return device
 
     @field_validator("allowed_hosts")
     @classmethod

@@ -90,7 +90,7 @@ def estimate_run(
     precision = choose_precision(job.precision, device, tensors.talker_layers)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     if seconds_per_step is None:
-        chosen = speed or (GPU_SPEED if device.type == "cuda" else CPU_SPEED)
+        chosen = speed or (GPU_SPEED if device.type in ("cuda", "xpu") else CPU_SPEED)
         seconds_per_step = _seconds_per_step(job, training_set, batches, chosen)
     return RunEstimate(
         num_steps=batches.num_steps,

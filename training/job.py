@@ -23,6 +23,7 @@ from pydantic import (
 
 from training.errors import JobInvalid
 from training.former_names import with_current_names
+from training.model.device_names import DeviceChoice
 from training.model.lora_config import AdaptedLayers, LoraConfig
 from training.model.seed import Seed
 from training.voice_name import MAX_NAME_LENGTH, begins_name, is_part_of_name
@@ -123,7 +124,7 @@ class FineTuneJob(BaseModel):
 
     strategy: Strategy = "ddp"
     num_workers: PositiveInt = 1
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: DeviceChoice = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Of the arithmetic; weights and their updates are float32."""
     activation_checkpointing: bool = False

@@ -25,13 +25,14 @@ class Machine(BaseModel):
         Args:
             num_cpus: how many workers may share this machine's processors; as many as it has when None.
         """
-        import torch  # noqa: PLC0415 - takes seconds, which a process that only reads a stored machine need not spend
+        # Loads torch, which takes seconds, and a process that only reads a stored machine need not spend them.
+        from training.model.device import num_gpus  # noqa: PLC0415 - see above
 
         address = os.environ.get("RAY_ADDRESS") or None
         # macOS has no such call.
         own_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return cls(
             num_cpus=num_cpus or own_cpus,
-            num_gpus=torch.cuda.device_count(),
+            num_gpus=num_gpus(),
             address=None if address == "local" else address,
         )

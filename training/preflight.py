@@ -18,6 +18,7 @@ from training.job import FineTuneJob
 from training.machine import Machine
 from training.model.checkpoint.reading import check_weights, find_weights, read_config
 from training.model.config import ModelConfig
+from training.model.device import choose_device
 from training.model.errors import ModelError
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
@@ -44,9 +45,27 @@ def disk_problems(job: FineTuneJob, estimate: RunEstimate) -> list[str]:
     ]
 
 
+def memory_problems(job: FineTuneJob, estimate: RunEstimate, worker_bytes: int | None) -> list[str]:
+    """A run whose weights, gradients and optimizer alone do not fit. Activations are an estimate, and do not count."""
+    state = estimate.memory.state.total
+    if worker_bytes is None or state <= worker_bytes:
+        return []
+    ways = ["Close other programs, or choose a smaller model."]
+    if job.method == "full" and not job.train_text_embedding:
+        ways.append("Or train an adapter (--method lora).")
+    if job.strategy == "ddp":
+        ways.append("Or share the weights among workers on several GPUs or machines (--strategy fsdp2).")
+    return [
+        f"A worker needs {state / 2**30:.1f} GiB for weights and optimizer alone, and has {worker_bytes / 2**30:.1f} "
+        f"GiB. {' '.join(ways)}"
+    ]
+
+
 def uses_gpus(job: FineTuneJob, machine: Machine) -> bool:
     """Whether the workers will compute on GPUs; with device auto a cluster decides that when it is joined."""
-    return job.device == "cuda" or (job.device == "auto" and machine.address is None and machine.num_gpus > 0)
+    if job.device == "auto":
+        return machine.address is None and machine.num_gpus > 0
+    return job.device in ("cuda", "xpu")
 
 
 def model_problems(job: FineTuneJob) -> list[str]:
@@ -82,7 +101,11 @@ def machine_problems(job: FineTuneJob, machine: Machine) -> list[str]:
     """More workers than this machine has room for, or GPUs that it lacks; a cluster's size is not known yet."""
     if machine.address is not None:
         return []
-    if job.device == "cuda" and machine.num_gpus == 0:
+    if job.device == "mps" and job.num_workers > 1:
+        return ["Workers on Apple GPUs cannot train together. Use one worker, or device cpu."]
+    if job.device == "mps":
+        return _device_problems(job.device)
+    if uses_gpus(job, machine) and machine.num_gpus == 0:
         return ["There is no GPU on this machine. Use device cpu, or a machine with GPUs."]
     kind, available = ("GPU", machine.num_gpus) if uses_gpus(job, machine) else ("CPU", machine.num_cpus)
     if job.num_workers > available:
@@ -94,10 +117,20 @@ def machine_problems(job: FineTuneJob, machine: Machine) -> list[str]:
     return []
 
 
+def _device_problems(name: str) -> list[str]:
+    try:
+        choose_device(name)
+    except ModelError as error:
+        return [str(error)]
+    return []
+
+
 def strategy_problems(job: FineTuneJob) -> list[str]:
     """What DeepSpeed lacks here, or a folder to offload to."""
     if not job.uses_deepspeed:
         return []
+    if job.device in ("mps", "xpu"):
+        return [f"DeepSpeed's strategies are for CPUs and CUDA. On {job.device}, use ddp or fsdp2."]
     problems = []
     if importlib.util.find_spec("deepspeed") is None:
         problems.append("The package deepspeed is not installed. Install it, or use ddp or fsdp2.")

@@ -64,7 +64,9 @@ def run_worker(job: FineTuneJob, context: WorkerContext, rows: Rows | None = Non
         EncoreError: it cannot be done; the message is for the user.
     """
     workers = Workers(
-        rank=context.rank, size=context.world_size, device=device_of_worker(job.device, context.local_rank)
+        rank=context.rank,
+        size=context.world_size,
+        device=device_of_worker(job.device, context.local_rank, context.world_size),
     )
     with process_group():
         require_shared_output(job, workers)
@@ -182,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
         if context.world_size != job.num_workers:
             job = FineTuneJob.parse({**job.model_dump(), "num_workers": context.world_size})
         if context.world_size > 1:
-            kind = device_of_worker(job.device, context.local_rank).type
+            kind = device_of_worker(job.device, context.local_rank, context.world_size).type
             dist.init_process_group(distributed_backend(kind, job.offload))
         with context.stopping_on_signals():
             run_worker(job, context)

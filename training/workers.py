@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+
+from training.model.device import choose_device
+from training.model.device_memory import peak_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,9 @@ class Workers:
         """Sums over the workers, in float64."""
         if self.size == 1:
             return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        # Only NCCL's group has no other place; Intel's GPUs may lack float64.
+        place = self.device if self.device.type == "cuda" else torch.device("cpu")
+        tensor = torch.tensor(values, dtype=torch.float64, device=place)
         dist.all_reduce(tensor)
         summed: list[float] = tensor.tolist()
         return summed
@@ -45,24 +49,35 @@ class Workers:
 
     def peak_bytes(self) -> int:
         """Peak memory so far: of the GPU, or of this process without one."""
-        if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_bytes(self.device)
 
 
 def distributed_backend(device: str, offload: str) -> str:
-    """Name of the process group's backend: NCCL between GPUs, gloo for CPUs and for offloaded tensors."""
-    if device == "cpu":
+    """Name of the process group's backend: NCCL or XCCL between GPUs, gloo for CPUs and for offloaded tensors.
+
+    Apple's GPUs have none: a single worker there sends nothing, and gloo begins without one.
+    """
+    if device == "xpu":
+        return "cpu:gloo,xpu:xccl"
+    if device != "cuda":
         return "gloo"
     return "cpu:gloo,cuda:nccl" if offload != "none" else "nccl"
 
 
-def device_of_worker(choice: str, local_rank: int) -> torch.device:
-    """The device a worker computes on; `auto` uses GPUs if available."""
-    if choice == "cpu" or not torch.cuda.is_available():
+def device_of_worker(choice: str, local_rank: int, num_workers: int = 1) -> torch.device:
+    """The device a worker computes on; `auto` uses GPUs if they work here, Apple's only for a worker alone.
+
+    Raises:
+        ModelError: the device that was asked for does not work here.
+    """
+    chosen = choose_device(choice)
+    if chosen.type == "mps" and num_workers > 1:
+        # They find no way to each other. A plan that asks for mps by name is refused before.
         return torch.device("cpu")
-    device = torch.device("cuda", local_rank)
-    torch.cuda.set_device(device)
+    if chosen.type not in ("cuda", "xpu"):
+        return chosen
+    device = torch.device(chosen.type, local_rank)
+    torch.accelerator.set_device_index(local_rank)
     return device
 
 

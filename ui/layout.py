@@ -14,6 +14,7 @@ from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.store.copies import check_and_keep_copied
 from backend.studio import Studio
+from training.model.device import device_line
 from ui.bar.bar import PLACES, Bar, fixed_html
 from ui.bar.model import NOTHING_SHOWN, ModelChooser, Shown
 from ui.context import PageContext
@@ -57,6 +58,7 @@ def serve(settings: Settings) -> int:
         studio.start_loading(settings.model, precision=settings.precision, device=settings.device)
         address = server.launch(page, settings)
         print(f"Encore is ready: {address}  (Ctrl-C ends it)", flush=True)
+        print(device_line(settings.device), flush=True)
         if settings.share:
             announce_link(page, opened=server.serve_name_of(page))
         server.wait_for_end(page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """What the options ask for; EncoreError carries anything a person can put right."""
     if arguments.restore_database:
         return restore_database(settings)
-    return verify_home(settings) if arguments.verify else report(settings)
+    return verify_home(settings) if arguments.verify else report(settings, as_json=arguments.json)
 
 
 def restore_database(settings: Settings) -> int:
@@ -50,13 +51,16 @@ def verify_home(settings: Settings) -> int:
     return int(counts[Condition.DAMAGED] > 0)
 
 
-def report(settings: Settings) -> int:
-    """Print every finding; 1 when something is broken."""
+def report(settings: Settings, *, as_json: bool = False) -> int:
+    """Print every finding, for people or for programs; 1 when something is broken."""
     # Imported here: torch takes seconds, and the other commands' --help needs none of it.
     from backend.doctor.checks import examine  # noqa: PLC0415 - see above
 
     findings = examine(settings)
-    print("\n".join(describe(findings)))
+    if as_json:
+        print(json.dumps({"findings": [finding.model_dump(mode="json") for finding in findings]}))
+    else:
+        print("\n".join(describe(findings)))
     return int(any(finding.level == "broken" for finding in findings))
 
 

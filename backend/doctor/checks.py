@@ -10,7 +10,6 @@ from importlib import metadata
 from pathlib import Path
 
 import psutil
-import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -21,9 +20,11 @@ from backend.store.copies import DatabaseCopies, made_at
 from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS, cache_folder
 from backend.transcription.pocketsphinx_transcriber import is_installed
 from backend.watermark.installation import SETTINGS_FILE, read_settings
-from training.model.device import choose_device
+from training.model.device import choose_device, device_name, select_device
+from training.model.device_memory import total_bytes
 from training.model.errors import EncoreError
 from training.model.hub.hub import EMBEDDED_MODEL, resolve_model
+from training.model.memory_need import find_room
 from training.model.voice_model import choose_precision
 
 _GB = 1e9
@@ -39,6 +40,7 @@ def examine(settings: Settings) -> list[Finding]:
     checks: tuple[Callable[[Settings], Finding], ...] = (
         check_model,
         check_device,
+        check_room,
         check_transcriber,
         check_memory,
         check_disk,
@@ -118,20 +120,52 @@ def check_database(settings: Settings) -> Finding:
 def check_device(settings: Settings) -> Finding:
     """What the model would run on."""
     try:
-        device = choose_device(settings.device)
+        selection = select_device(settings.device)
+        device = selection.device
         precision = choose_precision(settings.precision, device, 0)
     except EncoreError as error:
         return Finding(name="Device", level=Level.BROKEN, found=str(error))
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
-        memory = torch.cuda.get_device_properties(device).total_memory / _GB
-        return Finding(name="Device", level=Level.GOOD, found=f"{name} with {memory:.0f} GB, {precision}.")
+    if selection.unused:
+        # The GPU that is missed most comes first.
+        better = selection.unused[0]
+        found = f"{device_name(device)} ({device}), {precision}. {better.reason}"
+        return Finding(name="Device", level=Level.LIMITED, found=found, remedy=better.remedy)
+    if device.type != "cpu":
+        memory = total_bytes(device) / _GB
+        found = f"{device_name(device)} with {memory:.0f} GB ({device}), {precision}."
+        return Finding(name="Device", level=Level.GOOD, found=found)
     return Finding(
         name="Device",
         level=Level.LIMITED,
         found=f"{os.cpu_count()} processor cores and no GPU, {precision}: fine for the embedded model.",
-        remedy="For the public 1.7B checkpoint use a machine with an NVIDIA GPU, or --precision int8.",
+        remedy="For the public 1.7B checkpoint use a machine with a GPU, or --precision int8.",
     )
+
+
+def check_room(settings: Settings) -> Finding:
+    """Whether the model would fit where it is loaded, known from its configuration."""
+    try:
+        choose_device(settings.device)
+    except EncoreError:
+        found = "Known once there is a device to load it on."
+        return Finding(name="Room for the model", level=Level.LIMITED, found=found, remedy="See Device.")
+    try:
+        folder = _find_on_disk(settings.model)
+        if folder is None:
+            found = f"What {settings.model} needs is known once it is on this computer."
+            return Finding(name="Room for the model", level=Level.GOOD, found=found)
+        room = find_room(folder, settings.precision, settings.device)
+    except (EncoreError, OSError) as error:
+        return Finding(
+            name="Room for the model",
+            level=Level.BROKEN,
+            found=str(error),
+            remedy="Choose another model, precision or device.",
+        )
+    found = (
+        f"{settings.model} needs {room.needed / _GB:.1f} GB, and {room.free / _GB:.1f} GB are free on {room.device}."
+    )
+    return Finding(name="Room for the model", level=Level.GOOD, found=found)
 
 
 def check_transcriber(settings: Settings) -> Finding:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 import psutil
-import torch
 
 from training.allocator import freed_memory
+from training.model.device_memory import held_bytes
 
 MemoryUse = dict[str, dict[str, int]]
-"""Bytes by device (`cpu`, `cuda`) and owner."""
+"""Bytes by device (`cpu`, `cuda`, `mps`, `xpu`) and owner."""
 
 
 def memory_of_process(held: Mapping[str, Mapping[str, int]]) -> MemoryUse:
@@ -25,10 +25,10 @@ def memory_of_process(held: Mapping[str, Mapping[str, int]]) -> MemoryUse:
     # Only Linux says which part of it are files.
     main = use.setdefault("cpu", {}) | {"arena": freed_memory(), "libraries": int(getattr(info, "shared", 0))}
     use["cpu"] = main | {"other": max(0, info.rss - sum(main.values()))}
-    if "cuda" in use:
-        reserved, allocated = torch.cuda.memory_reserved(), torch.cuda.memory_allocated()
-        named = sum(use["cuda"].values())
-        use["cuda"] |= {"arena": reserved - allocated, "other": max(0, allocated - named)}
+    for gpu in use.keys() - {"cpu"}:
+        reserved, allocated = held_bytes(gpu)
+        named = sum(use[gpu].values())
+        use[gpu] |= {"arena": reserved - allocated, "other": max(0, allocated - named)}
     return use
 
 

@@ -57,7 +57,10 @@ class TranscriberSource(WhisperWeights):
         from backend.transcription.whisper_transcriber import WhisperTranscriber  # noqa: PLC0415 - see above
         from training.model.device import choose_device  # noqa: PLC0415
 
-        return WhisperTranscriber(self, device=str(choose_device(device)))
+        chosen = choose_device(device)
+        # Its word times are found in float64 and its attention heads are named by a sparse tensor, which Apple's GPUs
+        # lack and Intel's may.
+        return WhisperTranscriber(self, device=str(chosen) if chosen.type == "cuda" else "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,12 +24,14 @@ from training.loss import SpeechLoss
 from training.machine import Machine
 from training.memory_plan import activation_bytes, network_tensors, worker_memory
 from training.model.config import ModelConfig
+from training.model.device_names import DEVICES
 from training.model.errors import EncoreError
 from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.voice_model import VoiceModel
-from training.preflight import disk_problems, job_problems
+from training.preflight import disk_problems, job_problems, memory_problems, uses_gpus
 from training.presets import preset_fields
 from training.strategies.learner import frozen_dtype
+from training.workers import device_of_worker, distributed_backend
 
 MACHINE = Machine(num_cpus=2, num_gpus=0)
 CONTRACT = Path(GOLDEN_CHECKPOINT).parent / "contract" / "1.7b-base.json"
@@ -230,6 +232,42 @@ def test_what_is_missing_is_said_before_anything_starts(folder, changes, message
 def test_data_that_cannot_be_trained_on_is_refused(folder, changes, message):
     with pytest.raises(EncoreError, match=message):
         read_data(make_job(folder, **changes))
+
+
+def test_devices_without_collectives_or_kernels_of_a_strategy_are_refused(folder):
+    for changes, message in (
+        ({"device": "mps", "num_workers": 2}, "Workers on Apple GPUs cannot train together"),
+        ({"device": "xpu", "strategy": "zero2"}, "DeepSpeed's strategies are for CPUs and CUDA"),
+    ):
+        assert any(message in problem for problem in job_problems(make_job(folder, **changes), MACHINE))
+    with_gpus = MACHINE.model_copy(update={"num_gpus": 2})
+    used = {device: uses_gpus(make_job(folder, device=device), with_gpus) for device in DEVICES}
+    assert used == {"auto": True, "cpu": False, "cuda": True, "mps": False, "xpu": True}
+
+
+def test_a_run_whose_weights_alone_do_not_fit_is_refused_with_what_would(folder):
+    job = make_job(folder)
+    _, training_set, batches = plan_data(job)
+    estimate = estimate_run(job, training_set, batches, device=torch.device("cpu"))
+    state = estimate.memory.state.total
+    assert memory_problems(job, estimate, state) == memory_problems(job, estimate, None) == []
+    (problem,) = memory_problems(job, estimate, state - 1)
+    assert "--method lora" in problem
+    assert "--strategy fsdp2" in problem
+    sharded = job.model_copy(update={"method": "lora", "strategy": "fsdp2"})
+    (problem,) = memory_problems(sharded, estimate, state - 1)
+    assert "--" not in problem
+
+
+def test_workers_send_through_what_their_devices_have():
+    backends = [distributed_backend(device, "none") for device in ("cpu", "mps", "cuda", "xpu")]
+    assert backends == ["gloo", "gloo", "nccl", "cpu:gloo,xpu:xccl"]
+
+
+@pytest.mark.parametrize(("num_workers", "expected"), [(1, "mps"), (2, "cpu")])
+def test_an_apple_gpu_trains_alone(monkeypatch, num_workers, expected):
+    monkeypatch.setattr("training.workers.choose_device", lambda name: torch.device("mps"))
+    assert device_of_worker("auto", 0, num_workers).type == expected
 
 
 def test_the_size_of_a_cluster_is_not_known_before_it_is_joined(folder):

@@ -224,14 +224,14 @@ def choose_precision(choice: PrecisionChoice, device: torch.device, num_paramete
     """Resolve `auto` for a device, or check that the device supports the choice.
 
     Raises:
-        ModelError: int8 on anything but an x86 CPU, or bf16 on a CPU that would emulate it.
+        ModelError: int8 on anything but an x86 CPU, or bf16 on a device that would emulate it.
     """
     if choice == "auto":
         small = num_parameters < SMALL_TALKER_PARAMETERS and device.type == "cpu"
         return "bf16" if supports_bf16(device) and not small else "fp32"
     if choice == "int8" and (device.type != "cpu" or torch.backends.quantized.engine not in ("x86", "fbgemm")):
         raise ModelError("int8 runs on x86 CPUs only. Use --precision bf16 or fp32.")
-    if choice == "bf16" and not supports_bf16(device):
+    if choice == "bf16" and not (supports_bf16(device) or _accepts_bf16(device)):
         raise ModelError(f"bf16 is not supported by this {device.type}. Use --precision fp32 or int8.")
     return choice
 
@@ -239,11 +239,19 @@ def choose_precision(choice: PrecisionChoice, device: torch.device, num_paramete
 def supports_bf16(device: torch.device) -> bool:
     """Whether bfloat16 is faster than float32 on the device."""
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
+        # GPUs before Ampere emulate it.
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "xpu":
+        return bool(torch.xpu.is_bf16_supported())
     if device.type == "cpu":
         # Emulated bfloat16 (AVX2, plain AVX-512) is slower than float32.
         return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     return False
+
+
+def _accepts_bf16(device: torch.device) -> bool:
+    """Apple's GPUs compute in bfloat16 from macOS 14 on; it is not known to be faster there, so it is never chosen."""
+    return device.type == "mps" and bool(torch.backends.mps.is_macos_or_newer(14, 0))
 
 
 def _read_generation_defaults(folder: Path) -> tuple[Sampling, int]:

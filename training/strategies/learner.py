@@ -71,4 +71,4 @@ class Learner(Protocol):
 
 def frozen_dtype(job: FineTuneJob, device: torch.device, dtype: torch.dtype) -> torch.dtype:
     """Of the frozen weights: with an adapter on a GPU that of the arithmetic, which halves them; else float32."""
-    return dtype if job.lora is not None and device.type == "cuda" else torch.float32
+    return dtype if job.lora is not None and device.type != "cpu" else torch.float32

@@ -15,7 +15,7 @@ from ui.html.models import explain_models, loading_line, model_choices, model_li
 from ui.html.templates import render
 from ui.words.words import say, word
 
-DEVICE_SIGNS = {"cpu": "CPU", "cuda": "GPU"}
+DEVICE_SIGNS = {"cpu": "CPU", "cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
 
 Shown = tuple[str, str]
 """What a page shows: the loaded model and the state of a loading, each as a text to compare."""

@@ -13,7 +13,7 @@ from ui.words.sentences import translated
 from ui.words.words import say
 
 PRECISIONS = {"fp32": "model.full", "bf16": "model.half", "int8": "model.eight"}
-DEVICES = {"cpu": "model.cpu", "cuda": "model.gpu"}
+DEVICES = {"cpu": "model.cpu", "cuda": "model.gpu", "mps": "model.gpu", "xpu": "model.gpu"}
 
 CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-Base"))
 """The others speak only in voices of their own."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from backend.commands.options.shared import add_consent_options, add_for_good_option
 from backend.settings import Settings
+from training.model.device_names import DEVICE_HELP
 
 
 def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
@@ -55,7 +56,7 @@ def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser],
         metavar="PATH",
         help="text files or folders apart from the recordings",
     )
-    build.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
+    build.add_argument("--device", default=settings.device, help=f"{DEVICE_HELP} (default: %(default)s)")
     build.add_argument("--workers", type=int, metavar="N", help="parallel model copies in Ray; 0 builds without Ray")
     build.add_argument("--keep-originals", action="store_true", help="keep copies of the original files, too")
     build.add_argument(

@@ -15,4 +15,5 @@ def add_options(parser: argparse.ArgumentParser, _: Settings) -> None:
         action="store_true",
         help="put the newest good copy of the database in its place; the present one is set aside",
     )
+    parser.add_argument("--json", action="store_true", help="the findings as JSON, for programs")
     parser.set_defaults(action="doctor.run")

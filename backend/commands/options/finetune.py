@@ -7,6 +7,7 @@ import argparse
 from backend.commands.options.shared import add_consent_options, add_model_option, add_synthetic_option
 from backend.settings import Settings
 from training.job import BATCHINGS, METHOD_CHOICES, PRESETS, STRATEGIES
+from training.model.device_names import DEVICES
 from training.model.lora_config import ADAPTED_LAYERS
 
 
@@ -63,7 +64,7 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
     parser.add_argument(
         "--max-failures", type=int, metavar="N", help="lost workers that the run goes on after (default: 3)"
     )
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="(default: auto)")
+    parser.add_argument("--device", choices=DEVICES, help="(default: auto)")
     parser.add_argument(
         "--set",
         action="append",

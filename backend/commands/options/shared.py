@@ -6,6 +6,7 @@ import argparse
 
 from backend.settings import Settings
 from backend.voices.consent import STATEMENTS, Consent
+from training.model.device_names import DEVICE_HELP
 from training.model.seed import parse_seed
 
 
@@ -13,7 +14,7 @@ def add_model_options(parser: argparse.ArgumentParser, settings: Settings) -> No
     """Options of every command that loads a model."""
     add_model_option(parser, settings)
     parser.add_argument("--precision", default=settings.precision, choices=("auto", "fp32", "bf16", "int8"))
-    parser.add_argument("--device", default=settings.device, help="auto, cpu or cuda (default: %(default)s)")
+    parser.add_argument("--device", default=settings.device, help=f"{DEVICE_HELP} (default: %(default)s)")
 
 
 def add_model_option(parser: argparse.ArgumentParser, settings: Settings, purpose: str = "") -> None:

@@ -47,7 +47,7 @@ def is_second_pass_done(source: SourceRecording, context: BuildContext) -> bool:
 def run_passes(sources: Sequence[SourceRecording], context: BuildContext) -> dict[str, str]:
     """Run what is missing on the Ray that is connected; returns what went wrong, by recording or clip."""
     share = share_of(
-        _free_resources(), context.job.num_actors, use_gpu=choose_device(context.job.device).type == "cuda"
+        _free_resources(), context.job.num_actors, use_gpu=choose_device(context.job.device).type in ("cuda", "xpu")
     )
     problems: dict[str, str] = {}
     context.counts.expect("decode", len(sources))

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
 import torch
 from pydantic import BaseModel, ConfigDict
 
@@ -37,9 +36,13 @@ from training.job_data import plan_batches, read_data
 from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
 from training.model.config import ModelConfig
+from training.model.device import choose_device
+from training.model.device_memory import free_bytes as free_bytes_of
+from training.model.device_memory import total_bytes
+from training.model.errors import ModelError
 from training.model.hub.hub import resolve_model
 from training.model.prompt.length import FRAMES_PER_SECOND
-from training.preflight import disk_problems, job_problems, uses_gpus
+from training.preflight import disk_problems, job_problems, memory_problems, uses_gpus
 from training.presets import preset_fields
 from training.strategies.learner import frozen_dtype
 
@@ -234,7 +237,12 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
         data = _plan_data(job, launch, training_set, names, preset, evaluation)
         data = data.model_copy(update={"full_bytes": needed})
     synthetic = [] if request.accept_synthetic else [synthetic_problems(home, one.folder) for one in speakers]
-    problems = (*_problems(job, launch), *disk_problems(job, data.estimate), *chain.from_iterable(synthetic))
+    problems = (
+        *_problems(job, launch),
+        *disk_problems(job, data.estimate),
+        *memory_problems(job, data.estimate, data.worker_bytes),
+        *chain.from_iterable(synthetic),
+    )
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
 
 
@@ -285,7 +293,7 @@ def _plan_data(
     evaluation: EvaluationPlan,
 ) -> DataPlan:
     """What training on these clips takes: steps, time, memory and disk."""
-    device = torch.device("cuda" if launch.use_gpu and torch.cuda.is_available() else "cpu")
+    device = _planned_device(job, launch)
     config = training_set.config
     tensors = network_tensors(config, train_text_embedding=job.train_text_embedding, lora=job.lora)
     estimate = estimate_run(job, training_set, plan_batches(job, training_set), device=device, tensors=tensors)
@@ -370,7 +378,7 @@ def _memory_cells(
     config: ModelConfig, job: FineTuneJob, tensors: Tensors, device: torch.device
 ) -> tuple[MemoryCell, ...]:
     """Memory of every strategy with 1, 2, 4 and 8 workers; hybrid sharding needs 4 or more."""
-    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    dtype = torch.bfloat16 if device.type in ("cuda", "xpu") else torch.float32
     return tuple(
         MemoryCell(
             strategy=strategy,
@@ -397,6 +405,18 @@ def _worker_bytes(num_workers: int, device: torch.device, machine: Machine) -> i
     """Workers on one machine share its memory, those on GPUs have one each."""
     if machine.address is not None:
         return None
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(0).total_memory)
-    return int(psutil.virtual_memory().available) // num_workers
+    if device.type in ("cuda", "xpu"):
+        return total_bytes(device)
+    return free_bytes_of(device) // num_workers
+
+
+def _planned_device(job: FineTuneJob, launch: LaunchPlan) -> torch.device:
+    """Of the kind that the workers will have, as far as it is here: a cluster's GPUs may be of any."""
+    if not launch.use_gpu and job.device in ("cuda", "xpu"):
+        return torch.device("cpu")
+    try:
+        chosen = choose_device(job.device)
+    except ModelError:
+        return torch.device("cpu")
+    is_alone = job.num_workers == 1 and launch.machine.address is None
+    return chosen if launch.use_gpu or (chosen.type == "mps" and is_alone) else torch.device("cpu")

@@ -83,4 +83,6 @@ def _without_cleaner(trainer: Any) -> Any:  # a class of Ray Train's, and one de
 def _backend(launch: LaunchPlan, raw_job: dict[str, Any]) -> str:
     from training.workers import distributed_backend  # noqa: PLC0415 - imports torch
 
-    return distributed_backend("cuda" if launch.use_gpu else "cpu", str(raw_job.get("offload", "none")))
+    # A cluster's GPUs are taken for CUDA's unless the job names Intel's.
+    gpu = "xpu" if raw_job.get("device") == "xpu" else "cuda"
+    return distributed_backend(gpu if launch.use_gpu else "cpu", str(raw_job.get("offload", "none")))

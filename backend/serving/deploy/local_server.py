@@ -18,6 +18,7 @@ from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisReq
 from backend.serving.settings import ServeSettings
 from backend.serving.synthesizer import Synthesizer
 from backend.web.connections import BoundedProtocol
+from training.model.device import device_line
 
 GRACE_SECONDS = 10
 """How long speeches may go on after an interruption."""
@@ -97,6 +98,7 @@ def serve_locally(settings: ServeSettings) -> None:
             address, port = listener.getsockname()[:2]
             shown = f"[{address}]" if ":" in address else address
             print(f"Speech API: http://{shown}:{port}/v1 (Ctrl+C ends it)", flush=True)
+            print(device_line(settings.engine.device), flush=True)
             uvicorn.Server(config).run(sockets=[listener])
         finally:
             service.close()

@@ -25,6 +25,7 @@ from backend.watermark.mark import Mark
 from training.allocator import return_freed_memory
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest
+from training.model.memory_need import find_room
 from training.model.precision import PrecisionChoice
 from training.model.voice_model import VoiceModel
 
@@ -108,9 +109,10 @@ class Engine:
         """Make an engine for a checkpoint folder.
 
         Raises:
-            EncoreError: the folder is not a checkpoint, or it cannot run here.
+            EncoreError: the folder is not a checkpoint, it cannot run here, or there is no room for it.
         """
-        model = VoiceModel.load(folder, precision=precision, device=device)
+        room = find_room(folder, precision, device, num_slots=num_slots, cache_length=cache_length)
+        model = VoiceModel.load(folder, precision=precision, device=str(room.device))
         return cls(model, num_slots=num_slots, cache_length=cache_length, max_waiting=max_waiting, mark=mark)
 
     @property

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from backend.commands.doctor import describe
+from backend.commands.doctor import describe, report
 from backend.doctor import checks
 from backend.doctor.finding import Finding, Level
 from backend.settings import Settings
 from tests.golden import GOLDEN_CHECKPOINT
+from training.model.device import DeviceSelection, Unused
 
 
 def test_what_is_not_good_has_a_remedy_and_nothing_raises(tmp_path: Path):
     settings = Settings(model="nobody/nothing", home=tmp_path)
     findings = checks.examine(settings)
-    assert len({finding.name for finding in findings}) == len(findings) == 11
+    assert len({finding.name for finding in findings}) == len(findings) == 12
     for finding in findings:
         assert finding.found
         assert finding.remedy or finding.level == Level.GOOD or finding.name == "Device"
@@ -62,3 +65,31 @@ def test_a_home_that_cannot_be_written_is_found():
     finding = checks.check_disk(Settings(home=Path("/proc/no-such-home")))
     assert finding.level == Level.BROKEN
     assert finding.remedy == "Set ENCORE_HOME to a folder that you may write."
+
+
+def test_a_better_gpu_that_is_not_used_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch):
+    missed = Unused(device="cuda", reason="There is an NVIDIA GPU.", remedy="Install its driver.")
+    selection = DeviceSelection(device=torch.device("cpu"), unused=(missed,))
+    monkeypatch.setattr(checks, "select_device", lambda name: selection)
+    finding = checks.check_device(Settings())
+    assert finding.level == Level.LIMITED
+    assert finding.found.endswith(missed.reason)
+    assert finding.remedy == missed.remedy
+
+
+def test_room_for_a_model_is_known_before_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = Settings(model=str(GOLDEN_CHECKPOINT), device="cpu", home=tmp_path)
+    assert checks.check_room(settings).level == Level.GOOD
+    monkeypatch.setattr("training.model.memory_need.free_bytes", lambda device: 10)
+    finding = checks.check_room(settings)
+    assert finding.level == Level.BROKEN
+    assert "choose a smaller model" in finding.found
+    assert checks.check_room(Settings(model="nobody/nothing")).level == Level.GOOD
+
+
+def test_programs_get_the_findings_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    settings = Settings(model=str(GOLDEN_CHECKPOINT), home=tmp_path)
+    status = report(settings, as_json=True)
+    findings = [Finding.model_validate(finding) for finding in json.loads(capsys.readouterr().out)["findings"]]
+    assert [finding.name for finding in findings] == [finding.name for finding in checks.examine(settings)]
+    assert status == int(any(finding.level == Level.BROKEN for finding in findings))

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from training.model.codec.stream_state import CarryingLayer, DecoderState, StreamState
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig
+from training.model.network.grouped_attention import grouped_attention
 from training.model.network.layers import rotary_angles, rotate
 
 Rotation = tuple[Tensor, Tensor]
@@ -68,14 +69,7 @@ class Attention(CarryingLayer):
             value_BHKD = torch.cat((carry[:, 1], value_BHKD), dim=2)
             carry[:, 0] = key_BHKD[:, :, -self.num_past :]
             carry[:, 1] = value_BHKD[:, :, -self.num_past :]
-        attended_BHTD = F.scaled_dot_product_attention(
-            query_BHTD,
-            key_BHKD,
-            value_BHKD,
-            attn_mask=mask_BHTK,
-            is_causal=mask_BHTK is None,
-            enable_gqa=self.num_heads != self.num_key_value_heads,
-        )
+        attended_BHTD = grouped_attention(query_BHTD, key_BHKD, value_BHKD, mask=mask_BHTK, is_causal=mask_BHTK is None)
         merged_BTD: Tensor = self.o_proj(attended_BHTD.transpose(1, 2).flatten(2))
         return merged_BTD
 

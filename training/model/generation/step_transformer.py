@@ -19,6 +19,7 @@ from torch import Tensor
 
 from training.model.config import TransformerConfig
 from training.model.generation.adapter import AdaptedRows, LowRankChange
+from training.model.network.grouped_attention import grouped_attention
 from training.model.network.layers import DecoderLayer, Transformer, rotary_angles
 from training.model.network.packed_linear import (
     COMPUTE_DTYPE,
@@ -160,7 +161,7 @@ class StepLayer:
         q_BHTE, kv_BKTE = heads_BTHE.transpose(1, 2).split_with_sizes((self.num_heads, 2 * self.num_kv_heads), dim=1)
         view.write(kv_BKTE)
         k_BKTE, v_BKTE = kv_BKTE.chunk(2, dim=1)
-        attended = F.scaled_dot_product_attention(q_BHTE, k_BKTE, v_BKTE, is_causal=True, enable_gqa=True)
+        attended = grouped_attention(q_BHTE, k_BKTE, v_BKTE, is_causal=True)
         return attended.transpose(1, 2)
 
     def _rotate(self, heads: Tensor, call: AttentionCall) -> None:

@@ -8,11 +8,11 @@ training and for scoring; `training/model/generation/step_transformer.py` runs t
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.model.activations import build_activation
 from training.model.config import TransformerConfig
+from training.model.network.grouped_attention import grouped_attention
 from training.model.network.packing import Packing
 
 
@@ -82,9 +82,7 @@ class Attention(nn.Module):
         if isinstance(mask, Packing):
             attended = mask.attend(q_BHTE, k_BKTE, v_BKTE)
         else:
-            attended = F.scaled_dot_product_attention(
-                q_BHTE, k_BKTE, v_BKTE, attn_mask=mask, is_causal=mask is None, enable_gqa=True
-            )
+            attended = grouped_attention(q_BHTE, k_BKTE, v_BKTE, mask=mask, is_causal=mask is None)
         out: Tensor = self.o_proj(attended.transpose(1, 2).reshape(batch, steps, -1))
         return out
 

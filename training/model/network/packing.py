@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from training.model.network.grouped_attention import grouped_attention
 
 # Minimum of flash attention; on older devices the clips are computed one by one.
 _MIN_CAPABILITY = (8, 0)
@@ -49,7 +50,7 @@ class Packing:
         if _has_kernel(q_BHTE):
             return self._attend_at_once(q_BHTE, k_BKTE, v_BKTE)
         clips = zip(*(heads.split(self.lengths, dim=2) for heads in (q_BHTE, k_BKTE, v_BKTE)), strict=True)
-        attended = [F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True) for q, k, v in clips]
+        attended = [grouped_attention(q, k, v, is_causal=True) for q, k, v in clips]
         return torch.cat(attended, dim=2)
 
     def _attend_at_once(self, q_BHTE: Tensor, k_BKTE: Tensor, v_BKTE: Tensor) -> Tensor:
@@ -74,6 +75,8 @@ class Packing:
 def _has_kernel(tensor: Tensor) -> bool:
     return (
         tensor.is_cuda
+        # ROCm's devices are CUDA's to PyTorch, which documents the kernel for the latter alone.
+        and torch.version.hip is None
         and tensor.dtype in (torch.bfloat16, torch.float16)
         and torch.cuda.get_device_capability(tensor.device) >= _MIN_CAPABILITY
     )

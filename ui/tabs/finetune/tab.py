@@ -14,6 +14,7 @@ from backend.voices.consent import SpokenProof
 from backend.voices.errors import ConsentMissing
 from backend.voices.names import name_key
 from training.job import STRATEGIES
+from training.model.device_names import DEVICES
 from ui.bar.bar import fixed_html
 from ui.consent import Stated, of_another_recording, read_consent
 from ui.context import PageContext
@@ -97,7 +98,7 @@ class FinetuneTab:
             self.workers = gr.Textbox(
                 label=word("tune.workers"), placeholder="1", max_length=4, min_width=100, elem_id="workers"
             )
-            self.device = gr.Dropdown(["auto", "cpu", "cuda"], value="auto", label=word("tune.device"), min_width=120)
+            self.device = gr.Dropdown(list(DEVICES), value="auto", label=word("tune.device"), min_width=120)
         with gr.Row():
             self.learning_rate = gr.Textbox(
                 label=word("tune.learning_rate"), placeholder=word("tune.from_preset"), elem_id="learning-rate"

@@ -1,0 +1,43 @@
+"""What a checkpoint needs is known before it is loaded, and is what it then takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from backend.serving.engine.engine import Engine
+from training.model import memory_need
+from training.model.errors import ModelError
+from training.model.hub.hub import EMBEDDED_FOLDER
+from training.model.memory_need import find_room
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_the_need_is_no_less_than_what_an_engine_holds_and_not_three_times_it(precision):
+    room = find_room(EMBEDDED_FOLDER, precision, "cpu", num_slots=2, cache_length=1024)
+    with Engine.load(EMBEDDED_FOLDER, precision=precision, device="cpu", num_slots=2, cache_length=1024) as engine:
+        held = sum(engine.num_bytes().values())
+    assert held <= room.needed <= 3 * held
+
+
+def test_a_cache_of_more_slots_needs_more():
+    needs = [find_room(EMBEDDED_FOLDER, "fp32", "cpu", num_slots=number).needed for number in (1, 2, 3)]
+    assert needs[2] - needs[1] == pytest.approx(needs[1] - needs[0], abs=2)
+    assert needs[1] > needs[0]
+
+
+def test_what_does_not_fit_is_refused_before_it_is_read_with_what_would_fit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory_need, "free_bytes", lambda device: 95_000_000)
+    monkeypatch.setattr("training.model.voice_model.VoiceModel.load", lambda *_, **__: pytest.fail("was loaded"))
+    with pytest.raises(ModelError) as refused:
+        Engine.load(EMBEDDED_FOLDER, precision="fp32", device="cpu", num_slots=1)
+    message = str(refused.value)
+    assert "mini needs 0.1 GB on cpu, and 0.1 GB are free" in message
+    assert "choose a smaller model" in message
+    assert "--precision" in message
+
+
+def test_nothing_is_proposed_that_would_not_fit_either(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory_need, "free_bytes", lambda device: 1_000_000)
+    with pytest.raises(ModelError) as refused:
+        find_room(EMBEDDED_FOLDER, "fp32", "cpu")
+    assert "--precision" not in str(refused.value)
