@@ -6,6 +6,7 @@ A test says what it needs by `@pytest.mark.needs_program("flite")`; a fixture or
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ PROGRAMS: Mapping[str, tuple[str | Path, ...]] = {
     # The others are what the same browser is called elsewhere.
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "g++": ("c++", "g++", "clang++"),
+    "hadolint": ("hadolint", Path(sys.executable).with_name("hadolint")),
     "fortunes": (Path("/usr/share/games/fortunes"),),
     "wamerican": (Path("/usr/share/dict/american-english"),),
 }

@@ -48,7 +48,7 @@ def build_application(settings: ServeSettings) -> serve.Application:
         max_ongoing_requests=_MAX_API_REQUESTS,
         max_queued_requests=_MAX_API_QUEUED,
         backpressure_config=BackpressureConfig(status_code=429, retry_after_s=settings.retry_after_seconds),
-        ray_actor_options={"num_cpus": 0, "resources": {_this_node(): 0.001}},
+        ray_actor_options={"num_cpus": 0, "resources": {settings.ingress_resource or _this_node(): 0.001}},
         health_check_period_s=HEALTH_CHECK_SECONDS,
         health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
         graceful_shutdown_timeout_s=DRAIN_SECONDS,
