@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -185,16 +185,17 @@ class Detector:
         if len(levels) < _SHORTEST_STEPS:
             return
         bins = whiten(levels)
-        best = self._look_through(bins, _PLAIN)
+        banded = cache(lambda pitch: bins @ _bands_at(pitch))
+        best = self._look_through(banded, _PLAIN)
         is_warped_too = self._num_blocks < _NUM_WARPED_BLOCKS or self._num_blocks % _WARPED_BLOCKS_BEYOND == 0
         self._num_blocks += 1
         if best < _SURE_SCORE and is_warped_too:
             for warp in _WARPS:
-                self._look_through(bins, warp)
+                self._look_through(banded, warp)
 
-    def _look_through(self, bins: NDArray[np.float32], warp: _Warp) -> float:
-        """Look at every window of a block; returns the best score."""
-        steps = _at_speed(bins @ _bands_at(warp.pitch), warp.speed)
+    def _look_through(self, banded: Callable[[float], NDArray[np.float32]], warp: _Warp) -> float:
+        """Look at every window of a block, given as (steps, bands) at each pitch; returns the best score."""
+        steps = _at_speed(banded(warp.pitch), warp.speed)
         windows = [(0, len(steps))]
         for length, hop in _WINDOWS if warp == _PLAIN else _WINDOWS[-1:]:
             if length < len(steps):
@@ -320,17 +321,25 @@ def _best_places(folded: NDArray[np.float32]) -> list[tuple[float, NDArray[np.fl
     """For each window (windows, steps of a period, bands): score, tiles (columns, bands) and step of the best place."""
     sums = np.sum([np.roll(folded, -step, axis=1) for step in range(STEPS_PER_COLUMN)], axis=0)
     tiles = sums.reshape(len(folded), NUM_COLUMNS, STEPS_PER_COLUMN, NUM_BANDS)
-    signs = np.fft.rfft(public_signs(), axis=0).conj()[:, None]
-    used = np.fft.rfft(np.abs(public_signs()), axis=0).conj()[:, None]
-    totals = np.fft.irfft((np.fft.rfft(tiles, axis=1) * signs).sum(axis=3), n=NUM_COLUMNS, axis=1)
-    squares = np.fft.irfft((np.fft.rfft(tiles**2, axis=1) * used).sum(axis=3), n=NUM_COLUMNS, axis=1)
-    scores = (totals / np.sqrt(np.maximum(squares, 1e-9))).reshape(len(folded), PERIOD_STEPS)
+    # One row for each step within a column, all of its tiles side by side.
+    rows = tiles.swapaxes(1, 2).reshape(-1, NUM_COLUMNS * NUM_BANDS)
+    signs, used = _every_place()
+    scores = (rows @ signs) / np.sqrt(np.maximum(rows**2 @ used, 1e-9))
+    scores = scores.reshape(len(folded), STEPS_PER_COLUMN, NUM_COLUMNS).swapaxes(1, 2).reshape(-1, PERIOD_STEPS)
     found = []
     for window, best in enumerate(scores.argmax(axis=1)):
         column, step = divmod(int(best), STEPS_PER_COLUMN)
         place = np.roll(tiles[window, :, step], -column, axis=0)
         found.append((float(scores[window, best]), place, int(best)))
     return found
+
+
+@cache
+def _every_place() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The pattern and its tiles (columns x bands, places), beginning at each column."""
+    places = [np.roll(public_signs(), column, axis=0).reshape(-1) for column in range(NUM_COLUMNS)]
+    signs = np.stack(places, axis=1).astype(np.float32)
+    return signs, np.abs(signs)
 
 
 def _read_payload(tiles: NDArray[np.float32], installation_key: bytes) -> tuple[float, int]:
