@@ -91,6 +91,7 @@ class ContenderVoices:
             EncoreError: the name is taken, or the contender no longer exists.
         """
         checkpoints: Mapping[Variant, Path] = {}
+        adapter = None
         if side.source == "voice":
             voice = self._voices.get(side.id)
             is_meant_way = side.way == next(iter(voice.modes), None)
@@ -111,7 +112,9 @@ class ContenderVoices:
                     for style in voice.styles
                 ),
             )
-            if side.is_fine_tuned:
+            if side.is_fine_tuned and voice.adapter is not None:
+                adapter = voice.adapter
+            elif side.is_fine_tuned:
                 variant = VARIANT_OF_MODE[side.way]
                 checkpoints = voice.variants if is_meant_way else {variant: voice.variants[variant]}
         elif side.source == "sample":
@@ -138,7 +141,7 @@ class ContenderVoices:
             )
             if side.is_fine_tuned:
                 checkpoints = {variant: self._exported(side, variant, plan) for variant in VARIANT_OF_MODE.values()}
-        return self._add(side, name, origin, checkpoints, {**origin.provenance, **provenance})
+        return self._add(side, name, origin, checkpoints, {**origin.provenance, **provenance}, adapter)
 
     def _add(
         self,
@@ -147,11 +150,13 @@ class ContenderVoices:
         origin: _Origin,
         checkpoints: Mapping[Variant, Path],
         provenance: Mapping[str, JsonValue],
+        adapter: Path | None,
     ) -> Voice:
-        if checkpoints:
+        if checkpoints or adapter is not None:
             return self._voices.add_fine_tuned(
                 name,
                 checkpoints,
+                adapter=adapter,
                 consent=origin.consent,
                 model=origin.model,
                 run_id=origin.run_id,

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
 
+from backend.serving.engine.adapter_cache import MAX_ADAPTER_BYTES
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.settings import MAX_CHARACTERS
 from backend.voices.voice import Voice
@@ -29,6 +30,8 @@ class EngineSettings(BaseModel):
     cache_length: PositiveInt = 2048
     max_engines: PositiveInt = 3
     """Checkpoints held at once: the base model, and the fine-tuned voices used last."""
+    max_adapter_bytes: PositiveInt = MAX_ADAPTER_BYTES
+    """Memory of each engine for adapters, beside its model."""
     mark: Mark = Mark()
     """What says that the speech was made."""
     preload: tuple[Voice, ...] = ()

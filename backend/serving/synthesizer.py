@@ -32,7 +32,7 @@ from backend.serving.speak_again import spoken_from
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
-from training.model.checkpoint.digest import checkpoint_digest
+from training.model.checkpoint.digest import adapted_digest, checkpoint_digest
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
@@ -92,7 +92,7 @@ class Synthesizer:
                 sampling = replace(sampling or engine.model.default_sampling, **changes)
             take = TakeRequest(
                 text=request.text,
-                voice=self._resolver.prompt(request, engine),
+                voice=self._resolver.prompt(request, engine, lease),
                 language=request.language,
                 seed=request.seed,
                 sampling=sampling,
@@ -104,7 +104,7 @@ class Synthesizer:
                 model_name=request.voice.name if request.is_fine_tuned else self.name,
                 is_fine_tuned=request.is_fine_tuned,
                 consent=request.voice.consent,
-                statement=_statement(request, folder),
+                statement=_statement(request, folder, self._resolver.adapter(request)),
                 audio_format=request.audio_format,
                 speed=request.speed,
                 spoken_from=spoken_from(request),
@@ -127,8 +127,8 @@ class Synthesizer:
 
     def prompt(self, request: SynthesisRequest) -> VoicePrompt:
         """Load what a voice needs, and return the prompt that makes the checkpoint speak in it. Raises EncoreError."""
-        with self._pool.use(self._resolver.checkpoint(request)) as engine:
-            return self._resolver.prompt(request, engine)
+        with self._pool.use(self._resolver.checkpoint(request)) as engine, ExitStack() as lease:
+            return self._resolver.prompt(request, engine, lease)
 
     def events(self, request: SynthesisRequest, cancelled: Callable[[], bool]) -> Iterator[SynthesisEvent]:
         """The same as bytes of a file as they are made, then a summary; or a failure, which is the last event."""
@@ -198,11 +198,11 @@ def encoded(stream: AudioStream, request: SynthesisRequest) -> Iterator[bytes]:
         yield head + rest
 
 
-def _statement(request: SynthesisRequest, checkpoint: Path) -> SpeechStatement:
+def _statement(request: SynthesisRequest, checkpoint: Path, adapter: Path | None) -> SpeechStatement:
     """What the take will say of itself."""
     consent = request.voice.consent
     return SpeechStatement(
-        checkpoint=checkpoint_digest(checkpoint),
+        checkpoint=checkpoint_digest(checkpoint) if adapter is None else adapted_digest(checkpoint, adapter),
         voice="fine-tuned" if request.is_fine_tuned else "zero-shot",
         consent=None if consent is None else consent.statement,
         consent_sha256=None if consent is None else consent.digest,

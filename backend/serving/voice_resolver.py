@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import threading
 import wave
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -40,12 +42,32 @@ class VoiceResolver:
         require_no_style(request)
         return voice.checkpoint or self._base
 
-    def prompt(self, request: SynthesisRequest, engine: Engine) -> VoicePrompt:
+    def adapter(self, request: SynthesisRequest) -> Path | None:
+        """The folder of the adapter that the checkpoint speaks with, if it does."""
+        if not isinstance(request.voice, Voice) or request.mode not in (None, *VARIANT_OF_MODE):
+            return None
+        return request.voice.adapter
+
+    def prompt(self, request: SynthesisRequest, engine: Engine, lease: ExitStack) -> VoicePrompt:
         """What makes an engine of that checkpoint speak in the voice; may take seconds the first time.
 
+        Args:
+            request: names the voice.
+            engine: of the voice's checkpoint.
+            lease: keeps the voice's adapter in memory until it is closed.
+
         Raises:
-            EncoreError: a recording cannot be used, or the checkpoint cannot clone.
+            EncoreError: a recording cannot be used, or the checkpoint cannot clone, or is not that of the adapter.
         """
+        folder = self.adapter(request)
+        if folder is not None and isinstance(request.voice, Voice):
+            adapter = lease.enter_context(engine.adapters.use(folder))
+            if (style := style_with_clip(request.voice, request.style)) is not None:
+                return replace(self._prompts_of(engine).styled(request.voice, style), adapter=adapter)
+            if request.mode == "fine-tuned-in-context":
+                return replace(self._prompts_of(engine).get(request.voice), adapter=adapter)
+            # What was trained as a row of the codec vocabulary, at the position where a merged checkpoint has it.
+            return VoicePrompt(speaker=next(iter(adapter.speakers.values())), adapter=adapter)
         match request.voice:
             case Reference(recording=bytes() as content, transcript=transcript):
                 return clone_voice(engine.model, _read_canonical(content), transcript)
@@ -93,19 +115,20 @@ class VoiceResolver:
 
     def _checkpoint_of_voice(self, voice: Voice, request: SynthesisRequest) -> Path:
         mode = request.mode
+        is_whole = voice.kind == "fine-tuned" and voice.adapter is None
         if (style := style_with_clip(voice, request.style)) is not None:
             if mode in ("x-vector", "fine-tuned"):
                 raise VoiceError(
                     f"The style {style.name} of {voice.name} continues a clip, which this way of speaking does not. "
                     "Leave the style out, or choose the closest way."
                 )
-            if mode is None and voice.kind == "fine-tuned":
+            if mode is None and is_whole:
                 return checkpoint_of(voice, style.name)
         if mode is None:
-            return self._base if voice.kind == "zero-shot" else checkpoint_of(voice)
+            return checkpoint_of(voice) if is_whole else self._base
         if mode not in voice.modes:
             raise VoiceError(f"The voice {voice.name} cannot be spoken like that: {mode}. Choose the closest way.")
-        return voice.variants[VARIANT_OF_MODE[mode]] if mode in VARIANT_OF_MODE else self._base
+        return voice.variants[VARIANT_OF_MODE[mode]] if is_whole and mode in VARIANT_OF_MODE else self._base
 
     def _prompts_of(self, engine: Engine) -> VoicePrompts:
         with self._lock:

@@ -23,7 +23,7 @@ from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.reference import write_reference
 from backend.voices.styles import STYLES_FOLDER, StyleClip, VoiceStyle
-from backend.voices.variants import copy_variants
+from backend.voices.variants import copy_adapter, copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
 from backend.voices.voice_file import Report, export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
@@ -100,12 +100,13 @@ class Voices:
         speaker: str | None = None,
         provenance: Mapping[str, JsonValue] | None = None,
         styles: Sequence[StyleClip] = (),
+        adapter: Path | None = None,
     ) -> Voice:
-        """Make a voice from a fine-tune's exported checkpoints, which are linked or copied, so the run may be deleted.
+        """Make a voice from what a fine-tune exported, which is linked or copied, so that the run may be deleted.
 
         Args:
             name: what it is called.
-            checkpoints: folders in the public format under `custom_voice`, `base`, or both.
+            checkpoints: folders in the public format under `custom_voice`, `base`, or both; none with an adapter.
             consent: of the speaker it was trained on.
             model: the base model it was trained from.
             run_id: the fine-tune.
@@ -115,19 +116,21 @@ class Voices:
             sampling: default of its takes.
             speaker: the voice's name in the checkpoint, where that has several.
             provenance: digest of the dataset, scores, whatever tells where it comes from.
-            styles: how it can be told to speak; those with a clip need the `base` checkpoint.
+            styles: how it can be told to speak; those with a clip need the `base` checkpoint or an adapter.
+            adapter: the folder of an adapter, which the base model speaks with, instead of checkpoints.
 
         Raises:
             ConsentMissing: there is no consent.
             VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
-            EncoreError: a checkpoint is missing or does not fit its kind, or the reference cannot be used.
+            EncoreError: a checkpoint or adapter is missing or of another kind, or the reference cannot be used.
         """
-        if not checkpoints or ("custom_voice" not in checkpoints and reference is None):
+        is_heard = "custom_voice" in checkpoints or (bool(checkpoints) and reference is not None)
+        if not is_heard and (adapter is None or checkpoints):
             raise VoiceError(
                 "A fine-tuned voice needs a custom_voice checkpoint, or a base checkpoint and a reference clip. "
                 "Export the run again."
             )
-        if any(style.clip for style in styles) and "base" not in checkpoints:
+        if any(style.clip for style in styles) and "base" not in checkpoints and adapter is None:
             raise VoiceError("Styles continue clips with a base checkpoint, and there is none. Export the run again.")
         record = self._new_record(
             name,
@@ -145,6 +148,8 @@ class Voices:
         def fill(folder: Path) -> None:
             """Copy the voice's files to their final place."""
             copy_variants(checkpoints, folder, speaker)
+            if adapter is not None:
+                copy_adapter(adapter, folder, speaker)
             if reference is not None:
                 write_reference(folder / REFERENCE_FILE, [reference])
             for stored, given in zip(record.styles, styles, strict=True):

@@ -6,6 +6,7 @@ little memory, so that nothing which is being spoken suffers.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import resource
@@ -20,6 +21,7 @@ from backend.audio.confined_process import process_environment
 from backend.audio.confinement import address_space_bytes, lower_limit
 from backend.voices.errors import VoiceFileInvalid
 from training.model.errors import EncoreError
+from training.model.generation.adapter import load_adapter
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.owner import temporary_folder
@@ -42,16 +44,17 @@ _MAX_REASON_CHARACTERS = 400
 _logger = logging.getLogger(__name__)
 
 
-def require_speech(folder: Path, language: str) -> None:
-    """Have a checkpoint speak a moment in a process of its own.
+def require_speech(folder: Path, language: str, adapter: Path | None = None) -> None:
+    """Have a checkpoint, with an adapter if one is given, speak a moment in a process of its own.
 
     Raises:
         VoiceFileInvalid: it cannot; the message says why.
     """
-    num_bytes = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+    folders = [folder] if adapter is None else [folder, adapter]
+    num_bytes = sum(path.stat().st_size for one in folders for path in one.rglob("*.safetensors"))
     memory_bytes = _COPIES_OF_WEIGHTS * num_bytes + _SPARE_BYTES
     seconds = _SECONDS + _SECONDS_PER_GB * num_bytes / 1e9
-    command = [sys.executable, "-P", "-m", "backend.voices.trial", str(folder), language, str(memory_bytes)]
+    command = [sys.executable, "-P", "-m", "backend.voices.trial", language, str(memory_bytes), *map(str, folders)]
     try:
         with temporary_folder() as scratch:
             environment = process_environment() | {"TMPDIR": scratch}
@@ -75,8 +78,8 @@ def require_speech(folder: Path, language: str) -> None:
     )
 
 
-def try_to_speak(folder: Path, language: str) -> None:
-    """Load a checkpoint on the processor and let it speak two frames, in this process.
+def try_to_speak(folder: Path, language: str, adapter: Path | None = None) -> None:
+    """Load a checkpoint on the processor, and an adapter if one is given, and let it speak two frames, in this process.
 
     Raises:
         EncoreError: it cannot be loaded or cannot speak.
@@ -95,6 +98,9 @@ def try_to_speak(folder: Path, language: str) -> None:
             ),
             reference_text=_TEXT,
         )
+    if adapter is not None:
+        loaded = load_adapter(adapter, model)
+        voice = VoicePrompt(speaker=next(iter(loaded.speakers.values())), adapter=loaded)
     batch = TakeBatch(model, num_slots=1, cache_length=_CACHE_LENGTH)
     request = batch.lay_out(TakeRequest(text=_TEXT, voice=voice, language=language, seed=0, max_frames=_NUM_FRAMES))
     batch.admit(0, request, voice)
@@ -109,7 +115,7 @@ def try_to_speak(folder: Path, language: str) -> None:
 
 def main() -> None:
     """Try the checkpoint in the folder that the arguments name, within limits."""
-    folder, language, memory_bytes = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    language, memory_bytes, folders = sys.argv[1], int(sys.argv[2]), [Path(one) for one in sys.argv[3:]]
     if sys.platform == "linux":
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
         lower_limit(resource.RLIMIT_AS, address_space_bytes() + memory_bytes)
@@ -118,9 +124,10 @@ def main() -> None:
     # Otherwise Python finds out by writing where it can write.
     tempfile.tempdir = os.environ["TMPDIR"]
     try:
-        try_to_speak(folder, language)
+        try_to_speak(folders[0], language, *folders[1:])
     except EncoreError as error:
-        sys.stderr.write(f"\n{str(error).replace(str(folder), 'it')}\n")
+        reason = functools.reduce(lambda said, folder: said.replace(str(folder), "it"), folders, str(error))
+        sys.stderr.write(f"\n{reason}\n")
         sys.stderr.flush()
         os._exit(_REFUSED)
     # Without the libraries' own farewell, which may hang.

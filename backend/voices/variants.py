@@ -1,4 +1,4 @@
-"""The checkpoints of a fine-tuned voice: linked where the file system allows it, copied otherwise."""
+"""The checkpoints or the adapter of a fine-tuned voice: linked where the file system allows it, copied otherwise."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from backend.voices.errors import VoiceError
-from backend.voices.voice import VARIANT_FOLDERS, Variant
-from training.model.checkpoint.reading import CONFIG_FILE, read_config
+from backend.voices.voice import ADAPTER_FOLDER, VARIANT_FOLDERS, Variant
+from training.model.checkpoint.adapter_folder import read_adapter_header
+from training.model.checkpoint.reading import CONFIG_FILE, read_config, read_json_object
+from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, ADAPTER_FILE, PROVENANCE_FILE
 from training.model.config import ModelConfig
 
 # Exports may hold reports and logs beside the checkpoint; only what a model is loaded from becomes part of a voice.
@@ -21,6 +23,7 @@ _CHECKPOINT_FILE = re.compile(
     r"|configuration|generation_config|preprocessor_config|vocab|tokenizer_config|tokenizer|special_tokens_map"
     r"|added_tokens)\.json)"
 )
+ADAPTER_FILES = (ADAPTER_CONFIG_FILE, ADAPTER_FILE, PROVENANCE_FILE)
 
 
 def is_checkpoint_file(relative: str) -> bool:
@@ -70,6 +73,44 @@ def _write_config(source: Path, folder: Path, config: ModelConfig) -> None:
     fields["talker_config"] |= {"spk_id": dict(talker.spk_id), "spk_is_dialect": dict(talker.spk_is_dialect)}
     (folder / CONFIG_FILE).unlink()
     (folder / CONFIG_FILE).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def copy_adapter(source: Path, folder: Path, speaker: str | None = None) -> None:
+    """Link or copy an adapter into a voice's folder.
+
+    Args:
+        source: the adapter's folder.
+        folder: of the voice.
+        speaker: who of its speakers the voice is: the copy names only that one, and shares the weights.
+
+    Raises:
+        VoiceError: nothing says which model it belongs to, or it has no speaker, or not that one.
+        ModelError: the folder is not an adapter.
+    """
+    check_adapter(source)
+    for name in ADAPTER_FILES:
+        if (source / name).is_file():
+            _link_or_copy(source / name, folder / ADAPTER_FOLDER / name)
+    speakers = read_adapter_header(source).speakers
+    if speaker is None or speakers.keys() == {speaker}:
+        return
+    if speaker not in speakers:
+        raise VoiceError(f"The checkpoint has no speaker {speaker[:40]!r}. Export the run again.")
+    note = read_json_object(source / PROVENANCE_FILE)
+    for others in ("speaker_embedding", "speaker_embeddings"):
+        note.pop(others, None)
+    note |= {"speaker": speaker, "speaker_row": speakers[speaker], "speakers": {speaker: speakers[speaker]}}
+    copied = folder / ADAPTER_FOLDER / PROVENANCE_FILE
+    copied.unlink()
+    copied.write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check_adapter(folder: Path) -> None:
+    """Refuse an adapter that no voice can speak with. Raises VoiceError; ModelError if it is none."""
+    header = read_adapter_header(folder)
+    if header.base_digest is None or not header.speakers:
+        lacks = "a speaker" if header.base_digest is not None else "the hash of the model that it belongs to"
+        raise VoiceError(f"The adapter lacks {lacks}, so that no voice can speak with it. Export the run again.")
 
 
 def check_variant(variant: Variant, config: ModelConfig) -> None:

@@ -19,9 +19,12 @@ CloningMode = Literal["in-context", "x-vector", "fine-tuned", "fine-tuned-in-con
 
 REFERENCE_FILE = "reference.wav"
 PROMPTS_FOLDER = "prompts"
+ADAPTER_FOLDER = "adapter"
 VARIANT_FOLDERS: tuple[Variant, ...] = ("custom_voice", "base")
 VARIANT_OF_MODE: dict[CloningMode, Variant] = {"fine-tuned": "custom_voice", "fine-tuned-in-context": "base"}
-"""Which of a fine-tuned voice's checkpoints speaks; the base model in other modes."""
+"""Which of a fine-tuned voice's checkpoints speaks; the base model in other modes.
+
+A voice with an adapter has none: the base model speaks in all its modes, with the adapter beside it in these two."""
 
 Language = Annotated[str, StringConstraints(to_lower=True, pattern=r"^[A-Za-z_]{2,40}$")]
 """`auto`, or a language as the checkpoints name it, such as `english`."""
@@ -82,13 +85,20 @@ class Voice(VoiceRecord):
         return {name: self.folder / name for name in VARIANT_FOLDERS if (self.folder / name).is_dir()}
 
     @property
+    def adapter(self) -> Path | None:
+        """The folder of a fine-tuned voice's adapter, which its base model speaks with; None for other voices."""
+        folder = self.folder / ADAPTER_FOLDER
+        return folder if self.kind == "fine-tuned" and folder.is_dir() else None
+
+    @property
     def modes(self) -> tuple[CloningMode, ...]:
         """The modes in which it can speak; its intended mode first."""
         modes: list[CloningMode] = []
         if self.kind == "fine-tuned":
-            if "custom_voice" in self.variants:
+            has_adapter = self.adapter is not None
+            if "custom_voice" in self.variants or has_adapter:
                 modes.append("fine-tuned")
-            if "base" in self.variants and self.reference is not None and self.transcript:
+            if ("base" in self.variants or has_adapter) and self.reference is not None and self.transcript:
                 modes.append("fine-tuned-in-context")
         if self.reference is not None:
             modes += ["in-context", "x-vector"] if self.transcript else ["x-vector"]

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstra
 
 from backend.voices.errors import VoiceFileInvalid
 from backend.voices.styles import STYLES_FOLDER
-from backend.voices.variants import is_checkpoint_file
-from backend.voices.voice import VARIANT_FOLDERS, VoiceRecord
+from backend.voices.variants import ADAPTER_FILES, is_checkpoint_file
+from backend.voices.voice import ADAPTER_FOLDER, VARIANT_FOLDERS, VoiceRecord
 
 MANIFEST_MEMBER, RECORD_MEMBER, REFERENCE_MEMBER = "manifest.json", "voice.json", "reference.wav"
 
@@ -32,6 +32,8 @@ MAX_MEMBERS = 200
 # The published vocabularies are below 4 MB.
 MAX_JSON_BYTES = 64 * 2**20
 MAX_RECORD_BYTES = 2**20
+# Of rank 128 for the public 1.7B checkpoint, in float32.
+MAX_ADAPTER_BYTES = 2**30
 MAX_PROMPT_BYTES = 4 * 2**20
 # Five minutes of 24 kHz PCM16 are 14.4 MB.
 MAX_REFERENCE_BYTES = 16 * 2**20
@@ -229,6 +231,8 @@ def _size_limit(name: str) -> int:
     if _PROMPT_MEMBER.fullmatch(name):
         return MAX_PROMPT_BYTES
     variant, _, relative = name.partition("/")
+    if variant == ADAPTER_FOLDER and relative in ADAPTER_FILES:
+        return MAX_ADAPTER_BYTES if name.endswith(".safetensors") else MAX_RECORD_BYTES
     if variant in VARIANT_FOLDERS and is_checkpoint_file(relative):
         return MAX_BYTES if name.endswith(".safetensors") else MAX_JSON_BYTES
     return 0

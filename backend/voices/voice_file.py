@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from backend.voices.adapter_check import check_imported_adapter
 from backend.voices.checkpoint_check import check_checkpoint
 from backend.voices.consent import require_consent
 from backend.voices.errors import VoiceError, VoiceFileInvalid
@@ -20,7 +21,7 @@ from backend.voices.prompt_file import check_prompt_file
 from backend.voices.reference import write_reference
 from backend.voices.styles import STYLES_FOLDER
 from backend.voices.trial import require_speech
-from backend.voices.voice import PROMPTS_FOLDER, REFERENCE_FILE, VARIANT_FOLDERS, Voice, VoiceRecord
+from backend.voices.voice import ADAPTER_FOLDER, PROMPTS_FOLDER, REFERENCE_FILE, VARIANT_FOLDERS, Voice, VoiceRecord
 from backend.voices.voice_archive import (
     MANIFEST_MEMBER,
     MAX_BYTES,
@@ -147,7 +148,7 @@ def _write_members(archive: zipfile.ZipFile, voice: Voice, report: Report) -> No
 def _files_of(voice: Voice) -> list[Path]:
     files = [voice.reference] if voice.reference else []
     files += [voice.clip_of(style) for style in voice.styles if voice.clip_of(style).is_file()]
-    for folder in (voice.prompts_folder, *voice.variants.values()):
+    for folder in (voice.prompts_folder, *voice.variants.values(), *([voice.adapter] if voice.adapter else [])):
         files += [
             path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")
         ]  # fmt: skip
@@ -188,6 +189,8 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
         for variant in variants:
             check_checkpoint(folder / variant, variant, base)
             require_speech(folder / variant, record.language)
+        if has_adapter := (folder / ADAPTER_FOLDER).is_dir():
+            check_imported_adapter(folder / ADAPTER_FOLDER, base, record.language)
     except ModelError as error:
         # Whoever sent the file may read this, and where it lies on this computer is not for them.
         raise VoiceFileInvalid(str(error).replace(f"{folder}/", "")) from error
@@ -195,9 +198,10 @@ def _unpack(archive: VoiceArchive, record: VoiceRecord, folder: Path, file_name:
     for recording in (reference, *clips):
         if recording.is_file():
             _write_anew(recording)
-    if record.kind == "zero-shot" and (variants or not reference.is_file()):
+    if record.kind == "zero-shot" and (variants or has_adapter or not reference.is_file()):
         raise refusal(file_name, "it claims to be zero-shot but does not consist of a reference recording")
-    if record.kind == "fine-tuned" and "custom_voice" not in variants and not (variants and reference.is_file()):
+    speaks = has_adapter or "custom_voice" in variants or (variants and reference.is_file())
+    if record.kind == "fine-tuned" and not speaks:
         raise refusal(file_name, "it claims to be fine-tuned but has no checkpoint to speak with")
 
 
@@ -206,7 +210,7 @@ def _clips_of_styles(record: VoiceRecord, folder: Path, file_name: str) -> list[
     clips = {style.file_name for style in record.styles if style.transcript is not None}
     if clips != {path.name for path in (folder / STYLES_FOLDER).glob("*")}:
         raise refusal(file_name, "its clips are not those of its styles")
-    if clips and record.kind == "fine-tuned" and not (folder / "base").is_dir():
+    if clips and record.kind == "fine-tuned" and not any((folder / one).is_dir() for one in ("base", ADAPTER_FOLDER)):
         raise refusal(file_name, "it has styles but no checkpoint to speak them with")
     return [folder / STYLES_FOLDER / name for name in sorted(clips)]
 

@@ -25,7 +25,7 @@ from backend.voices.registry import Voices
 from backend.voices.styles import StyleClip
 from backend.voices.voice import Variant, Voice
 from training.errors import ResumeError, TrainingError
-from training.export import FineTunedWeights, export_all, read_weights
+from training.export import ADAPTER_FOLDER, FineTunedWeights, export_all, read_weights
 from training.job import FineTuneJob, JobSpeaker
 from training.run_checkpoints import list_checkpoints, mark_best, read_checkpoint, set_aside
 
@@ -75,6 +75,8 @@ def conclude(home: Home, run_id: str) -> None:
 def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:
     """Write both variants of a checkpoint in the public format and its adapter, in the place of earlier ones.
 
+    The voice is made of the adapter where there is one; whole models are what other programs load.
+
     Raises:
         EncoreError: the checkpoint cannot be read, or the disk is full.
     """
@@ -118,11 +120,12 @@ def _keep_voices(
     """Make a voice of each speaker of the export; what happened, in a sentence or two."""
     plan = EvaluationPlan.read(folder.evaluation_plan)
     scores = next((point.scores for point in checkpoints if point.name == run.best_checkpoint), None)
+    adapter = folder.export / ADAPTER_FOLDER if run.job.lora is not None else None
     kept, lost, problems = [], [], []
     for speaker, own in zip(FineTuneJob.read(folder.job).speakers, plan.speakers, strict=True):
         of_speaker = scores.speakers.get(speaker.voice, scores) if scores is not None else None
         try:
-            kept.append(_keep_voice(voices, run, speaker, own, of_speaker, exported).name)
+            kept.append(_keep_voice(voices, run, speaker, own, of_speaker, exported, adapter).name)
             if gone := ", ".join(style.name for style in own.styles if style not in _styles_there(own)):
                 lost.append(f"{kept[-1]} cannot be told to speak {gone}: the clips are not in the dataset any more.")
         except EncoreError as error:
@@ -148,11 +151,13 @@ def _keep_voice(
     plan: EvaluationPlan,
     scores: CheckpointScores | None,
     exported: Mapping[Variant, Path],
+    adapter: Path | None,
 ) -> Voice:
-    """Make a voice of one speaker of the export. Raises EncoreError."""
+    """Make a voice of one speaker of the export, with the adapter if there is one. Raises EncoreError."""
     return voices.add_fine_tuned(
         speaker.voice,
-        exported,
+        exported if adapter is None else {},
+        adapter=adapter,
         consent=run.consents.get(speaker.voice, run.consent),
         model=run.model,
         run_id=run.id,

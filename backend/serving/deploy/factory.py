@@ -43,6 +43,7 @@ def build_synthesizer(settings: EngineSettings) -> Synthesizer:
         cache_length=settings.cache_length,
         max_waiting=settings.max_waiting,
         mark=settings.mark,
+        max_adapter_bytes=settings.max_adapter_bytes,
     )
     pool = EnginePool(load, max_engines=settings.max_engines)
     synthesizer = Synthesizer(settings.model, resolve_model(settings.model), pool)

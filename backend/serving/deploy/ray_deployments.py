@@ -30,6 +30,12 @@ ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
 MAX_ATTEMPTS = 3
 """A dead replica is noticed by the request that is sent to it; the next attempt goes to another."""
 
+MAX_ANNOUNCED = 64
+"""Fine-tuned voices that a replica says it holds, the last ones it spoke.
+
+Adapters are small, so that many stay in memory; a whole model that had to go meanwhile is loaded again there, as it
+would be in another replica."""
+
 _logger = logging.getLogger(__name__)
 _STATISTICS_SECONDS = 2.0
 _RUNNING = "RUNNING"
@@ -65,11 +71,11 @@ class SpeechEngine:
         finally:
             self._num_by_ingress[ingress] -= 1
 
-    @serve.multiplexed(max_num_models_per_replica=2)  # type: ignore[untyped-decorator]
+    @serve.multiplexed(max_num_models_per_replica=MAX_ANNOUNCED)  # type: ignore[untyped-decorator]
     async def _announce(self, voice_id: str) -> str:
         """Tell Serve that this replica holds a voice, so that the voice's next requests come here too.
 
-        Loading and unloading is left to `EnginePool`, which never unloads a voice that is speaking.
+        Loading and unloading is left to `EnginePool` and `AdapterCache`, which never unload what is speaking.
         """
         return voice_id
 

@@ -15,6 +15,7 @@ from typing import Self
 
 import torch
 
+from backend.serving.engine.adapter_cache import MAX_ADAPTER_BYTES, AdapterCache
 from backend.serving.engine.fair_share import FairShare
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
@@ -23,6 +24,7 @@ from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.watermark.mark import Mark
 from training.allocator import return_freed_memory
+from training.model.generation.adapter import load_adapter
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest
 from training.model.memory_need import find_room
@@ -67,6 +69,7 @@ class Engine:
         max_waiting: int = MAX_WAITING,
         consume: bool = True,
         mark: Mark | None = None,
+        max_adapter_bytes: int = MAX_ADAPTER_BYTES,
     ) -> None:
         """Pack a model and start the thread.
 
@@ -77,6 +80,7 @@ class Engine:
             max_waiting: takes that may wait for a slot; more are refused with EngineBusy.
             consume: empty the talker's layers as they are packed, to hold the weights only once.
             mark: what says that the speech was made; the public mark if nothing is given.
+            max_adapter_bytes: memory for adapters of its model, beside the model.
         """
         self.model, self.num_slots, self.mark = model, num_slots, mark or Mark()
         self._queue = RequestQueue()
@@ -84,6 +88,8 @@ class Engine:
         self._places = FairShare(num_slots + max_waiting, "takes are being spoken or waiting")
         self._statistics = EngineStatistics(num_slots=num_slots, max_waiting=max_waiting)
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
+        self.adapters = AdapterCache(lambda folder: load_adapter(folder, model), max_adapter_bytes)
+        """Of its model: what takes may bring along."""
         self._scheduler = Scheduler(self._batch, self._queue, self._statistics)
         self._numbers = itertools.count()
         self._streams: weakref.WeakSet[TakeStream] = weakref.WeakSet()
@@ -105,6 +111,7 @@ class Engine:
         cache_length: int = CACHE_LENGTH,
         max_waiting: int = MAX_WAITING,
         mark: Mark | None = None,
+        max_adapter_bytes: int = MAX_ADAPTER_BYTES,
     ) -> Self:
         """Make an engine for a checkpoint folder.
 
@@ -113,7 +120,14 @@ class Engine:
         """
         room = find_room(folder, precision, device, num_slots=num_slots, cache_length=cache_length)
         model = VoiceModel.load(folder, precision=precision, device=str(room.device))
-        return cls(model, num_slots=num_slots, cache_length=cache_length, max_waiting=max_waiting, mark=mark)
+        return cls(
+            model,
+            num_slots=num_slots,
+            cache_length=cache_length,
+            max_waiting=max_waiting,
+            mark=mark,
+            max_adapter_bytes=max_adapter_bytes,
+        )
 
     @property
     def sample_rate(self) -> int:
@@ -191,13 +205,23 @@ class Engine:
 
     def statistics(self) -> EngineStatistics:
         """A snapshot of its counts."""
-        return replace(self._statistics, num_active=len(self._scheduler.running), num_waiting=len(self._queue))
+        return replace(
+            self._statistics,
+            num_active=len(self._scheduler.running),
+            num_waiting=len(self._queue),
+            num_adapters=len(self.adapters.loaded()),
+            num_adapter_loads_total=self.adapters.num_loads,
+        )
 
     def num_bytes(self) -> dict[str, int]:
         """What it holds, by owner; the tensors are on the model's device."""
         with self._wake:
             streams = list(self._streams)
-        return {**self._batch.num_bytes(), "audio_buffers": sum(stream.num_bytes for stream in streams)}
+        return {
+            **self._batch.num_bytes(),
+            "adapters": self.adapters.num_bytes,
+            "audio_buffers": sum(stream.num_bytes for stream in streams),
+        }
 
     def close(self, timeout_seconds: float = 60.0) -> None:
         """End the thread before its next frame; takes that are not over end with EngineClosed. May be called twice."""

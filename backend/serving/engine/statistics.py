@@ -22,6 +22,8 @@ class EngineStatistics:
         num_failed_total: takes that ended by a fault.
         num_refused_total: takes refused because the queue was full.
         num_underruns_total: chunks of live takes that came after the player had run dry.
+        num_adapters: adapters in memory.
+        num_adapter_loads_total: how often one was read.
         busy_seconds_total: time in which there was something to do.
     """
 
@@ -37,4 +39,6 @@ class EngineStatistics:
     num_failed_total: int = 0
     num_refused_total: int = 0
     num_underruns_total: int = 0
+    num_adapters: int = 0
+    num_adapter_loads_total: int = 0
     busy_seconds_total: float = 0.0

@@ -103,10 +103,14 @@ class EnginePool:
         return True
 
     def unload_deleted(self) -> None:
-        """Close the engines whose folders are gone, except those in use."""
+        """Close the engines whose folders are gone, and drop such adapters, except those in use."""
         for folder in self.loaded():
             if not folder.is_dir():
                 self.unload(folder)
+        with self._lock:
+            engines = [held.engine for held in self._held.values()]
+        for engine in engines:
+            engine.adapters.forget_deleted()
 
     def retire(self) -> None:
         """Close each engine as soon as it is not in use, now and later."""

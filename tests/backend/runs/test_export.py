@@ -64,8 +64,12 @@ def test_a_run_with_an_adapter_ends_as_any_other_does(runs: Runs, home: Path) ->
     assert (run.state, run.best_checkpoint) == (RunState.DONE, CHECKPOINTS[-1])
     voice = Voices(Home(home)).get("Ann")
     assert voice.provenance["trained"] == "an adapter of rank 4 on attention and mlp"
-    for folder in voice.variants.values():
-        VoiceModel.load(folder, precision="fp32", device="cpu")
+    assert voice.variants == {}
+    assert voice.modes[0] == "fine-tuned"
+    assert sum(path.stat().st_size for path in voice.folder.rglob("*") if path.is_file()) < 300_000
+    assert (voice.reference is not None, find_damage(voice.folder)) == (True, [])
+    for kind in ("custom_voice", "base"):
+        VoiceModel.load(RunFolder.of(home, "one").export / kind, precision="fp32", device="cpu")
     exported = RunFolder.of(home, "one").export
     assert (exported / ADAPTER_FOLDER / ADAPTER_FILE).stat().st_size < 100_000
     assert "an adapter of rank 4 on attention and mlp" in runs.write_report("one").read_text()

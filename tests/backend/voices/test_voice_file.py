@@ -22,9 +22,13 @@ from backend.voices.errors import VoiceError, VoiceFileInvalid, VoiceNameTaken
 from backend.voices.prompts import VoicePrompts
 from backend.voices.registry import Voices
 from backend.voices.styles import VoiceStyle
-from tests.backend.voices.checkpoints import fine_tuned_checkpoint
+from backend.voices.trial import try_to_speak
+from tests.backend.voices.checkpoints import adapter_of, fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
+from training.model.checkpoint.digest import checkpoint_digest
+from training.model.checkpoint.hashes import find_damage
+from training.model.checkpoint.writing import ADAPTER_FILE
 from training.model.voice_model import VoiceModel
 
 CONSENT = Consent.give("Anna", "speaker-agreed")
@@ -148,6 +152,75 @@ def test_styles_travel_with_their_clips(tmp_path):
         members.pop(left_out, None)
         with pytest.raises(VoiceFileInvalid, match=told):
             registry(tmp_path / f"other-{name}").import_(write_members(tmp_path / f"{name}.encore-voice", members))
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory):
+    """A file of a voice with an adapter, and the voice; its base model is installed under its folder's name."""
+    folder = tmp_path_factory.mktemp("adapted")
+    voices, recording = registry(folder / "home"), write_voice(folder / "anna.wav", seconds=1.2)
+    voice = voices.add_fine_tuned(
+        "Anna D",
+        {},
+        adapter=adapter_of(folder / "run" / "adapter"),
+        consent=CONSENT,
+        model="tiny",
+        reference=recording,
+        transcript="Hello.",
+    )
+    return voices.export("Anna D", folder), voice
+
+
+def test_a_voice_with_an_adapter_comes_back_in_kilobytes(adapted, tmp_path):
+    path, original = adapted
+    assert path.stat().st_size < 300_000
+    other = registry(tmp_path / "other")
+    came = other.import_(path)
+    assert came.modes == original.modes == ("fine-tuned", "fine-tuned-in-context", "in-context", "x-vector")
+    for name in ("adapter_config.json", "adapter_model.safetensors", "encore.json"):
+        assert (came.adapter / name).read_bytes() == (original.adapter / name).read_bytes()
+    assert find_damage(came.folder) == []
+    deleted = other.delete("Anna D")
+    assert not came.folder.exists()
+    other.trash.restore(deleted.id)
+    assert other.get("Anna D").adapter is not None
+
+
+def test_an_adapter_has_to_speak_with_its_base_where_that_is_installed(adapted):
+    """As the process does that tries an imported voice."""
+    try_to_speak(GOLDEN_CHECKPOINT, "english", adapted[1].adapter)
+    with pytest.raises(EncoreError, match="does not speak 'klingon'"):
+        try_to_speak(GOLDEN_CHECKPOINT, "klingon", adapted[1].adapter)
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "reason"),
+    [
+        ("adapter/adapter_config.json", b"{}", "not an adapter that can be used here"),
+        ("adapter/adapter_config.json", b'{"peft_type": "LORA", "r": 0, "lora_alpha": 1}', "must be numbers above 0"),
+        ("adapter/adapter_model.safetensors", b"x" * 64, "damaged"),
+        ("adapter/adapter_model.safetensors", save({"talker.model.norm.weight": torch.ones(1)}), "which no adapter"),
+        ("adapter/encore.json", b"[]", "must hold one JSON object"),
+        ("adapter/model.safetensors", b"x", "does not belong in a voice file"),
+    ],
+)
+def test_a_stranger_s_adapter_is_looked_at_before_the_voice_exists(adapted, tmp_path, member, content, reason):
+    changed_file = tmp_path / "changed.encore-voice"
+    changed_file.write_bytes(adapted[0].read_bytes())
+    assert_refused(tmp_path, changed(changed_file, **{member: content}), reason)
+
+
+def test_an_adapter_that_does_not_fit_its_base_is_refused(adapted, tmp_path, monkeypatch):
+    monkeypatch.setattr(voice_file, "find_installed", lambda name: GOLDEN_CHECKPOINT)
+    weights = {
+        name: tensor[:, :3].contiguous() for name, tensor in load_file(adapted[1].adapter / ADAPTER_FILE).items()
+    }
+    content = save(weights, {"format": "pt", "base_sha256": checkpoint_digest(GOLDEN_CHECKPOINT)})
+    copied = tmp_path / "changed.encore-voice"
+    copied.write_bytes(adapted[0].read_bytes())
+    assert_refused(
+        tmp_path, changed(copied, **{"adapter/adapter_model.safetensors": content}), "does not fit this model"
+    )
 
 
 def test_two_exports_are_equal_and_a_taken_name_needs_another(originals, exported, tmp_path):

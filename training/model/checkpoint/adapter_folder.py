@@ -116,8 +116,8 @@ def read_adapter(folder: Path) -> StoredAdapter:
 
 def adapter_speakers(note: Mapping[str, Any]) -> dict[str, int]:
     """The speakers of an adapter and their rows of the codec vocabulary, as its `encore.json` names them."""
-    rows = note.get("speaker_rows")
-    if isinstance(rows, dict):
+    rows = note.get("speakers")
+    if isinstance(rows, dict) and rows:
         return {str(name): row for name, row in rows.items() if type(row) is int}
     row, name = note.get("speaker_row"), note.get("speaker")
     return {str(name): row} if type(row) is int and name else {}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from training.model.checkpoint.reading import find_weights
+from training.model.checkpoint.writing import ADAPTER_FILE
 from training.model.errors import CheckpointError
 
 _MAX_REMEMBERED = 64
@@ -29,6 +30,24 @@ def checkpoint_digest(folder: Path) -> str | None:
             return _digest(state) if state else None
     except (OSError, CheckpointError):
         return None
+
+
+def adapted_digest(base: Path, adapter: Path) -> str | None:
+    """SHA-256 of a base model with an adapter; None if either has nothing to read.
+
+    That of the two lines `HASH  base` and `HASH  adapter_model.safetensors`, with the hash of each.
+    """
+    file = adapter / ADAPTER_FILE
+    try:
+        status = file.stat()
+        with _hashing:
+            of_adapter = _digest(((file, status.st_size, status.st_mtime_ns),))
+    except OSError:
+        return None
+    of_base = checkpoint_digest(base)
+    if of_base is None:
+        return None
+    return hashlib.sha256(f"{of_base}  base\n{of_adapter}  {ADAPTER_FILE}\n".encode()).hexdigest()
 
 
 @lru_cache(_MAX_REMEMBERED)

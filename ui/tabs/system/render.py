@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from markupsafe import Markup
@@ -12,6 +12,7 @@ from backend.background_tasks import TaskState
 from backend.cluster.size import ClusterSize
 from backend.doctor.finding import Finding, Level
 from backend.doctor.inventory import Inventory, StoredModel
+from backend.serving.memory import MemoryUse
 from ui.html.messages import NOTHING, cards, says, task_line
 from ui.html.templates import html, render
 from ui.html.words import size_in_words
@@ -30,6 +31,8 @@ class Examined:
         cluster: its address, if there is one.
         size: of the cluster, if it answered.
         problem: why it did not.
+        memory: what the models that are loaded hold, in bytes by device and owner; empty without one.
+        num_adapters: voices' adapters among it.
     """
 
     findings: tuple[Finding, ...]
@@ -39,6 +42,8 @@ class Examined:
     cluster: str | None
     size: ClusterSize | None = None
     problem: str = ""
+    memory: MemoryUse = field(default_factory=dict)
+    num_adapters: int = 0
 
 
 def findings_html(findings: Sequence[Finding]) -> Markup:
@@ -87,6 +92,23 @@ def ray_html(examined: Examined) -> Markup:
     return says("good", html("<strong>{}</strong> {} {}", *words))
 
 
+def memory_html(examined: Examined) -> Markup:
+    """What the models that are loaded hold in memory; voices with adapters share one base model."""
+    held = [owners for owners in examined.memory.values() if "weights" in owners]
+    if not held:
+        return says("", say("system.no_model"))
+    sizes = {name: size_in_words(sum(owners.get(name, 0) for owners in held)) for name in ("weights", "adapters")}
+    return says(
+        "",
+        say(
+            "system.held",
+            weights=sizes["weights"],
+            adapters=sizes["adapters"],
+            voices=say_count(examined.num_adapters, "system.adapter", "system.adapters"),
+        ),
+    )
+
+
 def _cluster_in_words(size: ClusterSize) -> str:
     gpus = say("system.free_gpus", free=f"{size.free_gpus:g}", gpus=f"{size.num_gpus:g}")
     return say(
@@ -107,6 +129,8 @@ def examined_html(examined: Examined) -> Markup:
             findings_html(examined.findings),
             html("<h3>{}</h3>", say("system.computing")),
             ray_html(examined),
+            html("<h3>{}</h3>", say("system.memory")),
+            memory_html(examined),
             html("<h3>{}</h3>", say("system.disk")),
             kept_html(examined.inventory),
             models_html(examined.inventory.models, say("system.speakers")),

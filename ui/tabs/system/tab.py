@@ -97,7 +97,7 @@ class SystemPart:
 
     def _look(self, _: BackgroundTask[Examined]) -> Examined:
         settings, machine = self.context.settings, Machine.here()
-        size, problem = None, ""
+        size, problem, loaded = None, "", self.context.studio.loaded
         if machine.address is not None:
             try:
                 size = ask_cluster(machine.address)
@@ -111,4 +111,6 @@ class SystemPart:
             cluster=machine.address,
             size=size,
             problem=problem,
+            memory=loaded.memory() if loaded is not None else {},
+            num_adapters=sum(one.num_adapters for one in loaded.statistics().values()) if loaded is not None else 0,
         )

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -22,7 +23,7 @@ import soundfile
 from backend.store.home import Home
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
-from tests.backend.voices.checkpoints import fine_tuned_checkpoint
+from tests.backend.voices.checkpoints import adapter_of, fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.raw_http import connect, read_reply
 from tests.ui.recordings import write_voice
@@ -59,6 +60,9 @@ def voices(home, recording, tmp_path_factory):
     registry.create_zero_shot("Anna", recording, consent=CONSENT, model="tiny")
     folder = fine_tuned_checkpoint(tmp_path_factory.mktemp("run") / "custom_voice", scale=1.5)
     registry.add_fine_tuned("Tuned", {"custom_voice": folder}, consent=CONSENT, model="tiny")
+    for seed, name in enumerate(("Adapted", "Other")):
+        adapter = adapter_of(tmp_path_factory.mktemp("adapter") / "adapter", seed=seed)
+        registry.add_fine_tuned(name, {}, adapter=adapter, consent=CONSENT, model="tiny")
     return registry
 
 
@@ -185,6 +189,17 @@ def test_a_fine_tuned_voice_and_a_zero_shot_one_are_compared(client, voices):
     assert client.delete("/v1/audio/voices/Tuned").status_code == 200
     # Its weights go, too, once the replica has looked.
     wait_until(lambda: f'engine="{tuned_id}"' not in (now := client.get("/metrics").text) and 'engine="base"' in now)
+
+
+def test_a_replica_speaks_with_any_adapter_and_says_what_it_holds(client):
+    """Serve knows each voice that it has spoken, by which it chooses among replicas, and one engine has spoken all."""
+    adapted, other, zero_shot = (spoken(client, voice=name) for name in ("Adapted", "Other", "Anna"))
+    assert not is_same_sound(adapted, other)
+    assert not is_same_sound(adapted, zero_shot)
+    assert is_same_sound(adapted, spoken(client, voice="Adapted"))
+    text = client.get("/metrics").text
+    assert re.search(r'^encore_engine{engine="base",number="num_adapters"} 2.0$', text, re.MULTILINE), text
+    assert re.search(r'^encore_memory_bytes{device="cpu",owner="adapters"} [1-9]', text, re.MULTILINE), text
 
 
 def test_errors_arrive_as_they_are(client):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backend.background_tasks import TaskState
 from backend.cluster.size import ClusterSize
 from backend.doctor.finding import Finding, Level
@@ -50,6 +52,15 @@ def test_the_inventory_counts_what_is_there(tmp_path):
     assert "4 CPU cores, no GPU" in html
     assert "Qwen/Qwen3-TTS-12Hz-0.6B-Base" in html
     assert "large-v3" in html
+
+
+def test_adapters_are_a_part_of_the_memory():
+    examined = Examined(findings=(), inventory=None, num_cpus=4, num_gpus=0, cluster=None)
+    assert "No model is loaded." in render_system.memory_html(examined)
+    held = {"cpu": {"weights": 90_000_000, "adapters": 12_000_000, "other": 5}}
+    assert "90 MB of models that speak, and 12 MB of 3 adapters." in render_system.memory_html(
+        replace(examined, memory=held, num_adapters=3)
+    )
 
 
 def test_a_cluster_says_what_is_free(tmp_path):
