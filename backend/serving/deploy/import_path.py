@@ -9,6 +9,10 @@ which `python -m backend.serving.deploy.import_path` prints: they have to be set
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
 from ray import serve
 
 from backend.errors import SettingsError
@@ -21,12 +25,18 @@ HEAD = "node:__internal_head__"
 """Ray's own name for the machine of its head, which is where a cluster's home has its database."""
 
 
-def speech(options: ServeOptions) -> serve.Application:
-    """Describe the API; called by Ray Serve with the arguments of its command or configuration.
+def speech(arguments: Mapping[str, Any]) -> serve.Application:  # Any: what a configuration holds, checked here
+    """Describe the API; called by Ray Serve with the arguments of its command or configuration, see `ServeOptions`.
 
     Raises:
         EncoreError: the API cannot be served as the settings say.
     """
+    try:
+        options = ServeOptions.model_validate(arguments)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise SettingsError(f"{name}: {first['msg']}. Correct it among the arguments of the application.") from error
     settings = Settings.from_environment()
     keys = settings.accepted_keys()
     if not keys:
@@ -43,7 +53,7 @@ def speech(options: ServeOptions) -> serve.Application:
 def __getattr__(name: str) -> serve.Application:
     """`application`, for `serve build`, which takes no arguments; made when it is asked for and not at the import."""
     if name == "application":
-        return speech(ServeOptions())
+        return speech({})
     raise AttributeError(name)
 
 

@@ -59,6 +59,26 @@ def test_serve_build_describes_the_api_and_serves_nobody_without_keys(tmp_path: 
 
 
 @pytest.mark.ray
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+def test_the_arguments_of_a_configuration_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As the controller of RayService calls it.
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary  # noqa: PLC0415 - takes seconds
+
+    from backend.serving.deploy.import_path import speech  # noqa: PLC0415 - as above
+
+    for name, value in (("HOME", str(tmp_path)), ("MODEL", str(GOLDEN_CHECKPOINT)), ("API_KEYS", "key")):
+        monkeypatch.setenv(f"ENCORE_{name}", value)
+    # The command line gives words for numbers.
+    arguments = {"device": "cpu", "num_slots": "3", "num_gpus": 1}
+    application = call_user_app_builder_with_args_if_necessary(speech, arguments)
+    settings = application._bound_deployment.init_args[0]
+    assert (settings.engine.device, settings.engine.num_slots, settings.num_gpus) == ("cpu", 3, 1)
+    assert settings.keys == ("key",)
+    with pytest.raises(SettingsError, match="num_slot"):
+        call_user_app_builder_with_args_if_necessary(speech, {"num_slot": 3})
+
+
+@pytest.mark.ray
 def test_the_module_prints_what_proxies_are_told(tmp_path: Path) -> None:
     printed = run_serve(tmp_path, "backend.serving.deploy.import_path", ENCORE_TRUSTED_PROXIES="10.0.0.1")
     assert printed.returncode == 0, printed.stderr
