@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,7 +11,9 @@ from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import Material, proposed_name
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest
+from backend.runs.planning.speakers import SpeakerRequest
 from backend.voices.consent import Consent, hash_of_file
+from backend.voices.names import name_key
 from backend.voices.samples import get_sample
 from training.job import PRESETS
 from ui.consent import Stated
@@ -44,12 +47,20 @@ class Wish:
     saves_memory: bool
     accept_synthetic: bool = False
     method: str = "full"
+    more: tuple[str, ...] = ()
+    """Further datasets, each of which is another speaker of the same run."""
 
     @classmethod
     def read(cls, **fields: Any) -> Self:
         """From the values of the fields, None where nothing was chosen yet."""
         filled_in: dict[str, Any] = {name: "" if value is None else value for name, value in fields.items()}
-        return cls(**filled_in)
+        more = [one for one in filled_in.get("more") or () if one != filled_in["dataset"]]
+        return cls(**{**filled_in, "more": () if filled_in["dataset"] == MADE_FIRST else tuple(more)})
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Of all speakers, the first one's first."""
+        return tuple(filter(None, (self.dataset, *self.more)))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -112,14 +123,20 @@ class Planner:
         state = self.quotes.state(session)
         return state.result or {} if state is not None and not state.is_running else {}
 
-    def consents(self, dataset: str, material: Material, stated: Stated) -> list[Consent | None]:
+    def consents(self, datasets: Sequence[str], material: Material, stated: Stated) -> list[Consent | None]:
         """Of each recording that a fine-tune would learn from; None where it is still to be asked for."""
-        if dataset != MADE_FIRST:
-            return list(self._context.studio.datasets.consents(dataset).values()) if dataset else []
+        if MADE_FIRST not in datasets:
+            known = self._context.studio.datasets.consents
+            return [consent for dataset in datasets for consent in known(dataset).values()]
         if material.sample:
             return [get_sample(material.sample).consent()]
-        known = stated.by_content
-        return [known.get(hash_of_file(path)) for path in material.recordings]
+        by_content = stated.by_content
+        return [by_content.get(hash_of_file(path)) for path in material.recordings]
+
+    def without_consent(self, datasets: Sequence[str]) -> list[str]:
+        """Those with recordings that nobody has agreed to yet."""
+        known = self._context.studio.datasets.consents
+        return [dataset for dataset in datasets if dataset != MADE_FIRST and None in known(dataset).values()]
 
     def start(
         self, session: str, wish: Wish, voice: str, consent: Consent | None, material: Material, stated: Stated
@@ -167,8 +184,17 @@ class Planner:
             voice=voice,
             preset=wish.preset or None,
             accept_synthetic=wish.accept_synthetic,
+            more_speakers=tuple(
+                SpeakerRequest(dataset=dataset, voice=None if voice is None else self.free_name(dataset))
+                for dataset in wish.more
+            ),
             options=wish.options,
         )
+
+    def free_name(self, name: str) -> str:
+        """The name, or one like it that no voice of the library has."""
+        taken = [name_key(voice.name) for voice in self._context.studio.voices.list()]
+        return free_name(name, taken)
 
     def _model(self) -> str:
         """The one that speaks, or is about to: a plan needs its files, not its voice. Raises FormIncomplete."""
@@ -178,3 +204,9 @@ class Planner:
         if loading is not None and loading.is_running and not loading.num_total:
             return loading.what
         raise FormIncomplete(say("fields.no_model"))
+
+
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """The name, or one like it whose key is not taken."""
+    tries = (name, f"{name} tuned", *(f"{name} tuned {number}" for number in range(2, 100)))
+    return next((one for one in tries if not one or name_key(one) not in taken), name)

@@ -10,7 +10,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from backend.background_tasks import TaskState
+from backend.evaluation.likeness_table import who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
+from backend.evaluation.scores import CheckpointScores
 from backend.runs.planning.plan import WORKER_COUNTS, DataPlan, MemoryCell, RunPlan, recommend_preset
 from backend.runs.process.select_checkpoint import choose, standard_error_of_difference
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
@@ -102,8 +104,12 @@ def estimate_html(plan: RunPlan) -> Markup:
     problems = Markup().join(html("<li>{}</li>", translated(problem)) for problem in plan.problems)
     if problems:
         return says("bad", say("tune.cannot"), more=html("<ul>{}</ul>{}", problems, more), role="alert")
-    said = say("tune.plan", time=duration, minutes=minutes)
-    return says("", said, more=more)
+    said = [say("tune.plan", time=duration, minutes=minutes)]
+    if plan.data.speakers:
+        said.append(say("tune.balanced", number=len(plan.data.speakers)))
+    if (needed := plan.data.full_bytes) is not None and (available := plan.data.worker_bytes) is not None:
+        said.append(say("tune.light_chosen", needed=gib(needed), available=gib(available)))
+    return says("", " ".join(said), more=more)
 
 
 def _workers(number: int) -> str:
@@ -232,20 +238,26 @@ def dots_html(run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: M
 
 def likeness(point: CheckpointRecord) -> float | None:
     """To the person, by the verifier where it heard it, else by the model's own ear."""
-    if point.scores is None:
-        return None
-    verified = point.scores.verified_similarity
-    return verified if verified is not None else point.scores.speaker_similarity
+    return likeness_of(point.scores) if point.scores is not None else None
+
+
+def likeness_of(scores: CheckpointScores) -> float | None:
+    """The same of the scores of a checkpoint, or of one of its speakers."""
+    verified = scores.verified_similarity
+    return verified if verified is not None else scores.speaker_similarity
 
 
 def result_html(
     run: RunRecord,
     checkpoints: Sequence[CheckpointRecord],
     places: Mapping[str, Path],
-    voice_id: str,
+    voices: Mapping[str, str],
     methods: Markup = NOTHING,
 ) -> Markup:
-    """What a finished run came to: one sentence, both voices to hear, what to do with the new one, and other ways."""
+    """What a finished run came to: one sentence, both voices to hear, what to do with the new one, and other ways.
+
+    `voices` has the ids of the voices that were kept, by their names in the run.
+    """
     best = next((point for point in checkpoints if point.name == run.best_checkpoint), None)
     if run.state is not RunState.DONE or best is None:
         return NOTHING
@@ -260,8 +272,9 @@ def result_html(
         lead = say("tune.closer" if change >= _CLOSE else about_as, **numbers)
         if not is_better:
             lead = f"{lead} {say('tune.zero_shot_stays')}"
+    speakers = list(best.scores.speakers) if best.scores is not None else []
     sides = []
-    for title, point in ((say("tune.zero_shot"), base), (say("tune.tuned"), best)):
+    for title, point in () if speakers else ((say("tune.zero_shot"), base), (say("tune.tuned"), best)):
         sound = _first_take(point, best, places)
         if point is not None and sound is not None:
             sides.append((title, sound_html(sound, f"{title}: {run.voice}", voice=run.voice)))
@@ -272,10 +285,77 @@ def result_html(
         lead=lead,
         words=words,
         sides=sides,
-        voice_id=voice_id,
+        voice_id="" if speakers else voices.get(run.job.voice, ""),
         is_better=is_better,
         methods="" if methods == NOTHING else methods,
         say=say,
+        more=_speakers_html(speakers, base, best, places, voices) + alike_html(best) if speakers else "",
+    )
+
+
+def _speakers_html(
+    speakers: Sequence[str],
+    base: CheckpointRecord | None,
+    best: CheckpointRecord,
+    places: Mapping[str, Path],
+    voices: Mapping[str, str],
+) -> Markup:
+    """Each speaker with the likeness before and after, both to hear, and the voice to use."""
+    sides = ((say("tune.zero_shot"), base), (say("tune.tuned"), best))
+    rows: list[dict[str, object]] = [
+        {
+            "name": name,
+            "voice_id": voices.get(name, ""),
+            "sides": [_speaker_side(title, point, name, places) for title, point in sides],
+        }
+        for name in speakers
+    ]
+    titles = [say("tune.speaker"), *(title for title, _ in sides)]
+    return render("finetune", "speakers", titles=titles, rows=rows, use=say("tune.use"), label=say("tune.result"))
+
+
+def _speaker_side(
+    title: str, point: CheckpointRecord | None, name: str, places: Mapping[str, Path]
+) -> dict[str, object]:
+    own = point.scores.speakers.get(name) if point is not None and point.scores is not None else None
+    take = next((take for take in point.takes if take.speaker == name), None) if point is not None else None
+    score = likeness_of(own) if own is not None else None
+    return {
+        "title": title,
+        "place": places.get(take.file) if take is not None else None,
+        "score": f"{score:.2f}" if score is not None else "-",
+    }
+
+
+def alike_html(point: CheckpointRecord) -> Markup:
+    """Who sounds like whom, as a small picture; nothing where nothing was compared."""
+    table = who_sounds_like_whom(point.takes)
+    if table is None:
+        return NOTHING
+    rows = [
+        (
+            row.speaker,
+            [
+                {
+                    "similarity": f"{similarity:.2f}",
+                    "percent": round(100 * min(max(similarity, 0.0), 1.0)),
+                    "count": say("tune.of_takes", count=count, number=row.num_takes),
+                    "is_own": other == row.speaker,
+                }
+                for other, similarity, count in zip(table.speakers, row.similarities, row.counts, strict=True)
+            ],
+        )
+        for row in table.rows
+    ]
+    judge = say("tune.alike_judge", judge=table.judge or say("tune.own_ear"))
+    return render(
+        "finetune",
+        "alike",
+        title=say("tune.alike"),
+        explained=f"{say('tune.alike_note')} {judge}",
+        table=table,
+        rows=rows,
+        said=translated(table.in_words()),
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
 from gradio.events import Dependency
+from markupsafe import Markup
 
 from backend.dataset.sources.material import proposed_name
-from backend.voices.consent import SpokenProof
+from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentMissing
 from backend.voices.names import name_key
 from training.job import STRATEGIES
@@ -21,11 +23,11 @@ from ui.context import PageContext
 from ui.events import FOCUS_REFUSAL, Inputs, Update, answered_in, bind, session_of
 from ui.fields import build_consent
 from ui.html.consents import consents_html
-from ui.html.messages import NOTHING, says, task_line
+from ui.html.messages import NOTHING, note, says, task_line
 from ui.html.templates import html
 from ui.material import gather_material, voice_name
 from ui.source import Reference, Source, VoiceFields
-from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish
+from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish, free_name
 from ui.tabs.finetune.render import made_first, memory_html, plan_html, preset_choices
 from ui.tabs.finetune.watch import NEW, RunWatch
 from ui.words.words import say, word
@@ -58,12 +60,27 @@ class FinetuneTab:
                     [], value=None, label=word("tune.dataset"), min_width=200, elem_id="tune-dataset"
                 )
                 self.name = gr.Textbox(label=word("tune.name"), max_length=64, min_width=200, elem_id="tune-voice")
+                self.more = gr.Dropdown(
+                    [],
+                    value=[],
+                    multiselect=True,
+                    label=word("tune.more_speakers"),
+                    min_width=200,
+                    visible=False,
+                    elem_id="tune-more",
+                )
             self.preset = gr.Radio(
                 preset_choices({}),
                 value=None,
                 label=word("tune.preset"),
                 elem_id="preset",
                 elem_classes=["preset-cards"],
+            )
+            self.method = gr.Radio(
+                [(word("tune.method_full"), "full"), (word("tune.method_light"), "lora")],
+                value="full",
+                label=word("tune.method"),
+                elem_id="tune-method",
             )
             self.picked = gr.State(False)
             self.consent = gr.HTML(NOTHING, elem_id="tune-consents")
@@ -86,13 +103,6 @@ class FinetuneTab:
     def _build_options(self) -> None:
         """What the recipe decides unless it is filled in, and the memory that each strategy takes."""
         with gr.Row():
-            self.method = gr.Radio(
-                [(word("tune.method_full"), "full"), (word("tune.method_light"), "lora")],
-                value="full",
-                label=word("tune.method"),
-                min_width=240,
-                elem_id="tune-method",
-            )
             self.strategy = gr.Dropdown(list(STRATEGIES), value="ddp", label=word("tune.strategy"), min_width=200)
             # Not gr.Number, which turns an empty field into 0.
             self.workers = gr.Textbox(
@@ -118,6 +128,7 @@ class FinetuneTab:
         """The component of each field of a `Wish`."""
         return {
             "dataset": self.dataset,
+            "more": self.more,
             "preset": self.preset,
             "strategy": self.strategy,
             "workers": self.workers,
@@ -146,6 +157,7 @@ class FinetuneTab:
         # Another model may have been loaded since, or the dataset been edited.
         bind(opened.success, self._plan, wished, planned, quick=True)
         started = [self.status, self.start, self.cancel, self.start_timer]
+        noted = [self.consent, self.statement, self.who, self.signed]
         bind(
             self.start.click,
             answered_in(self.status, self._start),
@@ -158,7 +170,7 @@ class FinetuneTab:
                 "transcript": self.voice.transcript,
                 **wished,
             },
-            started,
+            [*started, *noted],
             api="start_run",
         )
         bind(
@@ -185,8 +197,8 @@ class FinetuneTab:
 
     def _connect_consent(self, tab: gr.Tab, given: Inputs) -> Dependency:
         """Who has to agree depends on the dataset; returns what happens when the tab is opened."""
-        chosen: Inputs = {"dataset": self.dataset}
-        asking = [self.consent, self.asking, self.statement, self.signed]
+        chosen: Inputs = {"dataset": self.dataset, "more": self.more}
+        asking = [self.more, self.consent, self.asking, self.statement, self.signed]
         opened = bind(
             tab.select,
             self._open,
@@ -194,11 +206,12 @@ class FinetuneTab:
             [self.dataset, self.name, self.status, *asking],
             api="open_finetune",
         )
-        bind(self.dataset.input, self._forget_pick, None, [self.picked, self.preset], quick=True)
-        bind(self.dataset.input, self._ask_for_consent, {**given, **chosen}, asking, api="ask_for_consent", quick=True)
+        for field, api in ((self.dataset, "ask_for_consent"), (self.more, None)):
+            bind(field.input, self._forget_pick, None, [self.picked, self.preset], quick=True)
+            bind(field.input, self._ask_for_consent, {**given, **chosen}, asking, api=api, quick=True)
         bind(
             self.statement.input,
-            lambda dataset: {self.signed: dataset},
+            lambda dataset, more: {self.signed: _key(dataset, more)},
             chosen,
             self.signed,
             api="state_tune_consent",
@@ -209,6 +222,7 @@ class FinetuneTab:
     def _open(
         self,
         dataset: str | None,
+        more: list[str] | None,
         name: str,
         given_name: str,
         references: list[Reference],
@@ -224,19 +238,20 @@ class FinetuneTab:
         chosen = dataset if dataset in values else next(iter(values), None)
         taken = [name_key(voice.name) for voice in self.context.studio.voices.list()]
         proposed = proposed_name(voice_name(source), []) if chosen == MADE_FIRST else chosen
-        proposed = _free(proposed or "", taken)
+        proposed = free_name(proposed or "", taken)
         update: Update = {
             self.dataset: gr.update(choices=choices, value=chosen),
             self.status: NOTHING if choices else says("", say("tune.nothing")),
         }
         # What is filled in already, or is being filled in right now, stays.
-        if (value := proposed if _free(given_name, taken) != given_name else given_name or proposed) and not name:
+        if (value := proposed if free_name(given_name, taken) != given_name else given_name or proposed) and not name:
             update[self.name] = value
-        return update | self._ask_for_consent(chosen, references, source, **given)
+        return update | self._ask_for_consent(chosen, more, references, source, **given)
 
     def _ask_for_consent(
         self,
         dataset: str | None,
+        more: list[str] | None,
         references: list[Reference],
         source: Source | None,
         given_statement: str | None,
@@ -245,14 +260,30 @@ class FinetuneTab:
         given_signed: str,
     ) -> Update:
         """Show who agreed, and ask only where a recording has no consent; what was stated for another set is gone."""
+        others = self._others(dataset)
+        chosen = [one for one in more or [] if one in others]
+        datasets = [dataset or "", *chosen] if dataset else []
         stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
-        consents = self.planner.consents(dataset or "", gather_material(references, source), stated)
+        consents = self.planner.consents(datasets, gather_material(references, source), stated)
         return {
-            self.consent: consents_html(consents),
+            self.more: gr.update(choices=[(one, one) for one in others], value=chosen, visible=bool(others)),
+            self.consent: consents_html(consents) + self._still_to_agree(datasets),
             self.asking: gr.update(visible=None in consents),
             self.statement: gr.update(value=None),
             self.signed: "",
         }
+
+    def _others(self, dataset: str | None) -> list[str]:
+        """The datasets whose speakers could learn in the same run; none beside one that is yet to be made."""
+        datasets = self.context.studio.datasets
+        if not dataset or dataset == MADE_FIRST:
+            return []
+        return [one for one in datasets.list() if datasets.is_built(one) and one != dataset]
+
+    def _still_to_agree(self, datasets: list[str]) -> Markup:
+        """Who is asked first, where there are several speakers; nothing for one."""
+        without = self.planner.without_consent(datasets) if len(datasets) > 1 else []
+        return note(say("tune.consent_for", name=without[0], names=", ".join(without))) if without else NOTHING
 
     def _plan(self, request: gr.Request, picked: bool, **wish: Any) -> Update:
         """Start to plan what is filled in, and show what is known already."""
@@ -269,7 +300,7 @@ class FinetuneTab:
 
     def follow_on(self, button: gr.Button, dataset: gr.Dropdown) -> None:
         """Let a button of another tab lead here, with its dataset."""
-        outputs = [self.dataset, self.name, self.run, self.picked, self.preset, *self.watch.shown]
+        outputs = [self.dataset, self.more, self.name, self.run, self.picked, self.preset, *self.watch.shown]
         chosen = bind(button.click, self.choose, {"name": dataset}, outputs, api="tune_dataset")
         chosen.success(None, None, None, js="() => encore.nav.go('tune')", queue=False, api_visibility="private")
 
@@ -277,7 +308,13 @@ class FinetuneTab:
         """Get ready to learn from a dataset that was just looked at."""
         datasets = self.context.studio.datasets
         choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
-        chosen: Update = {self.dataset: gr.update(choices=choices, value=name), self.name: "", self.run: NEW}
+        others = self._others(name)
+        chosen: Update = {
+            self.dataset: gr.update(choices=choices, value=name),
+            self.more: gr.update(choices=[(one, one) for one in others], value=[], visible=bool(others)),
+            self.name: "",
+            self.run: NEW,
+        }
         return {**chosen, **self._forget_pick(), **self.watch.show(NEW)}
 
     def _follow_plan(self, seen: str, request: gr.Request) -> Update:
@@ -328,14 +365,31 @@ class FinetuneTab:
         session, material = session_of(request), gather_material(references, source, transcript)
         stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
         wished, consent = _read(picked, wish), None
-        if None in self.planner.consents(wished.dataset, material, stated):
-            if statement and signed not in ("", wished.dataset):
+        if None in self.planner.consents(wished.datasets, material, stated):
+            if statement and signed not in ("", _key(wished.dataset, wished.more)):
                 raise of_another_recording()
             if not statement:
                 raise ConsentMissing(say("tune.consent_missing"))
             consent = read_consent(statement, who)
+            without = self.planner.without_consent(wished.datasets)
+            if len(without) > 1:
+                return self._next_consent(without, consent, wished)
         self.planner.start(session, wished, name, consent, material, stated)
         return {**self._starting(session), self.start_timer: gr.Timer(active=True)}
+
+    def _next_consent(self, without: list[str], consent: Consent, wished: Wish) -> Update:
+        """Each speaker has a consent of their own: store that of the first who lacks one, and ask for the next."""
+        first, second, *_ = without
+        self.context.studio.datasets.give_consent(first, consent)
+        datasets = list(wished.datasets)
+        consents = [one for name in datasets for one in self.context.studio.datasets.consents(name).values()]
+        return {
+            self.consent: consents_html(consents) + self._still_to_agree(datasets),
+            self.statement: gr.update(value=None),
+            self.who: "",
+            self.signed: "",
+            self.status: says("mixed", say("tune.consent_noted", name=first, next=second)),
+        }
 
     def _follow_start(self, request: gr.Request) -> Update:
         """Follow the start of a run until there is a run to watch."""
@@ -368,7 +422,6 @@ def _read(picked: bool, wish: dict[str, Any]) -> Wish:
     return Wish.read(**(wish if picked else {**wish, "preset": FROM_DATA}))
 
 
-def _free(name: str, taken: list[str]) -> str:
-    """The name, or one like it that no voice of the library has."""
-    tries = (name, f"{name} tuned", *(f"{name} tuned {number}" for number in range(2, 100)))
-    return next((one for one in tries if not one or name_key(one) not in taken), name)
+def _key(dataset: str | None, more: Sequence[str] | None) -> str:
+    """What a statement was made for."""
+    return ", ".join(filter(None, (dataset, *(more or ()))))

@@ -168,7 +168,7 @@ class RunWatch:
             update[self.takes] = takes_html(checkpoints, places, run.best_checkpoint)
             update[self.dots] = dots_html(run, checkpoints, places)
             methods = methods_html(self._runs.methods(run.id) if state is RunState.DONE else (), run.id)
-            update[self.result] = result_html(run, checkpoints, places, self._voice_of(run), methods)
+            update[self.result] = result_html(run, checkpoints, places, self._voices_of(run), methods)
         return update
 
     def _before(self, run: RunRecord) -> str:
@@ -178,9 +178,14 @@ class RunWatch:
         others = [one for one in self._runs.list() if one.state.is_active and one.id != run.id]
         return next((one.voice for one in others if one.state is not RunState.QUEUED), "")
 
-    def _voice_of(self, run: RunRecord) -> str:
-        """The voice of the library that a run has made; empty while there is none."""
-        return next((voice.id for voice in self.context.studio.voices.list() if voice.run_id == run.id), "")
+    def _voices_of(self, run: RunRecord) -> dict[str, str]:
+        """The voices of the library that a run has made, by the names of its speakers; they may have been renamed."""
+        made = [voice for voice in self.context.studio.voices.list() if voice.run_id == run.id]
+        if not run.job.more_speakers:
+            return {run.job.voice: made[0].id} if made else {}
+        names = {speaker.dataset.name: speaker.voice for speaker in run.job.speakers}
+        known = {str(voice.provenance.get("dataset")): voice.id for voice in made}
+        return {name: known[dataset] for dataset, name in names.items() if dataset in known}
 
     @property
     def _runs(self) -> Runs:

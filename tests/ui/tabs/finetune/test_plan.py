@@ -52,5 +52,20 @@ def test_without_files_there_is_no_plan(tmp_path, loading):
         planner(tmp_path, loading).plan("session", WISH)
 
 
+def test_further_datasets_are_further_speakers(tmp_path):
+    fields = {**vars(WISH), "more": ["ben", "ann", "carl"]}
+    wish = Wish.read(**fields)
+    assert wish.datasets == ("ann", "ben", "carl")
+    assert Wish.read(**{**fields, "dataset": "+"}).more == ()
+    assert Wish.read(**{**fields, "more": None}).datasets == ("ann",)
+    studio = SimpleNamespace(
+        loaded=None, loading=TaskState(what="mini"), voices=SimpleNamespace(list=lambda: [SimpleNamespace(name="Ben")])
+    )
+    planning = Planner(SimpleNamespace(studio=studio))
+    started, looked_at = (planning._request(wish, voice) for voice in ("Ann", None))
+    assert [(one.dataset, one.voice) for one in started.more_speakers] == [("ben", "ben tuned"), ("carl", "carl")]
+    assert [one.voice for one in looked_at.more_speakers] == [None, None]
+
+
 def test_what_is_left_empty_is_left_to_the_preset():
     assert WISH.options == {"strategy": "ddp", "device": "auto", "micro_batch_tokens": "64"}

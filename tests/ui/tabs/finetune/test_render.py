@@ -9,7 +9,7 @@ import pytest
 
 from backend.background_tasks import TaskState
 from backend.evaluation.scores import EvaluatedTake, summarize
-from backend.runs.planning.plan import RunRequest, plan_run
+from backend.runs.planning.plan import RunRequest, SpeakerMinutes, plan_run
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
@@ -184,7 +184,7 @@ def test_the_end_tells_how_close_it_came_and_what_to_do_with_it():
     best = best.model_copy(update={"scores": best.scores.model_copy(update=scored | {"verified_similarity": 0.77})})
     places = {take.file: Path(f"/page/{point.name}.wav") for point in (base, best) for take in point.takes}
     done = run(RunState.DONE, best_checkpoint="step-10", voice=EVIL)
-    html = render_finetune.result_html(done, [base, best], places, "v1")
+    html = render_finetune.result_html(done, [base, best], places, {"Ann": "v1"})
     assert EVIL not in html
     assert "than before: 0.70 → 0.77." in html
     assert "Words as clear as before." in html
@@ -192,13 +192,64 @@ def test_the_end_tells_how_close_it_came_and_what_to_do_with_it():
     assert 'data-use="v1"' in html
     assert 'data-place="compare"' in html
     equal = best.model_copy(update={"scores": base.scores})
-    assert "As close to" in render_finetune.result_html(done, [base, equal], places, "")
+    assert "As close to" in render_finetune.result_html(done, [base, equal], places, {})
     lower = base.scores.model_copy(update={"verified_similarity": 0.6})
-    html = render_finetune.result_html(done, [base, best.model_copy(update={"scores": lower})], places, "")
+    html = render_finetune.result_html(done, [base, best.model_copy(update={"scores": lower})], places, {})
     assert "No closer to" in html
     assert "data-use" not in html
     assert 'data-place="data"' in html, "more recordings are the way on"
-    assert render_finetune.result_html(run(), [base, best], places, "v1") == NOTHING
+    assert render_finetune.result_html(run(), [base, best], places, {"Ann": "v1"}) == NOTHING
+
+
+def of_speakers(name, step, likeness):
+    """A checkpoint of Ann and Ben; `likeness` has that of each one's take to both."""
+    takes = [
+        checkpoint(name, step)
+        .takes[0]
+        .model_copy(
+            update={
+                "position": position,
+                "speaker": speaker,
+                "file": f"takes/{name}/{position}.wav",
+                "likeness": dict(zip(("Ann", "Ben"), likeness[speaker], strict=True)),
+                "verified_similarity": likeness[speaker][position],
+                "verifier": "GE2E",
+            }
+        )
+        for position, speaker in enumerate(("Ann", "Ben"))
+    ]
+    return checkpoint(name, step).model_copy(update={"scores": summarize(takes), "takes": tuple(takes)})
+
+
+def test_the_result_of_several_speakers_has_each_of_them_and_who_sounds_like_whom():
+    base = of_speakers("base", 0, {"Ann": (0.6, 0.2), "Ben": (0.3, 0.5)})
+    best = of_speakers("step-10", 10, {"Ann": (0.8, 0.1), "Ben": (0.7, 0.55)})
+    places = {take.file: Path(f"/page/{take.file}") for point in (base, best) for take in point.takes}
+    job = run().job.model_dump() | {"more_speakers": [{"voice": "Ben", "dataset": "/b", "dataset_digest": "1"}]}
+    done = run(RunState.DONE, best_checkpoint="step-10", voice="Ann, Ben", job=job)
+    html = render_finetune.result_html(done, [base, best], places, {"Ann": "v1", "Ben": "v2"})
+    assert html.count("data-play=") == 4
+    assert ('data-use="v1"' in html, 'data-use="v2"' in html) == (True, True)
+    assert "Who sounds like whom" in html
+    assert html.count("<strong>0.") == 4
+    assert "1 of 2 takes resemble another speaker more than their own, most often Ben sounds like Ann (1)." in html
+    assert "Compared by GE2E." in html
+    with spoken_to("de"):
+        german = render_finetune.result_html(done, [base, best], places, {})
+    assert "1 von 2 Ergebnissen ähneln einer anderen Stimme mehr als der eigenen" in german
+
+
+def test_a_plan_of_several_speakers_says_so_and_one_for_little_memory_says_what_is_trained(planned):
+    data = planned.data.model_copy(
+        update={
+            "speakers": tuple(SpeakerMinutes(voice=name, minutes=1, per_epoch=1) for name in ("Ann", "Ben")),
+            "full_bytes": 8 * 2**30,
+            "worker_bytes": 4 * 2**30,
+        }
+    )
+    html = render_finetune.estimate_html(planned.model_copy(update={"data": data, "problems": ()}))
+    assert "2 speakers learn together" in html
+    assert "All weights need 8.0 GiB, and there are 4.0 GiB: an adapter is tuned instead." in html
 
 
 def test_recipes_tell_their_time_and_which_one_fits(planned):
