@@ -328,10 +328,10 @@ def _speaker_side(
 
 
 def alike_html(point: CheckpointRecord) -> Markup:
-    """Who sounds like whom, as a small picture; nothing where nothing was compared."""
+    """Who sounds like whom, as a small picture; empty where nothing was compared."""
     table = who_sounds_like_whom(point.takes)
     if table is None:
-        return NOTHING
+        return Markup()
     rows = [
         (
             row.speaker,

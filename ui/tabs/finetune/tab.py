@@ -283,7 +283,7 @@ class FinetuneTab:
     def _still_to_agree(self, datasets: list[str]) -> Markup:
         """Who is asked first, where there are several speakers; nothing for one."""
         without = self.planner.without_consent(datasets) if len(datasets) > 1 else []
-        return note(say("tune.consent_for", name=without[0], names=", ".join(without))) if without else NOTHING
+        return note(say("tune.consent_for", name=without[0], names=", ".join(without))) if without else Markup()
 
     def _plan(self, request: gr.Request, picked: bool, **wish: Any) -> Update:
         """Start to plan what is filled in, and show what is known already."""
