@@ -66,7 +66,6 @@ class Wish:
     def options(self) -> dict[str, Any]:
         """As a job knows them; they are checked there."""
         given: dict[str, Any] = {
-            "method": None if self.method in ("", "full") else self.method,
             "strategy": self.strategy,
             "num_workers": self.workers.strip() or None,
             "device": self.device,
@@ -183,6 +182,8 @@ class Planner:
             dataset=None if wish.dataset == MADE_FIRST else wish.dataset,
             voice=voice,
             preset=wish.preset or None,
+            # Full is the usual choice, and gives way to an adapter where all weights do not fit.
+            method="lora" if wish.method == "lora" else "auto",
             accept_synthetic=wish.accept_synthetic,
             more_speakers=tuple(
                 SpeakerRequest(dataset=dataset, voice=None if voice is None else self.free_name(dataset))

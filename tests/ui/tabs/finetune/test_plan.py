@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,8 @@ from backend.background_tasks import TaskState
 from backend.runs.runs import Runs
 from backend.settings import Settings
 from backend.store.home import Home
+from tests.backend.runs.small_dataset import write_small_dataset
+from tests.golden import GOLDEN_CHECKPOINT
 from ui.fields import FormIncomplete
 from ui.tabs.finetune.plan import Planner, Wish
 
@@ -65,6 +68,17 @@ def test_further_datasets_are_further_speakers(tmp_path):
     started, looked_at = (planning._request(wish, voice) for voice in ("Ann", None))
     assert [(one.dataset, one.voice) for one in started.more_speakers] == [("ben", "ben tuned"), ("carl", "carl")]
     assert [one.voice for one in looked_at.more_speakers] == [None, None]
+
+
+@pytest.mark.parametrize(("chosen", "method"), [("full", "full"), ("lora", "lora")])
+def test_full_or_light_is_what_is_planned(tmp_path, chosen, method):
+    """Light was refused: the run itself decides what is trained."""
+    write_small_dataset(tmp_path / "datasets" / "ann")
+    planning = planner(tmp_path, TaskState(what=str(GOLDEN_CHECKPOINT)))
+    planning.plan("session", replace(WISH, method=chosen))
+    planning.plans.wait("session")
+    plan = planning.plans.state("session").result
+    assert (plan.problems, plan.job.method) == ((), method)
 
 
 def test_what_is_left_empty_is_left_to_the_preset():
