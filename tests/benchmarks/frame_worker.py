@@ -71,6 +71,10 @@ class FrameWorker:
             talker = Talker(self.config.talker, self.config.code_predictor)
         talker = materialize(talker, WEIGHT_DTYPE[self.precision], self.device)
         assert isinstance(talker, Talker)
+        if self.precision == "fp32":
+            # Public checkpoints store bfloat16; float32 weights that were never rounded would be read in 32 bits.
+            for parameter in talker.parameters():
+                parameter.data = parameter.bfloat16().float()
         frames, rows = setup["frames"] + 1, setup["prompt_rows"]
         self.loop = FrameLoop(
             talker, self.config, precision=self.precision, cache_length=rows + frames + 1, consume=True

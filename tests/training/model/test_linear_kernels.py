@@ -34,6 +34,21 @@ def test_an_int8_row_does_not_depend_on_the_others(layer):
     assert torch.equal(linear(rows), alone)
 
 
+def test_float32_of_large_layers_is_the_same_for_any_number_of_threads():
+    """One thread takes another call for weights that half precision represents."""
+    inputs, outputs = SIZES["large"]
+    layer = nn.Linear(inputs, outputs).bfloat16().float()
+    x = torch.randn(3, inputs)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            found.append(pack([layer], "fp32")(x))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*found)
+
+
 def test_a_slice_of_a_larger_tensor_is_read_where_it_lies(layer):
     linear = pack([layer], "int8")
     x = torch.randn(4, 2, layer.in_features)

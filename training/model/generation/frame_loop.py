@@ -19,6 +19,7 @@ from training.model.config import ModelConfig
 from training.model.errors import PromptError
 from training.model.generation.adapter import AdaptedRows, Adapter, arrange
 from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, round_up
+from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
 from training.model.generation.sampling import draw, first_code_mask, penalize_repetition
 from training.model.generation.slot_state import SlotState
 from training.model.generation.step_transformer import StepTransformer
@@ -154,6 +155,8 @@ class FrameLoop:
             predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
             cache_length=num_codebooks, consume=consume,
         )  # fmt: skip
+        if self.device.type == "cpu" and self.num_weight_bytes >= MIN_WEIGHT_BYTES:
+            use_huge_pages()
         self._state = SlotState.allocate(config, num_slots, self.dtype, self.device)
         self._drawn_BQ = torch.zeros(num_slots, num_codebooks)
         self._forbidden_V = first_code_mask(config.talker, self.device)

@@ -57,8 +57,8 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
     weight_OI = weight_OI.to(dtype)
     bias_O = bias_O.to(dtype) if bias_O is not None else None
     if dtype == torch.float32 and _fits_half(weight_OI):
-        is_small = weight_OI.numel() < SMALL_WEIGHT
-        return _SmallHalfLinear(weight_OI, bias_O) if is_small else _HalfLinear(weight_OI, bias_O)
+        is_serial = weight_OI.numel() < SMALL_WEIGHT or torch.get_num_threads() == 1
+        return _SerialHalfLinear(weight_OI, bias_O) if is_serial else _HalfLinear(weight_OI, bias_O)
     if _is_better_packed(weight_OI):
         return _PackedLinear(weight_OI, bias_O, num_rows)
     if weight_OI.device.type == "cpu" and dtype == torch.float32:
@@ -70,7 +70,7 @@ def num_packed_bytes(linear: RowLinear, num_weights: int, precision: Precision) 
     """Of weights that were packed; some kernels hold them where PyTorch cannot measure them."""
     if isinstance(linear, _Int8Linear | _SmallInt8Linear):
         return num_weights
-    in_half = isinstance(linear, _HalfLinear | _SmallHalfLinear)
+    in_half = isinstance(linear, _HalfLinear | _SerialHalfLinear)
     return num_weights * (2 if in_half else COMPUTE_DTYPE[precision].itemsize)
 
 
@@ -80,7 +80,7 @@ def is_batch_invariant(layers: Iterable[RowLinear]) -> bool:
     True of the kernels for weights of 16 and 8 bits, which always sum in the same order. General float32 libraries
     choose the order by the number of rows.
     """
-    return all(isinstance(layer, _HalfLinear | _SmallHalfLinear | _Int8Linear | _SmallInt8Linear) for layer in layers)
+    return all(isinstance(layer, _HalfLinear | _SerialHalfLinear | _Int8Linear | _SmallInt8Linear) for layer in layers)
 
 
 def _fits_half(weight_OI: Tensor) -> bool:
@@ -112,12 +112,12 @@ class _HalfLinear:
         return out
 
 
-class _SmallHalfLinear:
-    """The same kernel for small weights, by an older call with 2 us of overhead instead of 14, and one thread.
+class _SerialHalfLinear:
+    """The same kernel in one thread, by an older call: 2 us of overhead instead of 14, for small weights or one thread.
 
     PyTorch has deprecated it; requirements.txt pins a release that has it. One row through the two layers of the
     embedded code predictor takes 158 us, 295 with transposed float32 weights, 300 with `F.linear`; eight rows take 262,
-    391 and 600.
+    391 and 600. Large weights take one thread a tenth less time than by the other call.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:

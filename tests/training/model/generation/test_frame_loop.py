@@ -193,6 +193,12 @@ def test_too_long_for_the_cache_is_refused_before_anything_runs(golden_model, re
     assert loop.free_slots == (0,)
 
 
+def test_where_weights_lie_in_memory_changes_no_code(golden_model, requests, monkeypatch):
+    codes = run(new_loop(golden_model), [(0, 0, requests[0])])[0][0]
+    monkeypatch.setattr("training.model.generation.frame_loop.MIN_WEIGHT_BYTES", 0)
+    assert torch.equal(run(new_loop(golden_model), [(0, 0, requests[0])])[0][0], codes)
+
+
 @pytest.mark.parametrize("small_weight", [0, 10**9])
 def test_int8_logits_stay_close_to_fp32(golden_model, requests, monkeypatch, small_weight):
     """With the kernel of large weights and with that of small ones.
