@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     output: Path = arguments.output or Path(f"{voice.name}.wav")
     audio_format = find_format(output.suffix.removeprefix("."))
     check_output(output)
-    # A fine-tuned voice needs no base model beside its own checkpoint; one with an adapter needs that which it adapts.
     if arguments.style:
         voice.style(arguments.style)
+    # A fine-tuned voice needs no base model beside its own checkpoint; one with an adapter needs that which it adapts.
     own = voice.model if voice.adapter is not None else None
     model = (own or str(checkpoint_of(voice, arguments.style))) if voice.kind == "fine-tuned" else arguments.model
     synthesizer = build_synthesizer(
