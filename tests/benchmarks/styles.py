@@ -258,10 +258,10 @@ def main() -> None:
         [
             f"# Styles: {datetime.date.today().isoformat()}, {options.model}",
             "",
-            *describe_machine("cpu"),
+            *(f"- {fact}" for fact in describe_machine("cpu")),
             *([f"- {options.note}"] if options.note else []),
             f"- {_SPEAKER} of flite, {len(learned)} sentences in each of {len(PACES)} styles, preset {options.preset}, "
-            f"{num_steps} steps; {len(spoken)} other sentences, {options.seeds} seeds each",
+            f"{num_steps} steps; {len(spoken)} other sentences, seeds for each: {options.seeds}",
             "",
             tables(takes, judge.own),
             "",
