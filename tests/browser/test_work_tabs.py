@@ -52,6 +52,24 @@ def move_the_cut(page):
     expect(row.locator(".length")).to_have_text(length)
 
 
+def say_how_it_is_spoken(page):
+    """In a row and for all clips of a filter, and back."""
+    field = page.get_by_label("Style of clip 2", exact=True)
+    field.fill("Excited")
+    page.keyboard.press("Enter")
+    expect(page.locator(".clip-row").nth(1)).to_contain_text("Style saved.")
+    expect(field).to_have_value("excited")
+    page.locator("#clip-filter label", has_text="No style").click()
+    page.locator("#style-all :is(input, textarea)").fill("calm")
+    page.locator("#set-style-all").click()
+    expect(page.locator("#bulk-done")).to_contain_text("have the style calm now")
+    expect(page.locator("#clip-filter label", has_text="No style")).to_have_count(0)
+    page.locator("#undo-bulk").click()
+    expect(page.locator("#clip-filter label", has_text="No style")).to_have_count(1)
+    expect(page.locator("#clip-filter label", has_text="Style excited 1")).to_have_count(1)
+    page.locator("#clip-filter label", has_text="All").click()
+
+
 def test_a_sample_is_prepared_and_a_text_corrected(open_page, app, screenshots):
     page = open_page(app.address)
     prepare_sample(page)
@@ -78,6 +96,7 @@ def test_a_sample_is_prepared_and_a_text_corrected(open_page, app, screenshots):
     page.keyboard.press("Enter")
     expect(rows.nth(1).get_by_role("alert")).to_be_focused()
     move_the_cut(page)
+    say_how_it_is_spoken(page)
     page.locator("#apply").click()
     expect(page.locator("#stale")).not_to_contain_text("Apply the changes")
     page.locator("#to-tune").click()
