@@ -18,12 +18,12 @@ from tests.benchmarks.shapes import materialize
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.codec.stream_state import DecoderState
 from training.model.config import ModelConfig, SpeechTokenizerConfig
+from training.model.device import supports_bf16
 from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import PromptHead, x_vector_prompt
-from training.model.voice_model import supports_bf16
 
 ROLE_ROWS, HEAD_ROWS = 3, 10
 """Rows of an x-vector prompt: the role, and everything beside the text."""

@@ -1,6 +1,7 @@
 """The reference's side of the decoding benchmark: the public `qwen-tts` package decoding frames.
 
-Run by an interpreter that has the package, never imported; so it uses nothing of ours. Started by `decode.py`.
+Run by an interpreter that has the package, never imported; so it uses nothing of ours. Started by `decode.py` and by
+the GPU benchmark, which also asks for the same talker in the graphs of `faster-qwen3-tts`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Reference:
     def about(self) -> dict[str, str]:
         """What exactly is measured."""
         return {
-            "package": importlib.metadata.version("qwen-tts"),
+            "package": _package(),
             "transformers": importlib.metadata.version("transformers"),
             "torch": torch.__version__,
             "attention": self.talker.model.config._attn_implementation,
@@ -108,12 +109,77 @@ class Reference:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def _package() -> str:
+    """Version of the package; beside the public one there is a port to newer transformers under another name."""
+    try:
+        return importlib.metadata.version("qwen-tts")
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.metadata.version("qwen-tts-hf") + " (hf)"
+
+
+class Faster(Reference):
+    """The same talker in the CUDA graphs of `faster-qwen3-tts`, driven by that package's loop."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        super().__init__(setup)
+        self.talker.code_predictor.generate = self._generate_residual  # which nobody times here
+        config = self.talker.config
+        predictor_graph = importlib.import_module("faster_qwen3_tts.predictor_graph").PredictorGraph
+        talker_graph = importlib.import_module("faster_qwen3_tts.talker_graph").TalkerGraph
+        self._generate = importlib.import_module("faster_qwen3_tts.generate").fast_generate
+        device, dtype = str(self.device), self.pad.dtype
+        self._graphs = {
+            "predictor_graph": predictor_graph(
+                self.talker.code_predictor,
+                self.talker.code_predictor.model.config,
+                config.hidden_size,
+                device=device,
+                dtype=dtype,
+                do_sample=True,
+                top_k=50,
+                temperature=0.9,
+            ),
+            "talker_graph": talker_graph(self.talker.model, config, device=device, dtype=dtype, max_seq_len=2048),
+        }
+        self._graphs["predictor_graph"].capture(num_warmup=3)
+        self._graphs["talker_graph"].capture(prefill_len=setup["prompt_rows"], num_warmup=3)
+
+    def about(self) -> dict[str, str]:
+        """What exactly is measured."""
+        return {**super().about(), "package": importlib.metadata.version("faster-qwen3-tts")}
+
+    def measure(self) -> dict[str, Any]:
+        """One take of as many frames as the others'; the package times prefill and decoding itself."""
+        self.talker.rope_deltas = None
+        rows = torch.ones(self.prompt.shape[:2], dtype=torch.long, device=self.device)
+        _, timing = self._generate(
+            talker=self.talker,
+            talker_input_embeds=self.prompt,
+            attention_mask=rows,
+            trailing_text_hiddens=self.pad,
+            tts_pad_embed=self.pad,
+            config=self.talker.config,
+            max_new_tokens=self.frames + 1,
+            min_new_tokens=self.frames + 1,
+            **self._graphs,
+        )
+        return {
+            "prefill": [timing["prefill_ms"]],
+            "frame": [1000 * timing["decode_s"] / timing["steps"]],
+            "peak_bytes": self._peak_bytes(),
+        }
+
+
+PARTIES: dict[str, type[Reference]] = {"qwen-tts": Reference, "faster-qwen3-tts": Faster}
+
+
 def main() -> None:
     """Answer one line of JSON with another until nobody asks."""
     # The package prints while it is imported; answers go to what was standard output before.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    reference = Reference(json.loads(sys.stdin.readline()))
+    setup = json.loads(sys.stdin.readline())
+    reference = PARTIES[setup.get("package", "qwen-tts")](setup)
     print(json.dumps(reference.about()), file=answers, flush=True)
     for _ in sys.stdin:
         print(json.dumps(reference.measure()), file=answers, flush=True)

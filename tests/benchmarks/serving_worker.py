@@ -21,13 +21,13 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.single_take import Synthesizer
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig, SpeechTokenizerConfig
-from training.model.device import choose_device
+from training.model.device import choose_device, supports_bf16
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.network.talker import Talker
 from training.model.project import PROJECT_FOLDER
 from training.model.prompt.text_tokenizer import TextTokenizer
 from training.model.sampling_settings import Sampling
-from training.model.voice_model import VoiceModel, choose_precision, supports_bf16
+from training.model.voice_model import VoiceModel, choose_precision
 
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 

@@ -262,3 +262,16 @@ def _lack_of_memory(device: torch.device, needed: int) -> Unused | None:
         reason=f"{device_name(device)} has {free / _GB:.1f} GB free, and {needed / _GB:.1f} GB are needed.",
         remedy="Close what else uses it, or use a smaller model.",
     )
+
+
+def supports_bf16(device: torch.device) -> bool:
+    """Whether bfloat16 is faster than float32 on the device."""
+    if device.type == "cuda":
+        # GPUs before Ampere emulate it.
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "xpu":
+        return bool(torch.xpu.is_bf16_supported())
+    if device.type == "cpu":
+        # Emulated bfloat16 (AVX2, plain AVX-512) is slower than float32.
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return False

@@ -20,7 +20,7 @@ from training.model.checkpoint.reading import (
 from training.model.checkpoint.writing import save_checkpoint
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import NUM_CONTROL_CODES, ModelConfig, SpeechTokenizerConfig
-from training.model.device import choose_device
+from training.model.device import choose_device, supports_bf16
 from training.model.errors import CheckpointError, ConfigError, ModelError, PromptError
 from training.model.json_fields import as_declared
 from training.model.network.mel import log_mel
@@ -234,19 +234,6 @@ def choose_precision(choice: PrecisionChoice, device: torch.device, num_paramete
     if choice == "bf16" and not (supports_bf16(device) or _accepts_bf16(device)):
         raise ModelError(f"bf16 is not supported by this {device.type}. Use --precision fp32 or int8.")
     return choice
-
-
-def supports_bf16(device: torch.device) -> bool:
-    """Whether bfloat16 is faster than float32 on the device."""
-    if device.type == "cuda":
-        # GPUs before Ampere emulate it.
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type == "xpu":
-        return bool(torch.xpu.is_bf16_supported())
-    if device.type == "cpu":
-        # Emulated bfloat16 (AVX2, plain AVX-512) is slower than float32.
-        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-    return False
 
 
 def _accepts_bf16(device: torch.device) -> bool:

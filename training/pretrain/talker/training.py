@@ -12,7 +12,7 @@ from training.loss import SpeechLosses
 from training.model.checkpoint.reading import CONFIG_FILE
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig
-from training.model.voice_model import supports_bf16
+from training.model.device import supports_bf16
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import TokenizerJob
