@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_NETWORK = ("torch", "numpy")
+_MACHINE = ("torch", "numpy")
+_NETWORK = (*_MACHINE, "psutil")
 _CHECKPOINTS = (*_NETWORK, "safetensors", "pydantic", "transformers")
 _TRAINING = (*_CHECKPOINTS, "pyarrow")
 
@@ -45,12 +46,12 @@ class Part:
 
 
 PARTS: Sequence[Part] = (
-    Part(name="machine", title="The machine", module="machine", needs=_NETWORK, max_seconds=60),
+    Part(name="machine", title="The machine", module="machine", needs=_MACHINE, max_seconds=60),
     Part(
         name="tests",
         title="Tests that need a GPU",
         module="unit_tests",
-        needs=(*_TRAINING, "pytest", "hypothesis", "psutil"),
+        needs=(*_TRAINING, "pytest", "hypothesis"),
         max_seconds=240,
     ),
     Part(

@@ -15,6 +15,7 @@ from backend.audio.resample import resample
 from tests.training.adapters import CONFIG, merged, random_adapter
 from tests.training.model.generation.test_frame_loop import TEXTS, run
 from tests.training.model.prompting import prompt_for
+from training.model.device import supports_bf16
 from training.model.errors import CheckpointError
 from training.model.generation.adapter import Adapter
 from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
@@ -22,7 +23,7 @@ from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.lora_config import LoraConfig
 from training.model.prompt.prompt import PromptHead, x_vector_prompt
 from training.model.sampling_settings import Sampling
-from training.model.voice_model import VoiceModel, supports_bf16
+from training.model.voice_model import VoiceModel
 
 NUM_FRAMES = 8
 PROJECTIONS = (
