@@ -39,12 +39,16 @@ def share_rows(datasets: Sequence[Path]) -> ray.data.Dataset:
     quiet_ray_data()
     # Read here rather than by Ray Data's own tasks: it is one file of a few megabytes, and tasks would wait for
     # processors that the workers of a run may all have taken.
+    return ray.data.from_arrow(numbered_rows(datasets))
+
+
+def numbered_rows(datasets: Sequence[Path]) -> pa.Table:
+    """The rows of each speaker's dataset, with the number of the speaker. Raises TrainingDataError."""
     tables = [read_rows_table(dataset / ROWS_FILE) for dataset in datasets]
-    numbered = [
+    return pa.concat_tables(
         table.append_column(_SPEAKER, pa.array([number] * len(table), pa.int32()))
         for number, table in enumerate(tables)
-    ]
-    return ray.data.from_arrow(pa.concat_tables(numbered))
+    )
 
 
 def rows_for_everyone() -> Any:  # Ray Train's two versions share the name

@@ -22,7 +22,7 @@ from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
-from backend.voices.consent import Consent
+from backend.voices.consent import Consent, consent_of_several_missing
 from backend.voices.errors import ConsentMissing
 from backend.voices.registry import Voices
 from tests.backend.runs.small_dataset import write_small_dataset
@@ -153,6 +153,13 @@ def test_every_speaker_has_to_have_agreed(tmp_path: Path) -> None:
             runs.start(plan, given)
     assert runs.list() == []
     assert not runs.folder(plan.run_id).exists()
+
+
+def test_who_alone_has_not_agreed_is_named() -> None:
+    """For one the consent may be given with the run; it would be a lie for two."""
+    assert str(consent_of_several_missing(["carl"])) == (
+        "carl has no consent yet, and every speaker of a run needs their own. Give --consent and --consent-by for carl."
+    )
 
 
 def test_each_speaker_has_a_copy_of_its_rows(runs: Runs, plan: RunPlan, concluded: RunFolder) -> None:
