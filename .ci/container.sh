@@ -46,7 +46,8 @@ if [[ $builder == buildah ]]; then
     fi
     # FROM:TO, for what this machine tells pip: an index nearby, its certificate.
     for mount in ${BUILD_MOUNTS:-}; do arguments+=(--volume "$mount:ro"); done
-    buildah "${storage[@]}" build --isolation chroot --pull=never --build-arg "BASE=$base" "${arguments[@]}" .
+    # The other format has no place for a health check.
+    buildah "${storage[@]}" build --format docker --isolation chroot --pull=never --build-arg "BASE=$base" "${arguments[@]}" .
     working=$(buildah "${storage[@]}" from --pull=never "$image")
     start() { buildah "${storage[@]}" run --isolation chroot --user 10001:10001 "$working" -- "$@"; }
     left_out+=("a container of its own: it was started in a chroot, with this machine's network")
@@ -56,7 +57,7 @@ else
 fi
 
 # As a user who is not root, with the model that is inside.
-start /opt/encore/.venv/bin/python app.py doctor --json
+start /usr/bin/env ENCORE_AUTH=user:password /opt/encore/.venv/bin/python app.py doctor --json
 start /opt/encore/.venv/bin/python - <<'EOF'
 import os, subprocess, sys, time
 
