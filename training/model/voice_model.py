@@ -24,6 +24,7 @@ from training.model.device import choose_device, supports_bf16
 from training.model.errors import CheckpointError, ConfigError, ModelError, PromptError
 from training.model.json_fields import as_declared
 from training.model.network.mel import log_mel
+from training.model.network.shapes_only import shapes_only
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.model.precision import Precision, PrecisionChoice
@@ -189,7 +190,7 @@ def build_networks(
     """
     _require_same_codes(config, tokenizer_config)
     try:
-        with torch.device("meta"):
+        with shapes_only():
             talker = Talker(config.talker, config.code_predictor)
             speaker_encoder = SpeakerEncoder(config.speaker_encoder) if config.has_speaker_encoder else None
             return talker, speaker_encoder, SpeechTokenizer(tokenizer_config)
