@@ -182,7 +182,8 @@ def test_takes_of_checkpoints_are_signed_where_the_key_is(tmp_path, monkeypatch)
     take = EvaluatedTake(**scores, finish_reason="eos", file=path.name, statement=said)
     queue = EvaluationQueue.__new__(EvaluationQueue)
     queue._signer, queue._run_id = FileSigner(tmp_path / "home"), "one"
-    queue._rows = argparse.Namespace(get=lambda _: argparse.Namespace(consent=consent))
+    run = argparse.Namespace(consent=None, consents={take.speaker: consent})
+    queue._rows = argparse.Namespace(get=lambda _: run)
     queue._folder = argparse.Namespace(path=tmp_path)
     queue._sign([take])
     signed = Checker(tmp_path / "home").check(path).signed
