@@ -97,21 +97,7 @@ class ContenderVoices:
             is_meant_way = side.way == next(iter(voice.modes), None)
             if is_meant_way and name_key(name) == name_key(voice.name):
                 return voice
-            origin = _Origin(
-                consent=voice.consent,
-                model=voice.model if side.is_fine_tuned else model_name,
-                run_id=voice.run_id,
-                reference=voice.reference,
-                transcript=voice.transcript,
-                language=voice.language,
-                provenance={**voice.provenance, "made_of": voice.name},
-                styles=tuple(
-                    StyleClip(
-                        name=style.name, clip=voice.clip_of(style) if style.transcript else None, text=style.transcript
-                    )
-                    for style in voice.styles
-                ),
-            )
+            origin = _origin_of(voice, voice.model if side.is_fine_tuned else model_name)
             if side.is_fine_tuned and voice.adapter is not None:
                 adapter = voice.adapter
             elif side.is_fine_tuned:
@@ -193,3 +179,20 @@ class ContenderVoices:
             checkpoint = read_checkpoint(run.checkpoints / side.checkpoint)
             export_checkpoint(checkpoint, torch.tensor(plan.embeddings, dtype=torch.float32), folder, variant)
         return folder
+
+
+def _origin_of(voice: Voice, model: str) -> _Origin:
+    """What a voice that is made of another one takes over."""
+    return _Origin(
+        consent=voice.consent,
+        model=model,
+        run_id=voice.run_id,
+        reference=voice.reference,
+        transcript=voice.transcript,
+        language=voice.language,
+        provenance={**voice.provenance, "made_of": voice.name},
+        styles=tuple(
+            StyleClip(name=style.name, clip=voice.clip_of(style) if style.transcript else None, text=style.transcript)
+            for style in voice.styles
+        ),
+    )

@@ -124,14 +124,7 @@ class Voices:
             VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
             EncoreError: a checkpoint or adapter is missing or of another kind, or the reference cannot be used.
         """
-        is_heard = "custom_voice" in checkpoints or (bool(checkpoints) and reference is not None)
-        if not is_heard and (adapter is None or checkpoints):
-            raise VoiceError(
-                "A fine-tuned voice needs a custom_voice checkpoint, or a base checkpoint and a reference clip. "
-                "Export the run again."
-            )
-        if any(style.clip for style in styles) and "base" not in checkpoints and adapter is None:
-            raise VoiceError("Styles continue clips with a base checkpoint, and there is none. Export the run again.")
+        _require_speech(checkpoints, adapter, reference, styles)
         record = self._new_record(
             name,
             kind="fine-tuned",
@@ -152,10 +145,7 @@ class Voices:
                 copy_adapter(adapter, folder, speaker)
             if reference is not None:
                 write_reference(folder / REFERENCE_FILE, [reference])
-            for stored, given in zip(record.styles, styles, strict=True):
-                if given.clip is not None:
-                    (folder / STYLES_FOLDER).mkdir(exist_ok=True)
-                    write_reference(folder / STYLES_FOLDER / stored.file_name, [given.clip])
+            _write_style_clips(folder / STYLES_FOLDER, record, styles)
 
         return self.add(record, fill)
 
@@ -295,6 +285,28 @@ class Voices:
             if is_old and folder.name not in known:
                 _logger.warning("removing %s, which belongs to no voice", folder)
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _require_speech(
+    checkpoints: Mapping[Variant, Path], adapter: Path | None, reference: Path | None, styles: Sequence[StyleClip]
+) -> None:
+    """Refuse a voice that could not speak, or not in all of its styles. Raises VoiceError."""
+    is_heard = "custom_voice" in checkpoints or (bool(checkpoints) and reference is not None)
+    if not is_heard and (adapter is None or checkpoints):
+        raise VoiceError(
+            "A fine-tuned voice needs a custom_voice checkpoint, or a base checkpoint and a reference clip. "
+            "Export the run again."
+        )
+    if any(style.clip for style in styles) and "base" not in checkpoints and adapter is None:
+        raise VoiceError("Styles continue clips with a base checkpoint, and there is none. Export the run again.")
+
+
+def _write_style_clips(folder: Path, record: VoiceRecord, styles: Sequence[StyleClip]) -> None:
+    """The clips that a voice continues to speak in its styles."""
+    for stored, given in zip(record.styles, styles, strict=True):
+        if given.clip is not None:
+            folder.mkdir(exist_ok=True)
+            write_reference(folder / stored.file_name, [given.clip])
 
 
 def _bound(record: VoiceRecord, paths: Sequence[Path]) -> VoiceRecord:

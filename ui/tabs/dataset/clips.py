@@ -99,17 +99,7 @@ class ClipsPart:
                 self.listen = gr.Button(word("data.transcribe_all"), size="sm", min_width=120, elem_id="listen-all")
                 self.export = gr.Button(word("data.export"), size="sm", min_width=120, elem_id="export-dataset")
                 self.stop = gr.Button(word("data.stop"), size="sm", visible=False, min_width=80, elem_id="stop-task")
-            with gr.Row(elem_id="bulk-style"):
-                self.style = gr.Textbox(
-                    placeholder=word("data.style_example"),
-                    label=word("data.style"),
-                    show_label=False,
-                    max_length=MAX_STYLE_LENGTH,
-                    min_width=160,
-                    scale=0,
-                    elem_id="style-all",
-                )
-                self.style_all = gr.Button("…", size="sm", min_width=120, elem_id="set-style-all")
+            self._lay_out_styles()
             self.task = gr.HTML(NOTHING, elem_id="dataset-task")
             with gr.Row(visible=False, elem_id="bulk-done") as self.done:
                 self.said = gr.HTML(NOTHING)
@@ -124,6 +114,20 @@ class ClipsPart:
         self.before = gr.State(BeforeAll())
         self.timer = gr.Timer(POLL_SECONDS, active=False)
         self._connect()
+
+    def _lay_out_styles(self) -> None:
+        """One style for all clips that are shown."""
+        with gr.Row(elem_id="bulk-style"):
+            self.style = gr.Textbox(
+                placeholder=word("data.style_example"),
+                label=word("data.style"),
+                show_label=False,
+                max_length=MAX_STYLE_LENGTH,
+                min_width=160,
+                scale=0,
+                elem_id="style-all",
+            )
+            self.style_all = gr.Button("…", size="sm", min_width=120, elem_id="set-style-all")
 
     @property
     def look(self) -> Inputs:
