@@ -83,7 +83,8 @@ EncoreError
     ├── VoiceFileInvalid
     ├── VoiceNameInvalid
     ├── VoiceNameTaken
-    └── VoiceNotFound
+    ├── VoiceNotFound
+    └── VoiceStyleUnknown
 
 A branch is called XError; below it a name says what is wrong with X: XNotFound, XBusy, XNameTaken, XInvalid, XDamaged.
 Every message is one line that says what happened and what to do. Constructors take the facts and write the

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -82,8 +82,12 @@ def once_decoder_runs(act: Callable[[Path], bool]) -> Iterator[None]:
 
 def servers() -> list[int]:
     """The processes that decoders are copied from, of this one."""
-    children = psutil.Process().children()
-    return [child.pid for child in children if "backend.audio.fork_server" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # one that has ended, which another test did not wait for
+            if child.cmdline()[-2:] == ["backend.audio.fork_server", "backend.audio.decoder_process"]:
+                found.append(child.pid)
+    return found
 
 
 def gone(process_id: int) -> bool:

@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_training_options(parser, Settings())
-    return parser.parse_args(["--voice", "Ann", *arguments])
+    return parser.parse_args(arguments)
 
 
 def test_options_reach_the_job_with_their_types() -> None:
@@ -68,7 +68,7 @@ def test_an_adapter_is_asked_for_by_its_own_options() -> None:
         "lora_alpha": 16.0,
         "lora_layers": ["mlp", "attention"],
     }
-    assert (training_request(given, None).method, training_request(parse(), None).method) == ("lora", "auto")
+    assert (training_request(given, None, "Ann").method, training_request(parse(), None, "Ann").method) == ("lora", "auto")
 
 
 def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -185,10 +185,10 @@ def test_a_take_that_cannot_begin_leaves_the_others_alone(engine, request_of, mo
     expected = take_of(engine.submit(request_of)).codes
     prefill = engine._batch.loop._main.prefill
 
-    def fail_on_long_prompts(x_TD, slot):
+    def fail_on_long_prompts(x_TD, slot, adapted):
         if len(x_TD) > 60:
             raise RuntimeError("out of memory")
-        return prefill(x_TD, slot)
+        return prefill(x_TD, slot, adapted)
 
     monkeypatch.setattr(engine._batch.loop._main, "prefill", fail_on_long_prompts)
     good = [engine.submit(request_of) for _ in range(3)]
