@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe_findings import axe_findings
 from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
-from tests.browser.test_studio_tabs import choose_voice, open_tab, speak
+from tests.browser.test_studio_tabs import choose_voice, open_tab, say
 from tests.browser.test_voice_page import ENDLESS_TEXT
 
 pytestmark = pytest.mark.browser
@@ -86,7 +86,7 @@ def test_the_sheet_takes_the_focus_and_gives_it_back(open_page, app):
 
 
 def test_one_sound_at_a_time(page):
-    speak(page, "One sentence after another. " * 4, 1)
+    say(page, "One sentence after another. " * 4, 1)
     recording, take = page.locator(".voice-card.chosen .play"), page.locator("#takes .play")
     play(page, recording)
     take.click()
@@ -107,7 +107,7 @@ def test_one_sound_at_a_time(page):
 
 
 def test_the_player_seeks_where_one_clicks_and_by_keys(page):
-    speak(page, "One sentence after another. " * 6, 1)
+    say(page, "One sentence after another. " * 6, 1)
     take = page.locator("#takes .take").first
     play(page, take.locator(".play"))
     page.locator(".dock-play").click()
@@ -140,7 +140,7 @@ def test_the_player_seeks_where_one_clicks_and_by_keys(page):
 
 
 def test_a_take_becomes_a_file_in_the_player_once_it_was_heard(page):
-    speak(page, "Hm, yes.", 1)
+    say(page, "Hm, yes.", 1)
     take = page.locator("#takes .play")
     page.wait_for_function(
         "(url) => encore.player.current.url === url && !encore.player.current.isPlaying",
@@ -216,7 +216,7 @@ def test_speak_is_in_sight_on_a_phone(open_page, app):
     page = open_page(app.address, width=390)
     choose_voice(page, "Iris")
     page.locator("#text textarea").fill("A long text. " * 60)
-    speak(page, "A long text. " * 20, 1)
+    say(page, "A long text. " * 20, 1)
     page.evaluate("window.scrollTo(0, 0)")
     box = page.locator("#speak").bounding_box()
     assert box["y"] + box["height"] <= page.locator(".dock").bounding_box()["y"] + 1
@@ -229,7 +229,7 @@ def test_ctrl_enter_speaks(page):
 
 
 def test_a_take_is_spoken_again(page):
-    speak(page, "Say it twice.", 1)
+    say(page, "Say it twice.", 1)
     page.locator("#text textarea").fill("Something else.")
     page.locator("#takes .again").click()
     expect(page.locator("#takes h3").first).to_have_text("Take 2")
@@ -252,7 +252,7 @@ def test_axe_finds_nothing_of_ours(open_page, app, theme):
     page = open_page(app.address, theme=theme)
     expect(page.locator("#speak")).to_be_enabled()
     choose_voice(page, "Iris")
-    speak(page, "Hm.", 1)
+    say(page, "Hm.", 1)
     for name in ("Speak", "Data", "Tune", "Compare", "Voices"):
         open_tab(page, name)
         page.wait_for_timeout(500)
@@ -264,7 +264,7 @@ def test_axe_finds_nothing_of_ours(open_page, app, theme):
 
 
 def test_the_part_that_is_spoken_is_marked_in_its_text(page):
-    speak(page, "The kettle was whistling before anyone had found the cups. " * 8, 1)
+    say(page, "The kettle was whistling before anyone had found the cups. " * 8, 1)
     parts = page.locator("#takes .take").first.locator("[data-from]")
     assert parts.count() > 1
     # It is heard while it is made; the button would stop that.
@@ -287,7 +287,7 @@ def test_menus_open_inside_the_window_and_above_the_player(open_page, app, width
     page = open_page(app.address, width=width)
     expect(page.locator("#speak")).to_be_enabled()
     choose_voice(page, "Iris")
-    speak(page, "Hm.", 1)
+    say(page, "Hm.", 1)
     expect(page.locator(".dock")).to_be_visible()
     page.locator("#takes .take").last.scroll_into_view_if_needed()
     page.locator("#takes .menu > summary").last.click()
