@@ -36,20 +36,26 @@ WATCH_STATUS = """() => {
   if (!status.isWatched) new MutationObserver(note).observe(status, changes);
   status.isWatched = true;
 }"""
-TAKE_ENDED = "window.said.some((text) => /is ready|Too short \\(/.test(text))"
+# What it said last, once speaking has begun and ended. Before that, the line of the take before may be drawn anew.
+TAKE_ENDED = """() => {
+  const ended = /is ready|Too short \\(/;
+  const begun = window.said.findIndex((text) => text && !ended.test(text));
+  return begun >= 0 && window.said.slice(begun).find((text) => ended.test(text));
+}"""
 
 
 def speak(page: Page) -> None:
     """Press Speak until there is a take; `window.sounds` then holds its sound alone."""
+    said = ""
     # Random weights now and then end at once, which is no take.
     for _ in range(5):
         page.evaluate(WATCH_STATUS)
         page.evaluate("window.sounds.length = 0")
         page.locator("#speak").click()
-        page.wait_for_function(TAKE_ENDED, timeout=PATIENCE_MS)
-        if "is ready" in page.locator("#status").inner_text():
+        said = page.wait_for_function(TAKE_ENDED, timeout=PATIENCE_MS).json_value()
+        if "is ready" in said:
             return
-    raise AssertionError(f"Five takes in a row came to nothing: {page.locator('#status').inner_text()}")
+    raise AssertionError(f"Five takes in a row came to nothing: {said}")
 
 
 def listen(button: Locator) -> dict[str, float]:
