@@ -68,7 +68,10 @@ def test_an_adapter_is_asked_for_by_its_own_options() -> None:
         "lora_alpha": 16.0,
         "lora_layers": ["mlp", "attention"],
     }
-    assert (training_request(given, None, "Ann").method, training_request(parse(), None, "Ann").method) == ("lora", "auto")
+    assert (training_request(given, None, "Ann").method, training_request(parse(), None, "Ann").method) == (
+        "lora",
+        "auto",
+    )
 
 
 def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
