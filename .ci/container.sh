@@ -10,6 +10,9 @@ image=${IMAGE:-localhost/encore:ci}
 # The same instructions, with the base of this machine where the registry's cannot be had.
 base=docker.io/library/debian:bookworm-slim
 left_out=()
+say_left_out() {
+    if ((${#left_out[@]})); then printf 'Left out: %s\n' "${left_out[@]}" >&2; fi
+}
 
 if command -v hadolint >/dev/null; then
     hadolint Containerfile
@@ -26,7 +29,7 @@ fi
 for builder in docker podman buildah none; do $builder info >/dev/null 2>&1 && break; done
 if [[ $builder == none ]]; then
     echo "Not built: there is no docker, podman or buildah (Debian: apt install buildah mmdebstrap)." >&2
-    printf 'Left out: %s\n' "${left_out[@]}" >&2
+    say_left_out
     exit 0
 fi
 
@@ -80,4 +83,4 @@ finally:
     server.wait()
 EOF
 
-printf 'Left out: %s\n' "${left_out[@]}" >&2
+say_left_out
