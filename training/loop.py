@@ -216,14 +216,3 @@ def _backward(
     code_predictor = losses.code_predictor * code_share * micro_batch.weight
     learner.backward(talker + job.code_predictor_weight * code_predictor)
     return float(talker.detach()), float(code_predictor.detach())
-
-
-def _gather(
-    workers: Workers, loss_sums: tuple[float, float], events: LoopEvents, own_state: int
-) -> tuple[float, float, bool, tuple[float, ...], float]:
-    """Both losses over all workers, whether anyone was asked to stop, each worker's memory, the fullest one's state."""
-    by_rank = [0.0] * (2 * workers.size)
-    by_rank[workers.rank] = float(workers.peak_bytes())
-    by_rank[workers.size + workers.rank] = float(own_state)
-    talker, code_predictor, stops, *sizes = workers.total([*loss_sums, float(events.stop_requested()), *by_rank])
-    return talker, code_predictor, stops > 0, tuple(sizes[: workers.size]), max(sizes[workers.size :])
