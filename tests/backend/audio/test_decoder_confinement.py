@@ -162,7 +162,7 @@ def test_while_decoding_nothing_else_is_in_reach(half_an_hour: Path, monkeypatch
         seen["memory"] = limits["Max address space"][1]
         seen["output"] = limits["Max file size"][1]
         seen["environment"] = (folder / "environ").read_text()
-        seen["files"] = " ".join(os.readlink(folder / "fd" / file) for file in sorted(os.listdir(folder / "fd")))
+        seen["files"] = "\n".join(os.readlink(folder / "fd" / file) for file in sorted(os.listdir(folder / "fd")))
         seen["session"] = (folder / "stat").read_text().rpartition(")")[2].split()[3]
         seen["pid"] = folder.name
         return send(signal.SIGKILL)(folder)
@@ -175,7 +175,7 @@ def test_while_decoding_nothing_else_is_in_reach(half_an_hour: Path, monkeypatch
     assert seen["output"].isdigit()
     assert "secret" not in seen["environment"]
     assert "HOME=" not in seen["environment"]
-    recording, samples, report = seen["files"].split()
+    recording, samples, report = seen["files"].splitlines()
     assert (Path(recording).name, Path(samples).name) == ("take.flac", "samples")
     assert report.startswith("pipe:")
     assert seen["session"] == seen["pid"]
