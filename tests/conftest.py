@@ -27,6 +27,8 @@ from tests.run_all import TALLY_VARIABLE
 # and import what asks the Hugging Face hub, before any hook of this file is called.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+EARLIER_ERROR_LENGTH = 300
+
 # Ray and DeepSpeed talk to their own workers over this machine's public address, not only over loopback.
 TIERS_WITH_THEIR_OWN_NETWORK = ("ray", "deepspeed")
 
@@ -179,13 +181,24 @@ def _tally(terminalreporter: pytest.TerminalReporter) -> dict[str, Any]:
     failed = [*by_outcome["failed"], *by_outcome["error"]]
     skipped = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in by_outcome["skipped"])
     names_failed = {report.nodeid for report in failed}
-    tried_again = {report.nodeid for report in terminalreporter.getreports("rerun")} - names_failed
+    tried_again = terminalreporter.getreports("rerun")
     return {
         "counts": {"passed": len(by_outcome["passed"]), "failed": len(failed), "skipped": skipped.total()},
         "failed": [report.nodeid for report in failed],
-        "tried_again": sorted(tried_again),
+        "tried_again": sorted({report.nodeid for report in tried_again} - names_failed),
+        "earlier_errors": _earlier_errors(tried_again),
         "skipped": dict(skipped),
     }
+
+
+def _earlier_errors(reports: list[pytest.TestReport]) -> dict[str, list[str]]:
+    """The first lines of the errors that had a test tried again: the last trial can fail of what the first has left."""
+    errors: dict[str, list[str]] = {}
+    for report in reports:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = crash.message if crash else str(report.longrepr)
+        errors.setdefault(report.nodeid, []).append(" ".join(message.split())[:EARLIER_ERROR_LENGTH])
+    return errors
 
 
 @pytest.fixture(scope="session", autouse=True)

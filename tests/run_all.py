@@ -50,8 +50,10 @@ def main(arguments: list[str]) -> int:
             counts["failed"] = 1  # pytest itself: a file that cannot be read, a crash, a test that hung
             lines.append(f"{tier}: pytest ended with status {status}; see above")
         lines.append(f"{tier}: {describe(counts)}")
-        lines += [f"    failed: {name}" for name in tally.get("failed", ())]
-        lines += [f"    passed when tried again: {name}" for name in tally.get("tried_again", ())]
+        for outcome, names in (("failed", "failed"), ("passed when tried again", "tried_again")):
+            for name in tally.get(names, ()):
+                lines.append(f"    {outcome}: {name}")
+                lines += [f"        before: {error}" for error in tally["earlier_errors"].get(name, ())]
         lines += [f"    skipped {number}: {reason}" for reason, number in tally.get("skipped", {}).items()]
         total += counts
         worst = worst or status

@@ -88,7 +88,7 @@ tried = []
 
 def test_passes_when_tried_again():
     tried.append(1)
-    assert len(tried) == 2
+    assert len(tried) == 2, "so it was"
 
 def test_fails_each_time():
     assert False
@@ -104,8 +104,12 @@ def test_what_passed_only_when_tried_again_is_named(
     lines = capfd.readouterr().out.splitlines()
     assert lines[-1] == "1 passed, 1 failed, 0 skipped"
     summary = lines[lines.index("=== summary") + 1 :]
-    named = [line.strip().split("::") for line in summary if line.startswith(" ")]
+    named = [line.strip().split("::") for line in summary if "::" in line]
     assert [(words[0].partition(":")[0], words[1]) for words in named] == [
         ("failed", "test_fails_each_time"),
         ("passed when tried again", "test_passes_when_tried_again"),
     ]
+    before = [line.partition("before: ")[2] for line in summary if "before: " in line]
+    assert len(before) == 2
+    assert before[0].startswith("assert False")
+    assert before[1].startswith("AssertionError: so it was")
