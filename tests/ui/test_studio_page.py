@@ -409,6 +409,34 @@ def test_each_voice_speaks_a_sentence_once(page, client, monkeypatch):
     assert page.studio.checker.check(path).signed.trust == "ours"
 
 
+def test_a_sentence_that_lost_its_words_is_spoken_again_at_the_next_visit(page, client, monkeypatch):
+    monkeypatch.setattr("backend.serving.speech.audio_stream.TOO_SHORT_SHARE", 1000.0)
+    client.call("use_sample", name="iris")
+    save(client, "Speaker of few words")
+    voice = page.studio.voices.get("Speaker of few words")
+
+    shelf = listed(client)["shelf"]
+
+    def wait_for(words: str) -> str:
+        """The card of the voice, once it holds these words."""
+        nonlocal shelf
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while words not in (tile := shelf.split(f'data-voice="{voice.id}"')[1].split("</li>")[0]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+            looked = client.call("look_at_voices")["shelf"]
+            # Without a change there is nothing to show.
+            shelf = looked if isinstance(looked, str) else shelf
+        return tile
+
+    assert "data-play" not in wait_for("Too short")
+    monkeypatch.setattr("backend.serving.speech.audio_stream.TOO_SHORT_SHARE", 0.0)
+    client.call("look_at_voices")
+    assert find_introduction(voice, page.studio.loaded.name) is None
+    shelf = listed(client)["shelf"]
+    assert "data-play" in wait_for("data-play")
+
+
 def test_the_library_names_what_the_api_needs(page, client, tmp_path):
     examine(client, write_voice(tmp_path / "cleo.wav"))
     save(client, "Cleo")

@@ -9,6 +9,7 @@ from pathlib import Path
 from backend.background_tasks import BackgroundTask, TaskBusy
 from backend.errors import EncoreError
 from backend.serving.introductions import find_introduction, make_introduction
+from backend.takes.errors import TakeTooShort
 from backend.voices.voice import Voice
 from backend.web.redaction import public_message
 from ui.context import PageContext
@@ -25,9 +26,18 @@ class Introducing:
     def __init__(self, context: PageContext) -> None:
         self._context = context
         self._failed: dict[tuple[str, str], str] = {}
+        self._unlucky: set[tuple[str, str]] = set()
 
-    def start(self) -> bool:
-        """Make what is missing, unless that goes on already; returns whether something is being made."""
+    def start(self, *, tries_again: bool = False) -> bool:
+        """Make what is missing, unless that goes on already; returns whether something is being made.
+
+        Args:
+            tries_again: also what came to nothing by chance before.
+        """
+        if tries_again:
+            for unlucky in list(self._unlucky):
+                self._failed.pop(unlucky, None)
+            self._unlucky.clear()
         if self._next() is None:
             return False
         with suppress(TaskBusy):
@@ -70,9 +80,12 @@ class Introducing:
             try:
                 made = make_introduction(loaded, voice, self._context.studio.signer, task.is_cancelled)
             except EncoreError as error:
-                # Not tried again before the next start: what it lacks will hardly have come meanwhile.
+                # Not tried again before the next start, for what it lacks will hardly have come meanwhile; words that
+                # a small model has lost come with another seed.
                 _logger.warning("%s could not speak its sentence: %s", voice.name, error)
                 self._failed[voice.id, loaded.name] = public_message(error)
+                if isinstance(error, TakeTooShort):
+                    self._unlucky.add((voice.id, loaded.name))
                 continue
             if made is None:
                 return

@@ -97,7 +97,7 @@ class VoicesTab:
 
     def _open(self, browser: str) -> Update:
         """All voices; sentences that are missing are spoken from now on."""
-        is_making = self.introducing.start()
+        is_making = self.introducing.start(tries_again=True)
         return {**self._list(None), self.timer: gr.Timer(active=is_making), self.space.listed: self.space.html(browser)}
 
     def _look(self, shown: str, said: Said | None) -> Update:
