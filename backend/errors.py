@@ -54,6 +54,10 @@ EncoreError
 ├── SettingsError
 │   └── ShareUnavailable
 ├── SigningError
+├── StorageError
+│   ├── StorageDamaged
+│   ├── StorageRefused
+│   └── StorageUnreachable
 ├── StoreError
 │   ├── ArtifactError
 │   ├── RowDamaged

@@ -16,6 +16,7 @@ from backend.web.hosts import AllowedHosts
 from training.former_names import with_current_names
 from training.model.device_names import DEVICE_HELP, DEVICE_PATTERN
 from training.model.precision import PrecisionChoice
+from training.storage.location import StorageLocation
 
 PREFIX = "ENCORE_"
 # As version 0.1 spelt them.
@@ -56,6 +57,9 @@ class Settings(BaseModel):
     )
     max_upload_gb: float = Field(default=8.0, gt=0, description="of uploads that the studio holds at the same time")
     home: Path | None = Field(default=None, description="folder for what Encore stores; otherwise a temporary one")
+    storage: str | None = Field(
+        default=None, description="object storage that machines share: s3://bucket/prefix, gs://... or file:///folder"
+    )
     max_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
     signing_cert: Path | None = Field(
         default=None, description="certificates (PEM) to sign sound with, the signer's first; otherwise one made here"
@@ -69,6 +73,11 @@ class Settings(BaseModel):
         if re.fullmatch(DEVICE_PATTERN, device) is None:
             raise ValueError(f"it is none of {DEVICE_HELP}")
         return device
+
+    @field_validator("storage")
+    @classmethod
+    def _is_location(cls, url: str | None) -> str | None:
+        return str(StorageLocation.parse(url)) if url else None
 
     @field_validator("allowed_hosts")
     @classmethod

@@ -23,3 +23,19 @@ class ResumeError(TrainingError):
 
 class CheckpointDiskFull(TrainingError):
     """A checkpoint could not be written because the disk is full; earlier ones are unaffected."""
+
+
+class StorageError(EncoreError):
+    """The object storage cannot be used as it is, or this machine has no room for what is fetched from it."""
+
+
+class StorageRefused(StorageError):
+    """The storage does not accept the credentials, or does not allow what was asked of it."""
+
+
+class StorageUnreachable(StorageError):
+    """The storage did not answer, or was too busy, for longer than it was tried."""
+
+
+class StorageDamaged(StorageError):
+    """What the storage holds is not what was put there."""

@@ -1,4 +1,4 @@
-"""The doctor's checks: each looks at one thing, takes less than a second and never raises."""
+"""The doctor's checks: each looks at one thing, takes less than a second unless a network is slow, never raises."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import psutil
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+from backend.doctor.check_storage import check_storage
 from backend.doctor.finding import Finding, Level
 from backend.provenance.signing import FileSigner
 from backend.settings import Settings
@@ -44,6 +45,7 @@ def examine(settings: Settings) -> list[Finding]:
         check_transcriber,
         check_memory,
         check_disk,
+        check_storage,
         check_database,
         check_ray,
         check_deepspeed,

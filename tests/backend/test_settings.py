@@ -52,3 +52,10 @@ def test_a_password_is_not_shown_with_the_settings():
 def test_files_are_stored_in_the_given_home_or_in_the_users_home(tmp_path: Path) -> None:
     assert Settings(home=tmp_path).home_folder == tmp_path
     assert Settings().home_folder == Path.home() / ".encore"
+
+
+def test_a_storage_is_named_by_its_url():
+    assert Settings.from_environment({"ENCORE_STORAGE": "s3://bucket/prefix/"}).storage == "s3://bucket/prefix"
+    assert Settings.from_environment({"ENCORE_STORAGE": ""}).storage is None
+    with pytest.raises(SettingsError, match=r"ENCORE_STORAGE is 'bucket': .*s3://bucket/prefix"):
+        Settings.from_environment({"ENCORE_STORAGE": "bucket"})

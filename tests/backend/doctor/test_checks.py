@@ -10,6 +10,7 @@ import torch
 
 from backend.commands.doctor import describe, report
 from backend.doctor import checks
+from backend.doctor.check_storage import check_storage
 from backend.doctor.finding import Finding, Level
 from backend.settings import Settings
 from tests.golden import GOLDEN_CHECKPOINT
@@ -19,7 +20,7 @@ from training.model.device import DeviceSelection, Unused
 def test_what_is_not_good_has_a_remedy_and_nothing_raises(tmp_path: Path):
     settings = Settings(model="nobody/nothing", home=tmp_path)
     findings = checks.examine(settings)
-    assert len({finding.name for finding in findings}) == len(findings) == 12
+    assert len({finding.name for finding in findings}) == len(findings) == 13
     for finding in findings:
         assert finding.found
         assert finding.remedy or finding.level == Level.GOOD or finding.name == "Device"
@@ -93,3 +94,14 @@ def test_programs_get_the_findings_as_json(tmp_path: Path, capsys: pytest.Captur
     findings = [Finding.model_validate(finding) for finding in json.loads(capsys.readouterr().out)["findings"]]
     assert [finding.name for finding in findings] == [finding.name for finding in checks.examine(settings)]
     assert status == int(any(finding.level == Level.BROKEN for finding in findings))
+
+
+def test_a_storage_is_tried_and_its_problem_is_said(tmp_path: Path):
+    assert check_storage(Settings()).level == Level.GOOD
+    (tmp_path / "shared").mkdir()
+    tried = check_storage(Settings(storage=f"file://{tmp_path}/shared"))
+    assert tried.level == Level.GOOD
+    assert f"file://{tmp_path}/shared can be written" in tried.found
+    missing = check_storage(Settings(storage=f"file://{tmp_path}/unmounted"))
+    assert missing.level == Level.BROKEN
+    assert "does not exist here" in missing.found
