@@ -25,10 +25,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from training.disk_room import free_bytes_at, is_full, wait_for_room
-from training.errors import CheckpointDiskFull, ResumeError, TrainingError
+from training.errors import CheckpointDiskFull, ResumeError, StorageError, TrainingError
 from training.job import CHECKPOINTS_FOLDER, JOB_FILE, FineTuneJob
 from training.model.checkpoint.atomic_folder import sync, sync_tree
 from training.model.checkpoint.hashes import find_damage, write_hashes
+from training.storage.objects import ObjectStore
+from training.stored_checkpoints import CheckpointUploads, StoredCheckpoints
 from training.strategies.learner import Learner
 from training.workers import Workers
 
@@ -149,6 +151,21 @@ def set_damaged_aside(output: Path) -> list[str]:
     return sorted(damaged)
 
 
+def fetch_newer(stored: StoredCheckpoints, output: Path, tell: Callable[[str], None]) -> None:
+    """Bring a run's newest checkpoint from the storage if this machine has none so new.
+
+    Raises:
+        StorageError: it cannot be asked, and there is nothing here to go on from; otherwise that is told.
+    """
+    own = list_checkpoints(output)
+    try:
+        stored.fetch_newest(own[-1].folder.name if own else "", tell)
+    except StorageError as error:
+        if not own:
+            raise
+        tell(f"{error} The run continues from what is on this machine.")
+
+
 def mark_best(output: Path, step: int) -> None:
     """Mark a step's checkpoint as the best, which keeps it from being pruned."""
     folder = output / CHECKPOINTS_FOLDER
@@ -178,9 +195,18 @@ def release(checkpoint: Path) -> None:
 class CheckpointKeeper:
     """Writes a run's checkpoints in parallel with training, and prunes old ones. Every call is collective."""
 
-    def __init__(self, job: FineTuneJob, learner: Learner, workers: Workers) -> None:
-        """Remove incomplete checkpoints that a killed run left behind."""
-        self._job, self._learner, self._workers = job, learner, workers
+    def __init__(
+        self,
+        job: FineTuneJob,
+        learner: Learner,
+        workers: Workers,
+        tell: Callable[[str], None],
+        store: ObjectStore | None = None,
+    ) -> None:
+        """Remove incomplete checkpoints that a killed run left behind; whole ones are also kept in `store`."""
+        self._job, self._learner, self._workers, self._tell = job, learner, workers, tell
+        self._stored = StoredCheckpoints(store, job.output) if store is not None and workers.is_first else None
+        self._uploads: CheckpointUploads | None = None
         self._folder = job.output / CHECKPOINTS_FOLDER
         self._pending: tuple[Path, Progress, Any] | None = None
         self._num_bytes = 0
@@ -190,22 +216,47 @@ class CheckpointKeeper:
                 shutil.rmtree(leftover, ignore_errors=True)
         workers.wait()
 
-    def newest(self, tell: Callable[[str], None]) -> Checkpoint | None:
+    def newest(self) -> Checkpoint | None:
         """The checkpoint to resume from, the same on all workers; damaged ones are told of and passed over.
 
         Raises:
             ResumeError: see `find_resumable`.
+            StorageError: there is none here, and the storage cannot be asked.
         """
+        failure: StorageError | None = None
         if self._workers.is_first:
             for name in set_damaged_aside(self._job.output):
-                tell(damage_notice(name))
-        self._workers.wait()
+                self._tell(damage_notice(name))
+            try:
+                self._meet_storage()
+            except StorageError as error:
+                failure = error
+        if self._workers.total([float(failure is not None)])[0]:
+            raise failure or StorageError("The first worker says why the storage could not be read.")
         found = find_resumable(self._job)
         # What another machine sees of shared storage may be a moment old.
         step = int(self._workers.total([float(found.progress.step if found and self._workers.is_first else 0)])[0])
         if found is None or found.progress.step == step:
             return found
-        return read_checkpoint(self._folder / f"{_PREFIX}{step:08d}") if step else None
+        return read_checkpoint(self._folder / checkpoint_name(step)) if step else None
+
+    def _meet_storage(self) -> None:
+        """Fetch a checkpoint that this machine lacks, and begin to send one that the storage lacks."""
+        if self._stored is None:
+            return
+        self._uploads = CheckpointUploads(self._stored, self._job.keep_checkpoints, self._best_name, self._tell)
+        fetch_newer(self._stored, self._job.output, self._tell)
+        if own := list_checkpoints(self._job.output):
+            self._uploads.submit(own[-1].folder)
+
+    def _best_name(self) -> str | None:
+        step = best_step(self._job.output)
+        return None if step is None else checkpoint_name(step)
+
+    def drain(self) -> None:
+        """Wait until what has been saved is stored; what could not be stored has been told of."""
+        if self._uploads is not None:
+            self._uploads.drain()
 
     @property
     def is_saving(self) -> bool:
@@ -224,7 +275,7 @@ class CheckpointKeeper:
             TrainingError: there was no room for long, or the folder cannot be made.
         """
         assert self._pending is None
-        folder = self._folder / f"{_PREFIX}{progress.step:08d}{_INCOMPLETE}"
+        folder = self._folder / f"{checkpoint_name(progress.step)}{_INCOMPLETE}"
         failure: OSError | None = None
         if self._workers.is_first:
             shutil.rmtree(folder, ignore_errors=True)
@@ -297,6 +348,8 @@ class CheckpointKeeper:
         shutil.rmtree(final, ignore_errors=True)
         folder.rename(final)
         sync(self._folder)
+        if self._uploads is not None:
+            self._uploads.submit(final)
         self._prune()
 
     def _prune(self) -> None:
@@ -304,8 +357,16 @@ class CheckpointKeeper:
             shutil.rmtree(damaged, ignore_errors=True)
         best = best_step(self._job.output)
         for old in list_checkpoints(self._job.output)[: -self._job.keep_checkpoints]:
-            if old.progress.step != best and not (old.folder / IN_USE_FILE).exists():
+            is_needed = (old.folder / IN_USE_FILE).exists() or (
+                self._uploads is not None and self._uploads.is_pending(old.folder)
+            )
+            if old.progress.step != best and not is_needed:
                 shutil.rmtree(old.folder, ignore_errors=True)
+
+
+def checkpoint_name(step: int) -> str:
+    """The folder of a step's checkpoint; in the order of their names they are in the order of their steps."""
+    return f"{_PREFIX}{step:08d}"
 
 
 def damage_notice(name: str) -> str:

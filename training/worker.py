@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from training.model.checkpoint.digest import checkpoint_digest
 from training.model.errors import EncoreError
 from training.reporting import Reporting
 from training.run_checkpoints import CheckpointKeeper, require_base
+from training.storage.objects import ObjectStore, open_store
+from training.stored_checkpoints import put_export
 from training.strategies.build import build_learner
 from training.strategies.learner import Learner
 from training.worker_context import TorchrunContext, WorkerContext
@@ -51,7 +54,9 @@ class WorkerResult:
         return self.steps_done >= self.num_steps
 
 
-def run_worker(job: FineTuneJob, context: WorkerContext, rows: Rows | None = None) -> WorkerResult:
+def run_worker(
+    job: FineTuneJob, context: WorkerContext, rows: Rows | None = None, store: ObjectStore | None = None
+) -> WorkerResult:
     """Do a worker's part of a job, resuming from the newest checkpoint if there is one.
 
     Args:
@@ -59,6 +64,7 @@ def run_worker(job: FineTuneJob, context: WorkerContext, rows: Rows | None = Non
         context: the worker's place in the run, and where it reports to.
         rows: all rows of each speaker's dataset, held-out ones included, the same on every worker; read from disk when
             None.
+        store: where checkpoints and exports are kept as well, and are found by a run that lacks them.
 
     Raises:
         EncoreError: it cannot be done; the message is for the user.
@@ -70,7 +76,7 @@ def run_worker(job: FineTuneJob, context: WorkerContext, rows: Rows | None = Non
     )
     with process_group():
         require_shared_output(job, workers)
-        return _train(job, context, workers, rows)
+        return _train(job, context, workers, rows, store)
 
 
 @contextmanager
@@ -92,12 +98,13 @@ def _train(
     context: WorkerContext,
     workers: Workers,
     rows: Rows | None,
+    store: ObjectStore | None,
 ) -> WorkerResult:
     torch.manual_seed(job.seed)
     config, training_set, batches = plan_data(job, rows)
     learner = build_learner(job, config, workers)
-    keeper = CheckpointKeeper(job, learner, workers)
-    found = keeper.newest(context.tell)
+    keeper = CheckpointKeeper(job, learner, workers, context.tell, store)
+    found = keeper.newest()
     # Of one worker's doing: for the others it would be gigabytes to read again.
     base_digest = checkpoint_digest(job.base_model) if job.lora is not None and workers.is_first else None
     if found is not None:
@@ -113,13 +120,24 @@ def _train(
     except TrainingError:
         # Raised on all workers together; the checkpoint that is being saved is from before the failure.
         events.finish_checkpoint()
+        keeper.drain()
         raise
     if job.export_at_end and done >= batches.num_steps:
         _export(job, learner, training_set, workers, step=done)
+        if store is not None and workers.is_first:
+            put_export(store, job.output.name, job.output / EXPORTS_FOLDER, context.tell)
+    keeper.drain()
     return WorkerResult(steps_done=done, num_steps=batches.num_steps, checkpoint=events.checkpoint)
 
 
-def _export(job: FineTuneJob, learner: Learner, training_set: TrainingSet, workers: Workers, *, step: int) -> None:
+def _export(
+    job: FineTuneJob,
+    learner: Learner,
+    training_set: TrainingSet,
+    workers: Workers,
+    *,
+    step: int,
+) -> None:
     """Write what a run ends with; all workers contribute their weights, and the first one writes."""
     talker = learner.weights()
 
@@ -177,9 +195,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one worker of the job in a file; exit status 0 if the run is complete or was stopped on request."""
     parser = argparse.ArgumentParser(prog="torchrun -m training.worker", description=__doc__)
     parser.add_argument("job", type=Path, help="a job file, as written by FineTuneJob.write")
+    parser.add_argument(
+        "--storage",
+        default=os.environ.get("ENCORE_STORAGE"),
+        help="keep checkpoints and exports there as well: s3://bucket/prefix, gs://... or file:///folder",
+    )
     keep_freed_memory()
     try:
-        job = FineTuneJob.read(parser.parse_args(arguments).job)
+        parsed = parser.parse_args(arguments)
+        store = open_store(parsed.storage)
+        job = FineTuneJob.read(parsed.job)
         context = TorchrunContext(job.output)
         if context.world_size != job.num_workers:
             job = FineTuneJob.parse({**job.model_dump(), "num_workers": context.world_size})
@@ -187,7 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
             kind = device_of_worker(job.device, context.local_rank, context.world_size).type
             dist.init_process_group(distributed_backend(kind, job.offload))
         with context.stopping_on_signals():
-            run_worker(job, context)
+            run_worker(job, context, store=store)
     except EncoreError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

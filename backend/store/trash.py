@@ -9,6 +9,7 @@ whoever finds that a process was killed between the two moves it then.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sqlite3
@@ -21,9 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from backend.settings import Settings
 from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.store.home import Home
 from backend.store.lock import acquire
+from training.errors import StorageError
+from training.storage.location import StorageLocation
+from training.storage.objects import ObjectStore
+from training.stored_checkpoints import RUNS_FOLDER
 
 Kind = Literal["take", "voice", "dataset", "run"]
 
@@ -32,6 +38,14 @@ KEPT_SECONDS = 24 * 3600.0
 
 TRASH_FOLDER = "trash"
 _UPLOADS_FOLDER = "uploads"
+
+_STORED: Mapping[Kind, str] = {"run": RUNS_FOLDER}
+"""The folder of the object storage in which each thing of a kind has one of its own."""
+
+_STORAGE_SECONDS = 5.0
+"""How long a storage that does not answer is tried: the start of the app sweeps."""
+
+_logger = logging.getLogger(__name__)
 
 # The tables of each kind with the column that names it, in the order in which they refer to each other.
 _TABLES: Mapping[Kind, tuple[tuple[str, str], ...]] = {
@@ -194,7 +208,10 @@ class Trash:
         return restored
 
     def purge(self, trash_id: str, *, missing_ok: bool = False) -> None:
-        """Remove something for good, with its files. Raises TrashNotFound and TrashBusy.
+        """Remove something for good, with its files, here and in the object storage.
+
+        Raises TrashNotFound and TrashBusy, and StorageError where the storage does not answer; it is gone for everybody
+        then, and the next `sweep` removes the rest.
 
         Args:
             trash_id: of the deletion.
@@ -210,6 +227,7 @@ class Trash:
             with self._database.transaction() as connection:
                 if not connection.execute("UPDATE trash SET is_going = 1 WHERE id = ?", (trash_id,)).rowcount:
                     raise _not_found()
+            _remove_stored(row)
             self._remove_files(row)
             with self._database.transaction() as connection:
                 connection.execute("DELETE FROM trash WHERE id = ?", (trash_id,))
@@ -247,6 +265,9 @@ class Trash:
             try:
                 self.purge(row["id"])
             except (TrashNotFound, TrashBusy):
+                continue
+            except StorageError as error:
+                _logger.warning("%s", error)
                 continue
             num_gone += 1
         return num_gone
@@ -325,6 +346,15 @@ class Trash:
     def _lock_of(self, row: sqlite3.Row) -> Path:
         folder = self._home / row["moved_from"]
         return guard_of(folder if row["kind"] == "dataset" else self._place(row["id"]))
+
+
+def _remove_stored(row: sqlite3.Row) -> None:
+    """Remove what the object storage has of it. Raises StorageError."""
+    folder = _STORED.get(row["kind"])
+    location = Settings.from_environment().storage
+    if folder is not None and location is not None:
+        store = ObjectStore(StorageLocation.parse(location), patience_seconds=_STORAGE_SECONDS)
+        store.delete_below(f"{folder}/{row['item_id']}")
 
 
 def guard_of(folder: Path) -> Path:

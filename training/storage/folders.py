@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 from training.disk_room import free_bytes_at, is_full
 from training.errors import StorageDamaged, StorageError
 from training.model.checkpoint.atomic_folder import sync_tree
+from training.model.checkpoint.hashes import HASHES_FILE, read_hashes
 from training.storage.attempts import LocalFault
 from training.storage.objects import ObjectStore
 
@@ -86,13 +87,33 @@ def describe(folder: Path, names: Iterable[str] | None = None) -> Manifest:
     Raises:
         StorageError: one cannot be read.
     """
-    listed = sorted(names) if names is not None else _names_in(folder)
     try:
+        listed = sorted(names) if names is not None else _names_in(folder)
         with ThreadPoolExecutor(MAX_TRANSFERS) as threads:
             files = list(threads.map(lambda name: _describe_file(folder / name), listed))
     except OSError as error:
         raise _unreadable(folder, error) from error
     return Manifest(files=dict(zip(listed, files, strict=True)))
+
+
+def describe_hashed(folder: Path) -> Manifest:
+    """The files that a folder's own `hashes.json` lists, and the list itself; all files where there is none.
+
+    What was damaged since is not sent, and a file that somebody put there meanwhile is none of them.
+
+    Raises:
+        StorageError: one cannot be read.
+    """
+    try:
+        hashes = read_hashes(folder)
+        if hashes is None:
+            return describe(folder)
+        files = {
+            name: StoredFile(sha256=digest, num_bytes=(folder / name).stat().st_size) for name, digest in hashes.items()
+        }
+        return Manifest(files={**files, HASHES_FILE: _describe_file(folder / HASHES_FILE)})
+    except OSError as error:
+        raise _unreadable(folder, error) from error
 
 
 def put_folder(
@@ -137,7 +158,10 @@ def put_files(store: ObjectStore, name: str, folder: Path, manifest: Manifest, *
             raise _unreadable(folder, fault.error) from fault
         if sent != sha256:
             store.delete(f"{name}/{sha256}")
-            raise StorageError(f"{path} changed while it was stored at {store.location}. Store {folder.name} again.")
+            raise StorageError(
+                f"{path} is not what it was when it was written, and was not stored at {store.location}. "
+                "Check the disk of this machine."
+            )
         if reads_back and store.digest(f"{name}/{sha256}") != sha256:
             store.delete(f"{name}/{sha256}")
             raise StorageDamaged(f"{path} did not arrive at {store.location} as it was sent. Store it again.")

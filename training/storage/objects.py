@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow.fs
 
+from training.errors import StorageError
 from training.model.checkpoint.atomic_folder import sync
 from training.storage.attempts import PATIENCE_SECONDS, LocalFault, attempt, no_bucket
 from training.storage.filesystem import open_filesystem
@@ -37,11 +38,6 @@ class ObjectStore:
         self.location = location
         self._patience_seconds = patience_seconds
         self._was_found = False
-
-    @classmethod
-    def at(cls, url: str) -> ObjectStore:
-        """The storage that a URL of `ENCORE_STORAGE`'s form names. Raises ValueError."""
-        return cls(StorageLocation.parse(url))
 
     def __getstate__(self) -> dict[str, Any]:
         # Opened anew elsewhere, with the credentials of that machine.
@@ -206,6 +202,16 @@ class ObjectStore:
             raise
         stream.close()
         return digest.hexdigest()
+
+
+def open_store(url: str | None) -> ObjectStore | None:
+    """The storage that a value of `ENCORE_STORAGE` names; None where it is unset or empty. Raises StorageError."""
+    if not url:
+        return None
+    try:
+        return ObjectStore(StorageLocation.parse(url))
+    except ValueError as error:
+        raise StorageError(f"The storage {url!r} cannot be used: {error}.") from error
 
 
 def _tag(metadata: dict[Any, Any] | None) -> str:

@@ -28,10 +28,12 @@ from training.errors import ResumeError, TrainingError
 from training.export import ADAPTER_FOLDER, FineTunedWeights, export_all, read_weights
 from training.job import FineTuneJob, JobSpeaker
 from training.run_checkpoints import list_checkpoints, mark_best, read_checkpoint, set_aside
+from training.storage.objects import ObjectStore
+from training.stored_checkpoints import put_export
 
 
-def conclude(home: Home, run_id: str) -> None:
-    """Choose, export, keep as a voice, write the page; the run is done afterwards.
+def conclude(home: Home, run_id: str, store: ObjectStore | None = None) -> None:
+    """Choose, export (and upload), keep as a voice, write the page; the run is done afterwards.
 
     Raises:
         EncoreError: there is no checkpoint, or it cannot be exported.
@@ -53,6 +55,8 @@ def conclude(home: Home, run_id: str) -> None:
             rows.fail_evaluation(run_id, choice.best, str(damaged))
             rows.add_event(run_id, f"The best checkpoint, {choice.best}, is damaged; the next best takes its place.")
     rows.change(run_id, export_folder=str(folder.export))
+    if store is not None:
+        put_export(store, run_id, folder.export, lambda said: rows.add_event(run_id, said))
     message = f"The best checkpoint, {choice.best}, is exported."
     if launch.name_voice:
         message = _keep_voices(Voices(home), rows.get(run_id), rows.checkpoints(run_id), folder, exported)

@@ -19,19 +19,27 @@ and again. A run that can do with fewer asks again soon: for a while after a mac
 class Driver:
     """Made into an actor by the supervisor; killing it ends the workers and frees what they held."""
 
-    def fit(self, raw_job: dict[str, Any], raw_launch: dict[str, Any], folder: str, attempt: int) -> None:
-        """Train until done, stopped, or given up.
+    def fit(
+        self, raw_job: dict[str, Any], raw_launch: dict[str, Any], folder: str, attempt: int, storage: str | None
+    ) -> None:
+        """Train until done, stopped, or given up; `storage` is where workers keep their checkpoints as well.
 
         Raises:
             TrainingFailedError: workers failed more often than the plan allows.
             TrainingDataError: the dataset cannot be read.
+            StorageError: the storage is not there.
         """
         import ray.train  # noqa: PLC0415 - in the actor's process only
         from ray.train.torch import TorchConfig, TorchTrainer  # noqa: PLC0415
 
         from backend.runs.process.loopback_group import LoopbackConfig  # noqa: PLC0415
         from backend.runs.process.ray_dataset import SHARD, rows_for_everyone  # noqa: PLC0415
-        from backend.runs.process.ray_worker import FaultLog, share_rows_recording_problems, train_under_ray  # noqa: PLC0415
+        from backend.runs.process.ray_worker import (  # noqa: PLC0415
+            FaultLog,
+            ray_storage,
+            share_rows_recording_problems,
+            train_under_ray,
+        )
 
         # Typed as Ray Train's first version, which shares the names of the second, which is the one that runs.
         train: Any = ray.train
@@ -46,7 +54,7 @@ class Driver:
         is_own_ray = launch.machine.address is None
         _without_cleaner(TorchTrainer)(
             train_under_ray,
-            train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt},
+            train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt, "storage": storage},
             torch_config=(LoopbackConfig if is_own_ray else TorchConfig)(backend=_backend(launch, raw_job)),
             datasets={SHARD: share_rows_recording_problems(raw_job, run_folder, attempt)},
             dataset_config=rows_for_everyone(),
@@ -59,7 +67,7 @@ class Driver:
             run_config=train.RunConfig(
                 # A new name each time: what to resume from is in the run's own checkpoints, not in Ray's notes.
                 name=f"attempt-{attempt}",
-                storage_path=str(run_folder.ray),
+                **ray_storage(storage, run_folder, attempt),
                 worker_runtime_env={"env_vars": ENVIRONMENT},
                 failure_config=train.FailureConfig(max_failures=launch.max_failures),
                 callbacks=[FaultLog(run_folder, attempt)],

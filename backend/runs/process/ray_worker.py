@@ -18,6 +18,8 @@ from training.disk_room import is_full, wait_for_room
 from training.errors import PreflightError, TrainingError
 from training.job import FineTuneJob
 from training.model.errors import EncoreError
+from training.storage.objects import open_store
+from training.stored_checkpoints import stored_run
 from training.worker import run_worker
 
 _STEP_BYTES = 2**20
@@ -90,7 +92,7 @@ def train_under_ray(config: dict[str, Any]) -> None:
             )
         context = RayContext(folder, attempt)
         job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
-        run_worker(job, context, fetch_rows(len(job.speakers)))
+        run_worker(job, context, fetch_rows(len(job.speakers)), open_store(config.get("storage")))
 
 
 def share_rows_recording_problems(
@@ -99,6 +101,21 @@ def share_rows_recording_problems(
     """The rows that workers will fetch, read by the driver before it starts any."""
     with _recording_problems(folder, attempt):
         return share_rows([speaker.dataset for speaker in FineTuneJob.parse(raw_job).speakers])
+
+
+def ray_storage(storage: str | None, folder: RunFolder, attempt: int) -> dict[str, Any]:
+    """Where Ray Train keeps its own notes, as `RunConfig` takes it: beside what the run keeps.
+
+    Raises:
+        StorageError: the storage cannot be reached, which Ray would say in a page.
+    """
+    with _recording_problems(folder, attempt):
+        store = open_store(storage)
+        if store is None:
+            return {"storage_path": str(folder.ray)}
+        store.require()
+        place = store.path(f"{stored_run(folder.path.name)}/{folder.ray.name}")
+        return {"storage_path": place, "storage_filesystem": store.filesystem}
 
 
 @contextmanager

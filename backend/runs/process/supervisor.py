@@ -43,6 +43,9 @@ from backend.runs.storage.states import STOPPED, RunState
 from backend.settings import Settings
 from backend.store.home import Home
 from training.job import FineTuneJob
+from training.run_checkpoints import fetch_newer
+from training.storage.objects import ObjectStore, open_store
+from training.stored_checkpoints import StoredCheckpoints
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 3.0
@@ -85,6 +88,7 @@ class Supervisor:
         self._last_beat = 0.0
         self._empty_since: float | None = None
         self._ray: list[psutil.Process] = []
+        self._store: ObjectStore | None = None
 
     def run(self) -> RunState:
         """Do it all; whatever happens, the run's row says how it ended, before Ray is given the time to end.
@@ -124,6 +128,8 @@ class Supervisor:
             return self._end(RunState.FAILED, "It failed because of a fault in Encore. Its log has the details.")
 
     def _work(self, connection: ExitStack) -> None:
+        settings = Settings.from_environment()
+        self._store = open_store(settings.storage)
         monitor = self._watch()
         self._folder.problem.unlink(missing_ok=True)
         before = set(psutil.Process().children())
@@ -135,7 +141,6 @@ class Supervisor:
         if self._launch.machine.address is not None and self._job.device == "auto" and has_gpus(fewest):
             self._launch = self._launch.model_copy(update={"use_gpu": True})
         check_size(fewest, fewest if self._launch.use_gpu else 0)
-        settings = Settings.from_environment()
         signer = FileSigner(self._home.folder, settings.signing_cert, settings.signing_key)
         evaluation = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch, signer)
         run = self._rows.get(self._run_id)
@@ -152,7 +157,7 @@ class Supervisor:
         size = sum(path.stat().st_size for path in self._job.base_model.glob("**/*") if path.is_file())
         self._guard.wait(MIN_BYTES + 2 * size, "the export")
         self._stop_if_wanted()
-        conclude(self._home, self._run_id)
+        conclude(self._home, self._run_id, self._store)
 
     def _wait_for_turn(self) -> None:
         """One run at a time on this machine; a cluster's own scheduler sees to the rest."""
@@ -177,6 +182,9 @@ class Supervisor:
 
     def _watch(self) -> RunMonitor:
         """Take in what earlier attempts wrote; what they trained after the last checkpoint is trained again."""
+        if self._store is not None:
+            stored = StoredCheckpoints(self._store, self._folder.path)
+            fetch_newer(stored, self._folder.path, lambda said: self._rows.add_event(self._run_id, said))
         last_step = register_checkpoints(self._rows, self._run_id, self._folder)
         monitor = RunMonitor(self._rows, self._run_id, self._folder, self._attempt)
         self._rows.forget_steps_after(self._run_id, last_step)
@@ -209,6 +217,7 @@ class Supervisor:
             self._launch.model_dump(mode="json"),
             str(self._folder.path),
             self._attempt,
+            None if self._store is None else str(self._store.location),
         )
         is_running = self._rows.get(self._run_id).state is RunState.RUNNING
         stop_by = float("inf")

@@ -26,11 +26,15 @@ from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.backend.cluster.listening import is_loopback, listening_sockets
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.object_server import BUCKET, object_server, variables
 from training.data.code_rows import ROWS_FILE, read_card, write_card
 from training.export import PROVENANCE_FILE
 from training.job import FineTuneJob
 from training.model.voice_model import VoiceModel
 from training.run_checkpoints import list_checkpoints
+from training.storage.folders import describe, describe_hashed, list_folders, read_manifest
+from training.storage.location import StorageLocation
+from training.storage.objects import ObjectStore
 
 pytestmark = pytest.mark.ray
 
@@ -234,7 +238,23 @@ def losses_under_torchrun(job: FineTuneJob, folder: Path) -> list[list[float]]:
     return [[line[name] for name in SAME_EVERYWHERE] for line in lines]
 
 
-def test_a_run_ends_as_an_evaluated_voice(runs: Runs, dataset: Path, home: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """The object storage of everything that is started."""
+    with object_server() as port:
+        for name, value in variables(port).items():
+            if value is None:
+                monkeypatch.delenv(name, raising=False)
+            else:
+                monkeypatch.setenv(name, value)
+        location = f"s3://{BUCKET}/encore"
+        monkeypatch.setenv("ENCORE_STORAGE", location)
+        yield ObjectStore(StorageLocation.parse(location))
+
+
+def test_a_run_ends_as_an_evaluated_voice(
+    runs: Runs, dataset: Path, home: Path, tmp_path: Path, bucket: ObjectStore
+) -> None:
     run_id = start(runs, num_steps=2 * CHECKPOINT_EVERY)
     done = wait_until(runs, run_id, lambda run: not run.state.is_active)
     assert done.state is RunState.DONE
@@ -242,6 +262,14 @@ def test_a_run_ends_as_an_evaluated_voice(runs: Runs, dataset: Path, home: Path,
     told = [[record.measures[name] for name in SAME_EVERYWHERE] for record in runs.metrics(run_id)]
     alone = losses_under_torchrun(FineTuneJob.read(runs.folder(run_id) / "job.json"), tmp_path)
     assert [pytest.approx(step, rel=1e-6) for step in told] == alone
+    checkpoints = list_checkpoints(runs.folder(run_id))
+    assert list_folders(bucket, f"runs/{run_id}/checkpoints") == [found.folder.name for found in checkpoints]
+    for found in checkpoints:
+        stored = read_manifest(bucket, f"runs/{run_id}/checkpoints/{found.folder.name}")
+        assert stored is not None
+        assert stored == describe_hashed(found.folder)
+    assert read_manifest(bucket, f"runs/{run_id}/export") == describe(runs.folder(run_id) / "export")
+    assert bucket.sizes(f"runs/{run_id}/ray"), "Ray Train's own notes are there too"
     judged = {point.name: point for point in runs.checkpoints(run_id) if point.scores is not None}
     assert judged.keys() == {"base", "step-00000004", "step-00000008"}
     for take in judged[done.best_checkpoint].takes:
@@ -258,3 +286,4 @@ def test_a_run_ends_as_an_evaluated_voice(runs: Runs, dataset: Path, home: Path,
     assert runs.list() == []
     Trash(Home(home)).purge(deleted.id)
     assert not runs.folder(run_id).exists()
+    assert bucket.sizes(f"runs/{run_id}") == {}

@@ -165,7 +165,7 @@ def test_two_who_fetch_the_same_folder_both_have_it(bucket: ObjectStore, folder:
 def test_a_file_that_changes_while_it_is_sent_is_not_stored(store: ObjectStore, folder: Path) -> None:
     manifest = describe(folder)
     (folder / "progress.json").write_text("[]")
-    with pytest.raises(StorageError, match="changed while it was stored"):
+    with pytest.raises(StorageError, match="is not what it was when it was written"):
         put_folder(store, "run", folder, manifest)
     assert read_manifest(store, "run") is None
     (folder / "progress.json").unlink()

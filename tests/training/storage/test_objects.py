@@ -63,9 +63,9 @@ def test_a_large_file_is_the_same_there_and_back(store: ObjectStore, tmp_path: P
 
 def test_a_missing_bucket_is_not_taken_for_an_empty_one(proxy: FaultProxy, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"The bucket nowhere of ENCORE_STORAGE does not exist\. Make it"):
-        ObjectStore.at("s3://nowhere/runs").read("one")
+        ObjectStore(StorageLocation.parse("s3://nowhere/runs")).read("one")
     with pytest.raises(StorageError, match=r"does not exist here\. Make it, or mount"):
-        ObjectStore.at(f"file://{tmp_path}/unmounted").sizes("")
+        ObjectStore(StorageLocation.parse(f"file://{tmp_path}/unmounted")).sizes("")
 
 
 def test_wrong_credentials_are_refused_at_once_in_a_sentence(
@@ -74,7 +74,7 @@ def test_wrong_credentials_are_refused_at_once_in_a_sentence(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other-key")
     began = time.monotonic()
     with pytest.raises(StorageRefused, match=r"refused .*Check AWS_ACCESS_KEY_ID"):
-        ObjectStore.at(f"s3://{BUCKET}/x").write("one", b"1")
+        ObjectStore(StorageLocation.parse(f"s3://{BUCKET}/x")).write("one", b"1")
     assert time.monotonic() - began < 2
 
 

@@ -6,6 +6,7 @@ the list itself. A folder without the list is of an earlier version, and nothing
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -30,6 +31,18 @@ def write_hashes(folder: Path, names: Iterable[str] | None = None) -> None:
     (folder / HASHES_FILE).write_text(json.dumps({"sha256": hashes}, indent=1) + "\n", encoding="utf-8")
 
 
+def read_hashes(folder: Path) -> dict[str, str] | None:
+    """SHA-256 of each listed file, by name; None where no hashes are recorded. Raises OSError, also for a bad list."""
+    path = folder / HASHES_FILE
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))["sha256"]
+        return {str(name): str(digest) for name, digest in listed.items()}
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OSError(errno.EILSEQ, "it holds no list of hashes", str(path)) from error
+
+
 def find_damage(folder: Path, report: Callable[[int], None] | None = None) -> list[str] | None:
     """Names of the files that are not what was written, or are gone; None where no hashes are recorded.
 
@@ -38,12 +51,11 @@ def find_damage(folder: Path, report: Callable[[int], None] | None = None) -> li
         report: is told the bytes of each file that was read.
     """
     try:
-        listed = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))["sha256"]
-        expected = {str(name): str(digest) for name, digest in listed.items()}
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        expected = read_hashes(folder)
+    except OSError:
         return [HASHES_FILE]
+    if expected is None:
+        return None
 
     def is_damaged(name: str) -> bool:
         path = folder / name

@@ -1,0 +1,109 @@
+"""The checkpoints of a run in the object storage: sent beside training, fetched where a run goes on without them.
+
+runs/NAME/checkpoints/step-00000120    a stored folder each, see `training.storage.folders`; NAME is the output's own
+runs/NAME/export                       what the run ended with, in the public format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from training.errors import StorageDamaged, StorageError
+from training.job import CHECKPOINTS_FOLDER
+from training.storage.folders import delete_folder, describe_hashed, get_folder, list_folders, put_folder, read_manifest
+from training.storage.objects import ObjectStore
+from training.storage.uploads import UploadQueue
+
+RUNS_FOLDER, EXPORT_FOLDER = "runs", "export"
+
+
+class StoredCheckpoints:
+    """What one run has stored; used by its first worker, and by the machine that looks after the run."""
+
+    def __init__(self, store: ObjectStore, output: Path) -> None:
+        """Of the run whose output is in that folder."""
+        self._store, self._local = store, output / CHECKPOINTS_FOLDER
+        self.place = stored_run(output.name)
+
+    def put(self, folder: Path) -> None:
+        """Store a whole checkpoint of this machine, unless it is stored; it must not change. Raises StorageError."""
+        if read_manifest(self._store, self._name(folder.name)) is None:
+            put_folder(self._store, self._name(folder.name), folder, describe_hashed(folder))
+
+    def names(self) -> list[str]:
+        """Those that are whole, oldest first. Raises StorageError."""
+        return list_folders(self._store, f"{self.place}/{CHECKPOINTS_FOLDER}")
+
+    def fetch_newest(self, newer_than: str, tell: Callable[[str], None]) -> str | None:
+        """Bring the newest to this machine, if this machine has none so new; returns its name.
+
+        Args:
+            newer_than: name of the newest that is here; empty where none is.
+            tell: is told of those that are damaged and passed over.
+
+        Raises:
+            StorageError: the storage cannot be read, or there is no room here.
+        """
+        for name in reversed(self.names()):
+            if name <= newer_than:
+                return None
+            try:
+                get_folder(self._store, self._name(name), self._local / name)
+            except StorageDamaged as damage:
+                tell(f"{damage} An earlier checkpoint takes its place.")
+                continue
+            return name
+        return None
+
+    def prune(self, num_kept: int, best: str | None) -> None:
+        """Remove all but the newest and the best. Raises StorageError."""
+        for name in self.names()[:-num_kept]:
+            if name != best:
+                delete_folder(self._store, self._name(name))
+
+    def _name(self, checkpoint: str) -> str:
+        return f"{self.place}/{CHECKPOINTS_FOLDER}/{checkpoint}"
+
+
+class CheckpointUploads:
+    """Sends a run's checkpoints while the next steps run, and prunes what is stored as what is here."""
+
+    def __init__(
+        self, stored: StoredCheckpoints, num_kept: int, best: Callable[[], str | None], tell: Callable[[str], None]
+    ) -> None:
+        """Keep so many stored, and the best; `tell` is called from a thread of its own."""
+        self._stored, self._num_kept, self._best, self._tell = stored, num_kept, best, tell
+        self._queue = UploadQueue(self._send, tell)
+
+    def submit(self, checkpoint: Path) -> None:
+        """Have a whole checkpoint sent; waits while too many others wait."""
+        self._queue.submit(checkpoint)
+
+    def is_pending(self, checkpoint: Path) -> bool:
+        """Whether a checkpoint must not be removed yet."""
+        return self._queue.is_pending(checkpoint)
+
+    def drain(self) -> None:
+        """Wait until all are sent, or were told of as failed; those are here, and are sent when the run is resumed."""
+        self._queue.drain()
+
+    def _send(self, checkpoint: Path) -> None:
+        self._stored.put(checkpoint)
+        try:
+            self._stored.prune(self._num_kept, self._best())
+        except StorageError as error:
+            self._tell(f"Old checkpoints could not be removed from the storage. {error}")
+
+
+def put_export(store: ObjectStore, run: str, folder: Path, tell: Callable[[str], None]) -> None:
+    """Store what a run has exported; where that fails it is told, and the export is where it was."""
+    try:
+        put_folder(store, f"{stored_run(run)}/{EXPORT_FOLDER}", folder)
+    except StorageError as error:
+        tell(f"The export was not uploaded and stays in {folder}. {error}")
+
+
+def stored_run(name: str) -> str:
+    """The folder of a run in the storage."""
+    return f"{RUNS_FOLDER}/{name}"
