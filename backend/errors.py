@@ -29,6 +29,7 @@ EncoreError
 ├── PartNotRepeatable
 ├── PretrainError
 │   └── CorpusError
+├── QuotaExceeded
 ├── RecordingError
 │   ├── DecoderFailed
 │   ├── RecordingDamaged
@@ -71,6 +72,7 @@ EncoreError
 ├── TakeTooShort
 ├── TaskBusy
 ├── TaskCancelled
+├── TenantError
 ├── TrainingDataError
 ├── TrainingError
 │   ├── CheckpointDiskFull
@@ -85,6 +87,7 @@ EncoreError
     ├── ConsentInvalid
     ├── ConsentMissing
     ├── VoiceFileInvalid
+    ├── VoiceLimitReached
     ├── VoiceNameInvalid
     ├── VoiceNameTaken
     ├── VoiceNotFound

@@ -61,6 +61,15 @@ class Settings(BaseModel):
         default=None, description="object storage that machines share: s3://bucket/prefix, gs://... or file:///folder"
     )
     max_takes: int = Field(default=500, ge=0, description="takes to keep; with 0 the API keeps none of what it speaks")
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="requests to the API of each tenant; without it any number"
+    )
+    characters_per_day: int | None = Field(
+        default=None, ge=1, description="characters that each tenant may have spoken by the API; without it any number"
+    )
+    max_voices: int | None = Field(
+        default=None, ge=0, description="voices that each tenant may have in the API; without it any number"
+    )
     signing_cert: Path | None = Field(
         default=None, description="certificates (PEM) to sign sound with, the signer's first; otherwise one made here"
     )
@@ -140,18 +149,18 @@ class Settings(BaseModel):
         """Names under which the studio and the API are reached."""
         return AllowedHosts(self.host, self.allowed_hosts)
 
-    def accepted_keys(self) -> tuple[SecretStr, ...]:
-        """Keys that the speech API accepts; none where only this machine can reach it and none were set.
+    def accepted_keys(self, *, has_others: bool = False) -> tuple[SecretStr, ...]:
+        """The operator's keys of the speech API; none were set where only this machine can reach it or it `has_others`.
 
         Raises:
             SettingsError: there are none where other machines can reach the API.
         """
         given = self.api_keys.get_secret_value().split(",") if self.api_keys is not None else []
         keys = tuple(SecretStr(key.strip()) for key in given if key.strip())
-        if not keys and self.is_exposed:
+        if not keys and not has_others and self.is_exposed:
             raise SettingsError(
-                f"On {self.host} other machines could speak in every voice of Encore. "
-                f"Set {PREFIX}API_KEYS=key or more keys with commas between them, or listen on 127.0.0.1."
+                f"On {self.host} other machines could speak in every voice of Encore. Set {PREFIX}API_KEYS=key or more "
+                "keys with commas between them, make one with `app.py keys add`, or listen on 127.0.0.1."
             )
         return keys
 

@@ -15,6 +15,7 @@ from backend.commands.options.shared import optional_consent_of
 from backend.commands.progress import Progress
 from backend.commands.trash import conclude_deletion
 from backend.settings import Settings
+from backend.store.home import Home
 from backend.voices.consent import Consent
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     from backend.studio import Studio  # noqa: PLC0415 - seconds to load
 
     deleted = Studio(settings).delete_dataset(arguments.name)
-    return conclude_deletion(settings, deleted, for_good=arguments.for_good)
+    return conclude_deletion(Home(settings.home_folder), deleted, for_good=arguments.for_good)
 
 
 def describe(view: DatasetView, *, with_clips: bool) -> str:
@@ -190,7 +191,6 @@ def _shown(name: str) -> str:
 
 def _datasets(settings: Settings) -> Datasets:
     from backend.dataset.datasets import Datasets  # noqa: PLC0415 - seconds to load
-    from backend.store.home import Home  # noqa: PLC0415 - as above
 
     return Datasets(Home(settings.home_folder))
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "voices": "list, add, export, import and delete voices",
     "trash": "restore what was deleted, or remove it for good",
     "check": "say whether recordings were made by Encore",
+    "keys": "make, list and revoke keys of the API, and limit what their tenants may do",
     "serve": "serve the voices through an API like OpenAI's",
     "doctor": "check this machine, with a remedy for what is missing",
 }

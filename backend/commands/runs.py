@@ -17,6 +17,7 @@ from backend.runs.method_table import MethodRow
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.settings import Settings
+from backend.store.home import Home
 
 _NEWEST_STEPS = 5
 
@@ -150,7 +151,7 @@ def run_resume(arguments: argparse.Namespace, settings: Settings) -> int:
 def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """Put it into the trash, or remove it for good."""
     deleted = open_runs(settings).delete(arguments.run_id)
-    return conclude_deletion(settings, deleted, for_good=arguments.for_good)
+    return conclude_deletion(Home(settings.home_folder), deleted, for_good=arguments.for_good)
 
 
 def run_export(arguments: argparse.Namespace, settings: Settings) -> int:

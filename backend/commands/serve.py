@@ -12,13 +12,14 @@ from backend.serving.deploy.configure import ServeOptions, configure
 from backend.serving.deploy.local_server import serve_locally
 from backend.serving.settings import ServeSettings
 from backend.settings import Settings
+from backend.tenants.keys import ApiKeys
 from training.machine import Machine
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted; EncoreError carries anything a person can put right."""
     settings = settings.model_copy(update={"host": arguments.host})
-    keys = settings.accepted_keys()
+    keys = settings.accepted_keys(has_others=ApiKeys.exist_in(settings.home_folder))
     options = ServeOptions(
         model=arguments.model,
         precision=arguments.precision,

@@ -5,28 +5,30 @@ from __future__ import annotations
 import argparse
 import sys
 
+from backend.commands.tenant_home import home_of
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.trash import Deleted, Trash
 
 
-def conclude_deletion(settings: Settings, deleted: Deleted, *, for_good: bool) -> int:
+def conclude_deletion(home: Home, deleted: Deleted, *, for_good: bool) -> int:
     """Say how a deletion can be undone, or remove what was deleted for good."""
     if for_good:
-        Trash(Home(settings.home_folder)).purge(deleted.id, missing_ok=True)
+        Trash(home).purge(deleted.id, missing_ok=True)
         print(f"{deleted.label} is gone for good.")
     else:
         until = deleted.kept_until.astimezone()
+        whose = f" --tenant {home.tenant}" if home.tenant else ""
         print(
-            f"{deleted.label} is deleted. Until {until:%Y-%m-%d %H:%M}, `app.py trash restore {deleted.id[:8]}` undoes "
-            "it; `app.py trash empty` frees its space."
+            f"{deleted.label} is deleted. Until {until:%Y-%m-%d %H:%M}, `app.py trash restore {deleted.id[:8]}{whose}` "
+            f"undoes it; `app.py trash empty{whose}` frees its space."
         )
     return 0
 
 
-def run_list(_: argparse.Namespace, settings: Settings) -> int:
+def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     """One line per thing."""
-    trash = Trash(Home(settings.home_folder))
+    trash = Trash(home_of(arguments, settings))
     trash.sweep()
     found = trash.list()
     for one in found:
@@ -39,14 +41,14 @@ def run_list(_: argparse.Namespace, settings: Settings) -> int:
 
 def run_restore(arguments: argparse.Namespace, settings: Settings) -> int:
     """Bring one thing back."""
-    trash = Trash(Home(settings.home_folder))
+    trash = Trash(home_of(arguments, settings))
     matching = [one.id for one in trash.list() if arguments.id and one.id.startswith(arguments.id)]
     restored = trash.restore(matching[0] if len(matching) == 1 else arguments.id)
     print(f"{restored.label} is back.")
     return 0
 
 
-def run_empty(_: argparse.Namespace, settings: Settings) -> int:
+def run_empty(arguments: argparse.Namespace, settings: Settings) -> int:
     """Free the space."""
-    print(f"{Trash(Home(settings.home_folder)).empty()} things are gone for good.")
+    print(f"{Trash(home_of(arguments, settings)).empty()} things are gone for good.")
     return 0

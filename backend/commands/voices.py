@@ -6,16 +6,16 @@ import argparse
 import sys
 
 from backend.commands.options.shared import consent_of
+from backend.commands.tenant_home import home_of
 from backend.commands.trash import conclude_deletion
 from backend.settings import Settings
-from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.styles import in_words
 
 
-def run_list(_: argparse.Namespace, settings: Settings) -> int:
+def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
     """One line per voice."""
-    voices = _open(settings).list()
+    voices = _open(arguments, settings).list()
     for voice in voices:
         print(
             f"{voice.name}\t{voice.kind}\t{voice.language}\t{voice.created_at:%Y-%m-%d}\t"
@@ -29,7 +29,7 @@ def run_list(_: argparse.Namespace, settings: Settings) -> int:
 
 def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
     """Make a zero-shot voice."""
-    voice = _open(settings).create_zero_shot(
+    voice = _open(arguments, settings).create_zero_shot(
         arguments.name,
         arguments.recording,
         consent=consent_of(arguments),
@@ -45,27 +45,28 @@ def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write a voice file."""
-    print(_open(settings).export(arguments.name, arguments.output))
+    print(_open(arguments, settings).export(arguments.name, arguments.output))
     return 0
 
 
 def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
     """Read a voice file."""
-    voice = _open(settings).import_(arguments.file, arguments.name)
+    voice = _open(arguments, settings).import_(arguments.file, arguments.name)
     print(f"{voice.name}: {voice.kind}, consent: {voice.consent.statement} by {voice.consent.who}")
     return 0
 
 
 def run_rename(arguments: argparse.Namespace, settings: Settings) -> int:
     """Change a voice's name."""
-    print(_open(settings).rename(arguments.name, arguments.new_name).name)
+    print(_open(arguments, settings).rename(arguments.name, arguments.new_name).name)
     return 0
 
 
 def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """Remove a voice."""
-    return conclude_deletion(settings, _open(settings).delete(arguments.name), for_good=arguments.for_good)
+    home = home_of(arguments, settings)
+    return conclude_deletion(home, Voices(home).delete(arguments.name), for_good=arguments.for_good)
 
 
-def _open(settings: Settings) -> Voices:
-    return Voices(Home(settings.home_folder))
+def _open(arguments: argparse.Namespace, settings: Settings) -> Voices:
+    return Voices(home_of(arguments, settings))

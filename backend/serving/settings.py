@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, S
 from backend.serving.engine.adapter_cache import MAX_ADAPTER_BYTES
 from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
 from backend.settings import MAX_CHARACTERS
+from backend.tenants.limits import Limits
 from backend.voices.voice import Voice
 from backend.watermark.mark import Mark
 from training.model.precision import PrecisionChoice
@@ -69,6 +70,8 @@ class ServeSettings(BaseModel):
     num_gpus: float = Field(default=0.0, ge=0)
     max_takes: int = Field(default=500, ge=0)
     """That are kept of what was spoken; 0 keeps none."""
+    limits: Limits = Limits()
+    """Of each tenant, unless something else was said for one of them."""
     signing_cert: Path | None = None
     signing_key: Path | None = None
     """The operator's own, instead of the installation's."""

@@ -43,11 +43,12 @@ class Database:
         self._migrate()
 
     @contextmanager
-    def transaction(self, *, checks_references: bool = True) -> Iterator[sqlite3.Connection]:
+    def transaction(self, *, checks_references: bool = True, is_durable: bool = True) -> Iterator[sqlite3.Connection]:
         """Write: everything in the block happens, or nothing; no other writer comes between.
 
         Args:
             checks_references: off for migrations, which replace tables that other tables refer to.
+            is_durable: off for counts, which do not wait for the disk: a power cut may take the last of them along.
 
         Raises:
             StoreError: the disk is full, or the file cannot be written.
@@ -56,6 +57,8 @@ class Database:
             self.before_writing()
         with self._connection(self._open) as connection:
             connection.execute(f"PRAGMA foreign_keys = {int(checks_references)}")  # has no effect in a transaction
+            if not is_durable:
+                connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

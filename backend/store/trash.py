@@ -15,13 +15,14 @@ import shutil
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.store.home import Home
@@ -97,10 +98,13 @@ class Deleted:
 
 
 class Trash:
-    """Takes things out of the tables and puts them back; any number of threads and processes may have one."""
+    """Takes things out of the tables and puts them back; any number of threads and processes may have one.
+
+    It shows, restores and empties what the home's tenant has deleted, and sweeps what anybody has.
+    """
 
     def __init__(self, home: Home) -> None:
-        self._home, self._database = home.folder, home.database
+        self._home, self._database, self._tenant = home.folder, home.database, home.tenant
 
     def put(
         self,
@@ -132,6 +136,7 @@ class Trash:
             "kind": kind,
             "item_id": item_id,
             "owner": owner,
+            "tenant": self._tenant,
             "label": label,
             "deleted_at": time.time(),
             "num_bytes": sum(map(_num_bytes, gone)),
@@ -160,13 +165,15 @@ class Trash:
 
     def get(self, trash_id: str) -> Deleted:
         """One thing. Raises TrashNotFound."""
-        return _deleted(self._row(trash_id))
+        return _deleted(self._own_row(trash_id))
 
     def list(self, kind: Kind | None = None, owner: str | None = None) -> tuple[Deleted, ...]:
         """What can be restored, deleted last first: of one kind, and of one owner."""
-        wanted = "SELECT * FROM trash WHERE NOT is_going AND deleted_at > ? ORDER BY deleted_at DESC, rowid DESC"
+        wanted = "SELECT * FROM trash WHERE NOT is_going AND deleted_at > ? AND tenant = ?"
         with self._database.reading() as connection:
-            rows = connection.execute(wanted, (time.time() - KEPT_SECONDS,)).fetchall()
+            rows = connection.execute(
+                f"{wanted} ORDER BY deleted_at DESC, rowid DESC", (time.time() - KEPT_SECONDS, self._tenant)
+            ).fetchall()
         found = map(_deleted, rows)
         return tuple(one for one in found if kind in (None, one.kind) and owner in (None, one.owner))
 
@@ -182,15 +189,19 @@ class Trash:
         with self._database.reading() as connection:
             return {row["item_id"] for row in connection.execute("SELECT item_id FROM trash WHERE kind = ?", (kind,))}
 
-    def restore(self, trash_id: str) -> Deleted:
+    def restore(self, trash_id: str, check: Callable[[sqlite3.Connection], object] | None = None) -> Deleted:
         """Undo a deletion.
+
+        Args:
+            trash_id: of the deletion.
+            check: called before the rows are put back, in the same transaction; may raise to leave it as it is.
 
         Raises:
             TrashNotFound: it is not in the trash, or not any more.
             TrashNameTaken: another thing has its name by now.
             TrashBusy: another process works on a thing of its name.
         """
-        row = self._row(trash_id)
+        row = self._own_row(trash_id)
         restored = _deleted(row)
         with self._guard(row):
             if row["moved_from"]:
@@ -199,12 +210,17 @@ class Trash:
                 with self._database.transaction() as connection:
                     if not connection.execute("DELETE FROM trash WHERE id = ? AND NOT is_going", (trash_id,)).rowcount:
                         raise _not_found()
+                    if check is not None:
+                        check(connection)
                     for table, found in json.loads(row["content"]).items():
                         for one in found:
                             _insert(connection, table, one)
             except sqlite3.IntegrityError as error:
                 self._settle(trash_id)
                 raise _name_taken(restored) from error
+            except EncoreError:
+                self._settle(trash_id)
+                raise
         return restored
 
     def purge(self, trash_id: str, *, missing_ok: bool = False) -> None:
@@ -218,6 +234,7 @@ class Trash:
             missing_ok: whether another process may have emptied the trash just before; no error then.
         """
         with suppress(*((TrashNotFound,) if missing_ok else ())):
+            self._own_row(trash_id)
             self._purge(trash_id)
 
     def _purge(self, trash_id: str) -> None:
@@ -236,7 +253,7 @@ class Trash:
 
     def empty(self) -> int:
         """Remove everything for good; returns the number of things."""
-        return self._purge_where("1", ())
+        return self._purge_where("tenant = ?", (self._tenant,))
 
     def sweep(self) -> int:
         """Remove for good what was deleted long enough ago, and finish what a killed process left undone."""
@@ -256,14 +273,14 @@ class Trash:
         for trash_id in left:
             self._settle(trash_id)
 
-    def _purge_where(self, condition: str, values: tuple[float, ...]) -> int:
+    def _purge_where(self, condition: str, values: tuple[float | str, ...]) -> int:
         with self._database.reading() as connection:
             rows = connection.execute(f"SELECT id FROM trash WHERE {condition}", values).fetchall()
         num_gone = 0
         for row in rows:
             # Another process may be doing the same.
             try:
-                self.purge(row["id"])
+                self._purge(row["id"])
             except (TrashNotFound, TrashBusy):
                 continue
             except StorageError as error:
@@ -271,6 +288,13 @@ class Trash:
                 continue
             num_gone += 1
         return num_gone
+
+    def _own_row(self, trash_id: str) -> sqlite3.Row:
+        """A row of the tenant's; another's is not there."""
+        row = self._row(trash_id)
+        if row["tenant"] != self._tenant:
+            raise _not_found()
+        return row
 
     def _row(self, trash_id: str) -> sqlite3.Row:
         with self._database.reading() as connection:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TakeBounds:
-    """How much is kept; whatever is reached first counts."""
+    """How much is kept of each tenant; whatever is reached first counts."""
 
     max_takes: int = 500
     max_bytes: int = 2 * 10**9
@@ -42,13 +43,17 @@ class TakeBounds:
 
 
 class Takes:
-    """Keeps, lists and deletes takes; any number of threads and processes may hold one."""
+    """Keeps, lists and deletes the takes of the home's tenant; any number of threads and processes may hold one."""
 
     def __init__(self, home: Home, bounds: TakeBounds | None = None, signer: FileSigner | None = None) -> None:
         """Open the list; with a signer every take is signed that is not yet."""
-        self._database, self.trash = home.database, Trash(home)
+        self._home, self._database, self.trash = home, home.database, Trash(home)
         self.folder = home.folder / TAKES_FOLDER
         self.bounds, self._signer = bounds or TakeBounds(), signer
+
+    def of_tenant(self, tenant: str) -> Takes:
+        """The same takes as another tenant sees them; costs nothing."""
+        return Takes(self._home.of_tenant(tenant), self.bounds, self._signer)
 
     @contextmanager
     def incoming(self, suffix: str = ".wav") -> Iterator[Path]:
@@ -88,9 +93,9 @@ class Takes:
             raise _not_kept(error) from error
         try:
             with self._database.transaction() as connection:
-                number = _next_number(connection, owner)
-                row = (take_id, owner, number, made_at, num_bytes, facts.model_dump_json())
-                connection.execute(f"INSERT INTO takes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)
+                number = _next_number(connection, self._home.tenant, owner)
+                row = (take_id, owner, number, made_at, num_bytes, facts.model_dump_json(), self._home.tenant)
+                connection.execute(f"INSERT INTO takes ({_COLUMNS}, tenant) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -141,11 +146,12 @@ class Takes:
 
     def list(self, owner: str | None = None, most: int | None = None) -> tuple[Take, ...]:
         """Takes whose sound is there, the newest first: those of one list, or all. Raises StoreError."""
-        where, values = ("", ()) if owner is None else ("WHERE owner = ?", (owner,))
+        listed, values = ("tenant = ?", ()) if owner is None else ("tenant = ? AND owner = ?", (owner,))
         limit = "" if most is None else f"LIMIT {int(most)}"
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM takes {where} ORDER BY made_at DESC, number DESC {limit}", values
+                f"SELECT {_COLUMNS} FROM takes WHERE {listed} ORDER BY made_at DESC, number DESC {limit}",
+                (self._home.tenant, *values),
             ).fetchall()
         return tuple(take for take in understood(rows, self._take) if take.path.is_file())
 
@@ -156,7 +162,9 @@ class Takes:
     def get(self, take_id: str, owner: str | None = None) -> Take:
         """One take; with `owner` only from that list. Raises TakeNotFound."""
         with self._database.reading() as connection:
-            row = connection.execute(f"SELECT {_COLUMNS} FROM takes WHERE id = ?", (take_id,)).fetchone()
+            row = connection.execute(
+                f"SELECT {_COLUMNS} FROM takes WHERE id = ? AND tenant = ?", (take_id, self._home.tenant)
+            ).fetchone()
         take = self._take(row) if row is not None else None
         if take is None or not take.path.is_file():
             raise TakeNotFound(f"There is no take {take_id[:40]!r} any more. List those there are.")
@@ -166,9 +174,9 @@ class Takes:
 
     def of(self, statement_ids: Sequence[str]) -> Take | None:
         """The take whose file makes one of these statements, if it is among those here. Raises StoreError."""
-        query = f"SELECT {_COLUMNS} FROM takes WHERE json_extract(record, '$.statement.id') = ?"
+        query = f"SELECT {_COLUMNS} FROM takes WHERE tenant = ? AND json_extract(record, '$.statement.id') = ?"
         with self._database.reading() as connection:
-            rows = (connection.execute(query, (one,)).fetchone() for one in statement_ids)
+            rows = (connection.execute(query, (self._home.tenant, one)).fetchone() for one in statement_ids)
             row = next((row for row in rows if row is not None), None)
         return None if row is None else self._take(row)
 
@@ -201,11 +209,18 @@ class Takes:
         """Ids of takes that must go; never that of the one which has just been made."""
         oldest = time.time() - self.bounds.max_days * _DAY_SECONDS
         with self._database.reading() as connection:
-            rows = connection.execute("SELECT id, made_at, num_bytes FROM takes ORDER BY made_at DESC").fetchall()
-        gone, num_bytes = [], 0
-        for num_kept, row in enumerate(rows, 1):
-            num_bytes += row["num_bytes"]
-            is_beyond = num_kept > self.bounds.max_takes or num_bytes > self.bounds.max_bytes
+            rows = connection.execute(
+                "SELECT id, tenant, made_at, num_bytes FROM takes ORDER BY made_at DESC"
+            ).fetchall()
+        # Each tenant's own: who speaks much must not push out what others have spoken.
+        num_kept: Counter[str] = Counter()
+        num_bytes: Counter[str] = Counter()
+        gone = []
+        for row in rows:
+            tenant = row["tenant"]
+            num_kept[tenant] += 1
+            num_bytes[tenant] += row["num_bytes"]
+            is_beyond = num_kept[tenant] > self.bounds.max_takes or num_bytes[tenant] > self.bounds.max_bytes
             if row["id"] != but and (is_beyond or row["made_at"] < oldest):
                 gone.append(row["id"])
         return gone
@@ -240,11 +255,14 @@ def _facts_of(take: Take) -> TakeFacts:
     return TakeFacts(**{name: getattr(take, name) for name in TakeFacts.model_fields})
 
 
-def _next_number(connection: Connection, owner: str) -> int:
+def _next_number(connection: Connection, tenant: str, owner: str) -> int:
     # Those in the trash count: one that comes back has the number it had.
-    kept = "SELECT number FROM takes WHERE owner = :owner"
-    deleted = "SELECT json_extract(content, '$.takes[0].number') FROM trash WHERE kind = 'take' AND owner = :owner"
-    row = connection.execute(f"SELECT MAX(number) AS last FROM ({kept} UNION ALL {deleted})", {"owner": owner})
+    of = "owner = :owner AND tenant = :tenant"
+    kept = f"SELECT number FROM takes WHERE {of}"
+    deleted = f"SELECT json_extract(content, '$.takes[0].number') FROM trash WHERE kind = 'take' AND {of}"
+    row = connection.execute(
+        f"SELECT MAX(number) AS last FROM ({kept} UNION ALL {deleted})", {"owner": owner, "tenant": tenant}
+    )
     return int(row.fetchone()["last"] or 0) + 1
 
 

@@ -17,6 +17,10 @@ class VoiceNameTaken(VoiceError):
     """Another voice has the name already."""
 
 
+class VoiceLimitReached(VoiceError):
+    """The tenant has as many voices as the operator allows."""
+
+
 class VoiceNameInvalid(VoiceError):
     """The name cannot be used for a voice."""
 

@@ -19,7 +19,7 @@ from backend.store.home import Home
 from backend.store.rows import understanding, understood
 from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, fingerprint_of_files, require_consent
-from backend.voices.errors import VoiceError, VoiceNameTaken, VoiceNotFound
+from backend.voices.errors import VoiceError, VoiceLimitReached, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
 from backend.voices.reference import write_reference
 from backend.voices.styles import STYLES_FOLDER, StyleClip, VoiceStyle
@@ -38,11 +38,17 @@ _CONSENT_COLUMNS = ("who", "given_at", "statement", "wording", "given_for")
 
 
 class Voices:
-    """Makes, finds and deletes voices; any number of threads and processes may use the registry."""
+    """Makes, finds and deletes the voices of the home's tenant; any number of threads and processes may use it."""
 
-    def __init__(self, home: Home) -> None:
-        self._database, self.trash = home.database, Trash(home)
+    def __init__(self, home: Home, max_voices: int | None = None) -> None:
+        """Open the registry; the tenant may have `max_voices`, None for any number."""
+        self._home, self._database, self.trash = home, home.database, Trash(home)
         self.folder = home.folder / VOICES_FOLDER
+        self._max_voices = max_voices
+
+    def of_tenant(self, tenant: str, max_voices: int | None = None) -> Voices:
+        """The same registry as another tenant sees it; costs nothing."""
+        return Voices(self._home.of_tenant(tenant), max_voices)
 
     def create_zero_shot(
         self,
@@ -66,6 +72,7 @@ class Voices:
         Raises:
             ConsentMissing: there is no consent.
             VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
+            VoiceLimitReached: the tenant has as many voices as allowed.
             RecordingSynthetic: Encore made a recording, and that is not accepted.
             RecordingError: no voice can be cloned from a recording.
         """
@@ -152,16 +159,17 @@ class Voices:
     def get(self, name: str) -> Voice:
         """Find a voice by its name, in any case, or its id. Raises VoiceNotFound."""
         with self._database.reading() as connection:
-            voice = _read_voice(connection, self.folder, name)
+            voice = self._read(connection, name)
         if voice is None:
             raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` shows all voices.")
         return voice
 
     def list(self) -> tuple[Voice, ...]:
         """All voices, the oldest first."""
+        wanted = "SELECT id FROM voices WHERE tenant = ? ORDER BY created_at, id"
         with self._database.reading() as connection:
-            ids = [row["id"] for row in connection.execute("SELECT id FROM voices ORDER BY created_at, id")]
-            found = understood(ids, lambda voice_id: _read_voice(connection, self.folder, voice_id))
+            ids = [row["id"] for row in connection.execute(wanted, (self._home.tenant,))]
+            found = understood(ids, lambda voice_id: self._read(connection, voice_id))
         return tuple(voice for voice in found if voice is not None)
 
     def free_name(self, name: str) -> str:
@@ -181,6 +189,15 @@ class Voices:
         if deleted is None:
             raise VoiceNotFound(f"There is no voice {name[:100]!r} any more. `app.py voices list` shows all voices.")
         return deleted
+
+    def restore(self, deleted: Deleted) -> Voice:
+        """Undo a deletion.
+
+        Raises:
+            TrashNotFound, TrashNameTaken: see `Trash.restore`.
+            VoiceLimitReached: the tenant has as many voices as allowed by now.
+        """
+        return self.get(self.trash.restore(deleted.id, self._require_room).item_id)
 
     def export(self, name: str, destination: Path, *, report: Report | None = None) -> Path:
         """Write a voice and its consent to one file, or into a folder; returns the file.
@@ -214,6 +231,7 @@ class Voices:
 
         Raises:
             VoiceNameTaken: another voice has taken the name in the meantime.
+            VoiceLimitReached: the tenant has as many voices as allowed.
             VoiceError: the disk is full or not writable.
         """
         require_consent(record.consent)
@@ -226,7 +244,8 @@ class Voices:
                 write_hashes(new)
             try:
                 with self._database.transaction() as connection:
-                    _write_row(connection, record)
+                    self._require_room(connection)
+                    _write_row(connection, record, self._home.tenant)
             except BaseException:  # whatever it is: a folder that no row points to would stay
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -256,20 +275,36 @@ class Voices:
 
     def _change(self, name: str, change: Callable[[Voice], Voice]) -> Voice:
         with self._database.transaction() as connection:
-            voice = _read_voice(connection, self.folder, name)
+            voice = self._read(connection, name)
             if voice is None:
                 raise VoiceNotFound(f"There is no voice {name[:100]!r}. `app.py voices list` shows all voices.")
             changed = change(voice)
             try:
-                _write_row(connection, changed.record)
+                _write_row(connection, changed.record, self._home.tenant)
             except sqlite3.IntegrityError as error:
                 raise _name_taken(changed.name) from error
         return changed
 
     def _require_free(self, name: str) -> None:
+        named = "SELECT 1 FROM voices WHERE tenant = ? AND name_key = ?"
         with self._database.reading() as connection:
-            if connection.execute("SELECT 1 FROM voices WHERE name_key = ?", (name_key(name),)).fetchone():
+            if connection.execute(named, (self._home.tenant, name_key(name))).fetchone():
                 raise _name_taken(name)
+            # Again when it is stored: here so that no recording is read for nothing.
+            self._require_room(connection)
+
+    def _require_room(self, connection: sqlite3.Connection) -> None:
+        if self._max_voices is None:
+            return
+        counted = connection.execute("SELECT count(*) FROM voices WHERE tenant = ?", (self._home.tenant,))
+        if (num_voices := counted.fetchone()[0]) >= self._max_voices:
+            raise VoiceLimitReached(
+                f"You have {num_voices} voices, and the limit is {self._max_voices}. Delete one first, or ask the "
+                "operator for more."
+            )
+
+    def _read(self, connection: sqlite3.Connection, name_or_id: str) -> Voice | None:
+        return _read_voice(connection, self.folder, self._home.tenant, name_or_id)
 
     def sweep(self) -> None:
         """Remove folders that belong to no voice, once they are too old to be still in the making."""
@@ -321,8 +356,8 @@ def _name_taken(name: str) -> VoiceNameTaken:
     return VoiceNameTaken(f"There is a voice {name!r} already. Choose another name, or delete that voice first.")
 
 
-def _write_row(connection: sqlite3.Connection, record: VoiceRecord) -> None:
-    """Store a voice and its consent, or replace what was stored.
+def _write_row(connection: sqlite3.Connection, record: VoiceRecord, tenant: str) -> None:
+    """Store a tenant's voice and its consent, or replace what was stored.
 
     Raises:
         sqlite3.IntegrityError: another voice has its name.
@@ -330,9 +365,9 @@ def _write_row(connection: sqlite3.Connection, record: VoiceRecord) -> None:
     without_consent = record.model_dump_json(exclude={"consent"})
     created_at = record.created_at.isoformat()
     connection.execute(
-        "INSERT INTO voices (id, name, name_key, record, created_at) VALUES (?, ?, ?, ?, ?)"
+        "INSERT INTO voices (id, tenant, name, name_key, record, created_at) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET name = excluded.name, name_key = excluded.name_key, record = excluded.record",
-        (record.id, record.name, name_key(record.name), without_consent, created_at),
+        (record.id, tenant, record.name, name_key(record.name), without_consent, created_at),
     )
     consent = record.consent
     connection.execute(
@@ -351,12 +386,13 @@ def _write_row(connection: sqlite3.Connection, record: VoiceRecord) -> None:
     )
 
 
-def _read_voice(connection: sqlite3.Connection, folder: Path, name_or_id: str) -> Voice | None:
-    """Find a voice by name (in any case) or id; `folder` holds the folders of all voices."""
+def _read_voice(connection: sqlite3.Connection, folder: Path, tenant: str, name_or_id: str) -> Voice | None:
+    """Find a tenant's voice by name (in any case) or id; `folder` holds the folders of all voices."""
     row = connection.execute(
         "SELECT voices.record, consents.* FROM voices JOIN consents ON consents.voice_id = voices.id"
-        " WHERE voices.name_key = ? OR voices.id = ? ORDER BY voices.name_key = ? DESC LIMIT 1",
-        (name_key(name_or_id), name_or_id, name_key(name_or_id)),
+        " WHERE voices.tenant = ? AND (voices.name_key = ? OR voices.id = ?)"
+        " ORDER BY voices.name_key = ? DESC LIMIT 1",
+        (tenant, name_key(name_or_id), name_or_id, name_key(name_or_id)),
     ).fetchone()
     if row is None:
         return None

@@ -48,6 +48,13 @@ def add_for_good_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for-good", action="store_true", help="at once; without it, it can be restored for a day")
 
 
+def add_tenant_option(parser: argparse.ArgumentParser) -> None:
+    """The option that `home_of` reads."""
+    parser.add_argument(
+        "--tenant", help="work with what belongs to a tenant of the API (see `keys`) instead of your own"
+    )
+
+
 def consent_of(arguments: argparse.Namespace) -> Consent:
     """The consent that the options give. Raises ConsentMissing with the options to add."""
     how = "Give --consent-by NAME and --consent, one of"

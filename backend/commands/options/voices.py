@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from backend.commands.options.shared import add_consent_options, add_for_good_option, add_synthetic_option
+from backend.commands.options.shared import (
+    add_consent_options,
+    add_for_good_option,
+    add_synthetic_option,
+    add_tenant_option,
+)
 from backend.settings import Settings
 
 
@@ -45,5 +50,6 @@ def _add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, summary: str
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=summary, description=summary)
+    add_tenant_option(parser)
     parser.set_defaults(action=f"voices.run_{name}")
     return parser

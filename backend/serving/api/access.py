@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.errors import EncoreError
 from backend.serving.api.errors import ApiError, error_response
 from backend.serving.errors import EngineBusy
+from backend.tenants.directory import TenantDirectory
+from backend.tenants.keys import ApiKey, digest_of
 from backend.web.attempts import MAX_ENTRIES as MAX_KNOWN
 from backend.web.attempts import Attempts
 from backend.web.host_guard import HostGuard, Refusal
@@ -28,56 +29,95 @@ OPEN_PATHS = frozenset({"/healthz"})
 class AccessControl:
     """Lets in whoever has a key; without keys only this machine, and no web page that the browser happens to show.
 
-    Whoever is let in has a name in `scope["state"]["client"]`: the key, hashed, or else the address.
+    Who is let in stands in `scope["state"]`: the `tenant`, and the `client` by whom places are shared, which is the
+    tenant, a key of the operator's, hashed, or else the address.
     """
 
     def __init__(
-        self, app: ASGIApp, *, hosts: AllowedHosts, api_keys: Sequence[str] = (), attempts: Attempts | None = None
+        self,
+        app: ASGIApp,
+        *,
+        hosts: AllowedHosts,
+        api_keys: Sequence[str] = (),
+        directory: TenantDirectory | None = None,
+        attempts: Attempts | None = None,
     ) -> None:
-        self._app, self._attempts = app, attempts or Attempts()
+        """Let in the operator with one of `api_keys`, and tenants with theirs, which the directory knows."""
+        self._app, self._directory, self._attempts = app, directory, attempts or Attempts()
         # Hashes of one length: comparing them in constant time tells nothing about the keys.
-        self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in api_keys)
+        self._digests = tuple(map(digest_of, api_keys))
         # Which key is let in from where even while others guess there; bounded.
         self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
         # A page has no key unless it was given one, so with keys it does not matter which name leads here.
-        self._guarded = HostGuard(
-            self._let_in, hosts=None if api_keys else hosts, answer=_answer_refusal, own_origin_only=False
+        self._guarded, self._guarded_without_keys = (
+            HostGuard(self._let_in, hosts=names, answer=_answer_refusal, own_origin_only=False)
+            for names in (None, hosts)
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 400, 401, 403 or 429 itself, or pass the request on."""
-        await self._guarded(scope, receive, send)
+        if scope["type"] != "http":
+            await self._guarded_without_keys(scope, receive, send)
+            return
+        try:
+            needs_key = await self._needs_key()
+        except EncoreError as error:
+            await error_response(error)(scope, receive, send)
+            return
+        scope.setdefault("state", {}).update(tenant="", needs_key=needs_key)
+        await (self._guarded if needs_key else self._guarded_without_keys)(scope, receive, send)
+
+    async def _needs_key(self) -> bool:
+        return bool(self._digests) or (self._directory is not None and await self._directory.has_ever_had_keys())
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            address = scope["client"][0] if scope.get("client") else ""
-            found = self._find_client(scope, address)
-            if isinstance(found, EncoreError):
-                await error_response(found)(scope, receive, send)
+            try:
+                await self._identify(scope)
+            except EncoreError as error:
+                await error_response(error)(scope, receive, send)
                 return
-            scope.setdefault("state", {})["client"] = found
         await self._app(scope, receive, send)
 
-    def _find_client(self, scope: Scope, address: str) -> str | EncoreError:
-        if not self._digests or scope["path"] in OPEN_PATHS:
-            return address
+    async def _identify(self, scope: Scope) -> None:
+        """Write into the scope who asks. Raises EncoreError for whoever is not let in."""
+        state, address = scope["state"], scope["client"][0] if scope.get("client") else ""
+        if not state["needs_key"] or scope["path"] in OPEN_PATHS:
+            state["client"] = address
+            return
+        stored = () if self._directory is None else await self._directory.keys()
+        digest, key = self._find_key(scope, address, stored)
+        state["client"] = digest.hex()[:16]
+        if key is not None:
+            assert self._directory is not None
+            await self._directory.note_use(key)
+            # A tenant has one share, however many keys.
+            state.update(tenant=key.tenant, client=f"tenant {key.tenant}" if key.tenant else state["client"])
+
+    def _find_key(self, scope: Scope, address: str, stored: Sequence[ApiKey]) -> tuple[bytes, ApiKey | None]:
+        """The hash of the key that was sent, with its record where it is stored.
+
+        Raises:
+            ApiError, EngineBusy: it is none, or too many were none.
+        """
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
-        digest = hashlib.sha256(key.strip().encode()).digest()
+        digest = digest_of(key.strip())
         # Every key is compared, so that the time tells nothing about which one was close.
-        is_valid = sum(secrets.compare_digest(digest, own) for own in self._digests) > 0
+        matching = [one for one in stored if secrets.compare_digest(digest, one.digest)]
+        is_valid = sum(secrets.compare_digest(digest, own) for own in self._digests) > 0 or bool(matching)
         has_key = scheme.lower() == "bearer" and bool(key.strip())
         wait = self._attempts.wait_seconds(address) if has_key else 0.0
         if wait and not (is_valid and (address, digest) in self._known):
-            return EngineBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
+            raise EngineBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
         if has_key and is_valid:
             self._known[address, digest] = None
             self._known.move_to_end((address, digest))
             if len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
-            return digest.hex()[:16]
+            return digest, matching[0] if matching else None
         if has_key:
             self._attempts.begin(address)
-        return ApiError(401, "No or no valid API key. Send one as 'Authorization: Bearer KEY'.", code="invalid_api_key")
+        raise ApiError(401, "No or no valid API key. Send one as 'Authorization: Bearer KEY'.", code="invalid_api_key")
 
 
 class BodyLimit:

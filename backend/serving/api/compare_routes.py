@@ -32,6 +32,7 @@ async def compare(request: Request, context: ContextDep) -> Comparison:
     context.check_model(asked.model)
     context.check_input(asked.input)
     voices = [await context.find_voice(name) for name in asked.voices]
+    await context.allowance.require_characters(len(asked.input) * len(voices))
     seed = draw_seed() if asked.seed is None else asked.seed
     orders = [
         SynthesisRequest(

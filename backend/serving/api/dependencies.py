@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
+from backend.serving.api.allowance import Allowance
 from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
@@ -38,7 +39,7 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiContext:
-    """What routes work with.
+    """What routes work with: what everybody shares, and of voices and takes only those of the tenant who asks.
 
     Attributes:
         service: the synthesizer, in this process or in replicas.
@@ -52,6 +53,8 @@ class ApiContext:
         signer: signs what leaves as a whole file; None signs nothing.
         checker: says of recordings what they say of themselves.
         started_at: when this process began to serve.
+        tenant: who asks; empty for the operator.
+        allowance: what they may still do.
     """
 
     service: SpeechService
@@ -65,6 +68,18 @@ class ApiContext:
     takes: Takes | None = None
     signer: FileSigner | None = None
     checker: Checker = field(default_factory=Checker)
+    tenant: str = ""
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def of_tenant(self, tenant: str, allowance: Allowance) -> ApiContext:
+        """The same for one request of a tenant, who finds nothing of anybody else in it."""
+        return replace(
+            self,
+            voices=self.voices.of_tenant(tenant, allowance.limits.max_voices),
+            takes=self.takes.of_tenant(tenant) if self.takes is not None else None,
+            tenant=tenant,
+            allowance=allowance,
+        )
 
     @property
     def model_id(self) -> str:
@@ -121,16 +136,18 @@ class ApiContext:
         return await asyncio.to_thread(self.voices.get, name)
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
-        """Pass a request on, sign a file that is whole, and store the take.
+        """Pass a request on, sign a file that is whole, and store the take; its characters count once there is sound.
 
         Raises:
+            QuotaExceeded: the tenant has not so many characters left.
             RequestTimedOut: after too long without audio.
         """
         keeper = TakeRecorder(self.takes, order)
-        async with aclosing(self._speak_in_time(order)) as items:
+        async with self.allowance.spending(len(order.text)) as spending, aclosing(self._speak_in_time(order)) as items:
             with closing(keeper):
                 whole = b""
                 async for item in items:
+                    spending.is_spoken = spending.is_spoken or isinstance(item, AudioChunk)
                     match item:
                         case AudioChunk() if not order.is_streamed:
                             whole += item.content
@@ -181,9 +198,10 @@ def client_of(request: Request) -> str:
     return cast(str, request.state.client)
 
 
-def context_of(request: Request) -> ApiContext:
-    """The application's context."""
-    return cast(ApiContext, request.app.state.context)
+async def context_of(request: Request) -> ApiContext:
+    """The application's context as the tenant who asks may see it; the only one that routes are given."""
+    state, context = request.state, cast(ApiContext, request.app.state.context)
+    return context.of_tenant(state.tenant, getattr(state, "allowance", context.allowance))
 
 
 ContextDep = Annotated[ApiContext, Depends(context_of)]

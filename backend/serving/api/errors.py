@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,11 +20,13 @@ from backend.provenance.errors import RecordingSynthetic
 from backend.serving.errors import EngineBusy, EngineClosed, ServingError
 from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.takes.errors import TakeNotFound, TakeTooShort
+from backend.tenants.errors import QuotaExceeded
 from backend.voices.errors import (
     ConsentInvalid,
     ConsentMissing,
     VoiceError,
     VoiceFileInvalid,
+    VoiceLimitReached,
     VoiceNameInvalid,
     VoiceNameTaken,
     VoiceNotFound,
@@ -80,6 +82,7 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (VoiceNotFound, _Kind(404, "voice_not_found", "voice")),
     (TakeNotFound, _Kind(404, "take_not_found")),
     (TakeTooShort, _Kind(500, "take_too_short")),
+    (VoiceLimitReached, _Kind(403, "voice_limit_reached")),
     (VoiceNameTaken, _Kind(409, "voice_exists", "name")),
     (VoiceNameInvalid, _Kind(400, "invalid_name", "name")),
     (VoiceFileInvalid, _Kind(400, "invalid_file")),
@@ -90,6 +93,7 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (AudioFormatError, _Kind(400, "unsupported_format", "response_format")),
     (PromptError, _Kind(400, "invalid_prompt", "input")),
     (EngineBusy, _Kind(429, "rate_limit_exceeded")),
+    (QuotaExceeded, _Kind(429, "rate_limit_exceeded")),
     (RequestTimedOut, _Kind(504, "timeout")),
     (EngineClosed, _Kind(503, "unavailable")),
     (ServingError, _Kind(503, "unavailable")),
@@ -106,6 +110,11 @@ def status_of(error: EncoreError) -> int:
     return error.status if isinstance(error, ApiError) else _kind_of(error).status
 
 
+def outcome_of(error: EncoreError) -> Literal["refused", "failed"]:
+    """How a speech that ended with it is counted."""
+    return "refused" if status_of(error) == 429 else "failed"
+
+
 def body_of(error: EncoreError) -> dict[str, Any]:
     """An error as JSON."""
     if isinstance(error, ApiError):
@@ -119,7 +128,7 @@ def body_of(error: EncoreError) -> dict[str, Any]:
 def error_response(error: EncoreError) -> JSONResponse:
     """The whole answer."""
     headers: Mapping[str, str] = {}
-    if isinstance(error, EngineBusy):
+    if isinstance(error, EngineBusy | QuotaExceeded):
         headers = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))}
     elif status_of(error) == 401:
         headers = {"WWW-Authenticate": "Bearer"}

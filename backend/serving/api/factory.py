@@ -8,9 +8,11 @@ from fastapi import FastAPI
 
 from backend.serving.api import check_routes, compare_routes, speech_routes, status_routes, take_routes, voice_routes
 from backend.serving.api.access import MAX_BODY_BYTES, AccessControl, BodyLimit
+from backend.serving.api.allowance import RateLimits
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.errors import install_error_handlers
 from backend.serving.api.openapi import install_openapi
+from backend.tenants.directory import TenantDirectory
 from backend.web.hosts import AllowedHosts
 
 VERSION = "1"
@@ -20,6 +22,7 @@ def create_api(
     context: ApiContext,
     *,
     api_keys: Sequence[str] = (),
+    directory: TenantDirectory | None = None,
     hosts: AllowedHosts | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
 ) -> FastAPI:
@@ -27,7 +30,9 @@ def create_api(
 
     Args:
         context: who speaks, and with which voices.
-        api_keys: one of them has to come with each request; without any only this machine is served.
+        api_keys: the operator's; one of them, or of those in the directory, has to come with each request. Without any
+            only this machine is served.
+        directory: further keys, and the limits of tenants.
         hosts: names under which it is reached without keys; None for those of this machine alone.
         max_body_bytes: of one request.
     """
@@ -40,5 +45,8 @@ def create_api(
     install_openapi(app, context.max_characters)
     # The last one added is asked first: nobody's body is read before it is clear who sends it.
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
-    app.add_middleware(AccessControl, hosts=hosts or AllowedHosts("localhost"), api_keys=tuple(api_keys))
+    app.add_middleware(RateLimits, directory=directory)
+    app.add_middleware(
+        AccessControl, hosts=hosts or AllowedHosts("localhost"), api_keys=tuple(api_keys), directory=directory
+    )
     return app

@@ -14,12 +14,12 @@ from backend.serving.api.errors import ErrorBody
 _DESCRIPTIONS = {
     400: "The request cannot be understood or carried out; the message says why.",
     401: "No or no valid API key.",
-    403: "Not allowed from this address, or without a valid consent.",
+    403: "Not allowed from this address, with this key or without a valid consent, or too many voices.",
     404: "The voice, model or take does not exist.",
     409: "The name is taken.",
     413: "Too large.",
     415: "The content type of the body is not supported.",
-    429: "Too many requests at once; Retry-After says when to try again.",
+    429: "Too many requests at once, or the tenant's limit is reached; Retry-After says when to try again.",
     500: "A fault in Encore.",
     503: "Nobody can speak now.",
     504: "No audio was generated in time.",
@@ -27,8 +27,9 @@ _DESCRIPTIONS = {
 
 
 def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Declare a route's errors."""
-    return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses}
+    """Declare a route's errors; whatever needs a key may also be asked for too often."""
+    declared = sorted({*statuses, *((429,) if 401 in statuses else ())})
+    return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in declared}
 
 
 def inlined_schema(message: type[BaseModel], files: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -13,13 +13,12 @@ from starlette.responses import Response
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
 from backend.serving.api.dependencies import ApiContext, ContextDep, client_of
-from backend.serving.api.errors import ApiError, status_of
+from backend.serving.api.errors import ApiError, outcome_of, status_of
 from backend.serving.api.events import SSE_MEDIA_TYPE
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
 from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
 from backend.serving.api.streaming import StreamedSpeech, provenance_headers, while_connected
-from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
 from backend.voices.consent import Consent, bound_to_recording
 from backend.voices.reference import write_reference
@@ -94,7 +93,7 @@ async def take_whole(context: ApiContext, order: SynthesisRequest) -> tuple[byte
         outcome = "done"
         return bytes(content), summary
     except EncoreError as error:
-        outcome = "refused" if isinstance(error, EngineBusy) else "failed"
+        outcome = outcome_of(error)
         context.metrics.refuse(status_of(error))
         raise
     finally:

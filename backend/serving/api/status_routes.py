@@ -44,5 +44,7 @@ async def health(context: ContextDep) -> Health:
     },
 )
 async def metrics(context: ContextDep) -> Response:
-    """Metrics on requests, speed and refusals."""
+    """Metrics on requests, speed and refusals, of the whole installation: for its operator alone."""
+    if context.tenant:
+        raise ApiError(403, "Metrics tell of everybody. Ask with a key of the operator's.", code="operator_only")
     return Response(context.metrics.render(await context.service.state(with_engines=True)), media_type=MEDIA_TYPE)

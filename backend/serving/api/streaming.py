@@ -15,10 +15,9 @@ from starlette.types import Receive, Scope, Send
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.errors import EncoreError
 from backend.provenance.statement import SpeechStatement
-from backend.serving.api.errors import ApiError, error_response, status_of
+from backend.serving.api.errors import ApiError, error_response, outcome_of, status_of
 from backend.serving.api.events import SSE_MEDIA_TYPE, error_event, event
 from backend.serving.api.metrics import ApiMetrics
-from backend.serving.errors import EngineBusy
 from backend.serving.requests import AudioChunk, SpeechBegun, SpeechFailure, SpeechSummary, SynthesisEvent
 
 PROVENANCE_HEADER = "x-encore-provenance"
@@ -82,7 +81,7 @@ class StreamedSpeech(Response):
                     case SpeechSummary():
                         await self._finish(send, item)
         except EncoreError as error:
-            self._outcome = "refused" if isinstance(error, EngineBusy) else "failed"
+            self._outcome = outcome_of(error)
             if not self._has_started:
                 self._metrics.refuse(status_of(error))
                 await error_response(error)(scope, receive, send)

@@ -96,7 +96,5 @@ async def delete_voice(voice_id: str, context: ContextDep, for_good: bool = Fals
 )
 async def restore_voice(voice_id: str, context: ContextDep) -> VoiceView:
     """Undo a deletion within 24 hours, by name or id, under the name it had."""
-    trash = context.voices.trash
-    deleted = await asyncio.to_thread(trash.find, "voice", voice_id)
-    await asyncio.to_thread(trash.restore, deleted.id)
-    return VoiceView.of(await context.find_voice(deleted.item_id))
+    deleted = await asyncio.to_thread(context.voices.trash.find, "voice", voice_id)
+    return VoiceView.of(await asyncio.to_thread(context.voices.restore, deleted))

@@ -9,6 +9,7 @@ from backend.serving.settings import EngineSettings, ServeSettings
 from backend.settings import MAX_CHARACTERS, Settings
 from backend.store.copies import check_and_keep_copied
 from backend.store.home import Home
+from backend.tenants.limits import limits_of_settings
 from backend.voices.registry import Voices
 from backend.watermark.installation import mark_of
 from training.model.precision import PrecisionChoice
@@ -77,6 +78,7 @@ def configure(
             port=port,
             max_characters=options.max_characters,
             max_takes=settings.max_takes,
+            limits=limits_of_settings(settings),
             signing_cert=settings.signing_cert,
             signing_key=settings.signing_key,
             api_keys=keys,

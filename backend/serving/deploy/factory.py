@@ -20,6 +20,7 @@ from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.store.trash import Trash
 from backend.takes.takes import TakeBounds, Takes
+from backend.tenants.directory import TenantDirectory
 from backend.voices.registry import Voices
 from backend.watermark.installation import installation_key
 from backend.web.hosts import AllowedHosts
@@ -74,7 +75,12 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         timeout_seconds=settings.timeout_seconds,
         max_characters=settings.max_characters,
     )
-    return create_api(context, api_keys=settings.keys, hosts=AllowedHosts(settings.host, settings.allowed_hosts))
+    return create_api(
+        context,
+        api_keys=settings.keys,
+        directory=TenantDirectory(home, settings.limits),
+        hosts=AllowedHosts(settings.host, settings.allowed_hosts),
+    )
 
 
 def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Takes | None:

@@ -20,6 +20,7 @@ from backend.serving.deploy.configure import ServeOptions, configure
 from backend.serving.deploy.proxy import environment
 from backend.serving.deploy.ray_application import build_application
 from backend.settings import PREFIX, Settings
+from backend.tenants.keys import ApiKeys
 
 HEAD = "node:__internal_head__"
 """Ray's own name for the machine of its head, which is where a cluster's home has its database."""
@@ -38,12 +39,13 @@ def speech(arguments: Mapping[str, Any]) -> serve.Application:  # Any: what a co
         name = ".".join(map(str, first["loc"]))
         raise SettingsError(f"{name}: {first['msg']}. Correct it among the arguments of the application.") from error
     settings = Settings.from_environment()
-    keys = settings.accepted_keys()
-    if not keys:
+    has_others = ApiKeys.exist_in(settings.home_folder)
+    keys = settings.accepted_keys(has_others=has_others)
+    if not keys and not has_others:
         # Who reaches Serve is decided where it is started, which is not known here.
         raise SettingsError(
             "Ray Serve may be reached by other machines, which could speak in every voice of Encore. "
-            f"Set {PREFIX}API_KEYS=key or more keys with commas between them."
+            f"Set {PREFIX}API_KEYS=key or more keys with commas between them, or make one with `app.py keys add`."
         )
     if options.ingress_resource is None:
         options = options.model_copy(update={"ingress_resource": HEAD})

@@ -21,6 +21,9 @@ import pytest
 import soundfile
 
 from backend.store.home import Home
+from backend.tenants.directory import FRESH_SECONDS
+from backend.tenants.keys import ApiKeys
+from backend.tenants.limits import LimitChanges, LimitTable
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, ask, is_same_sound
 from tests.backend.voices.checkpoints import adapter_of, fine_tuned_checkpoint
@@ -337,3 +340,21 @@ def test_a_killed_controller_restarts_without_failed_requests(client):
     assert client.get("/healthz").json()["num_replicas"] == 1
     assert process_of(ENGINE) == engine
     assert is_same_sound(spoken(client), heard)
+
+
+def test_tenants_are_separated_here_too(client, home, recording):
+    """The last test of this module: from the first key on, the application asks everybody for one."""
+    _, key = ApiKeys(Home(home).database).add("alice")
+    LimitTable(Home(home).database).save("alice", LimitChanges(characters_per_day=10))
+    time.sleep(2 * FRESH_SECONDS)
+    assert client.get("/v1/audio/voices").status_code == 401
+    client.headers["authorization"] = f"Bearer {key}"
+    assert client.get("/v1/audio/voices").json()["data"] == []
+    assert client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"}).status_code == 404
+    form = {"name": "Anna", "consent": CONSENT.statement, "consent_by": CONSENT.who}
+    file = {"audio_sample": ("a.wav", recording.read_bytes())}
+    assert client.post("/v1/audio/voices", data=form, files=file).status_code == 201
+    assert spoken(client)
+    refused = client.post("/v1/audio/speech", json={"input": "Too long for today.", "voice": "Anna"})
+    assert (refused.status_code, refused.headers["x-ratelimit-remaining-characters"]) == (429, "7")
+    assert client.get("/metrics").status_code == 403
