@@ -75,6 +75,17 @@ class Database:
             yield connection
             connection.execute("COMMIT")
 
+    def hold_open(self) -> Callable[[], None]:
+        """Keep the files beside the database until what is returned is called, from any thread.
+
+        Whoever closes the last connection writes everything to its place, and waits for the disk: many small counts
+        would each do so. Raises StoreError.
+        """
+        try:
+            return self._open(check_same_thread=False).close
+        except _DATABASE_ERRORS as error:
+            raise _explained(self.path, error) from error
+
     @contextmanager
     def _connection(self, open_it: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
         try:
@@ -90,8 +101,8 @@ class Database:
         finally:
             connection.close()
 
-    def _open(self) -> sqlite3.Connection:
-        connection = _connected(str(self.path))
+    def _open(self, *, check_same_thread: bool = True) -> sqlite3.Connection:
+        connection = _connected(str(self.path), check_same_thread=check_same_thread)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")  # consent must survive a power loss
@@ -147,9 +158,15 @@ class Database:
             return {row["name"] for row in connection.execute("SELECT name FROM migrations")}
 
 
-def _connected(place: str) -> sqlite3.Connection:
+def _connected(place: str, *, check_same_thread: bool = True) -> sqlite3.Connection:
     """A connection without transactions of its own."""
-    connection = sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None, uri=place.startswith("file:"))
+    connection = sqlite3.connect(
+        place,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        uri=place.startswith("file:"),
+        check_same_thread=check_same_thread,
+    )
     connection.row_factory = sqlite3.Row
     # A flipped bit in one text must not make all rows unreadable.
     connection.text_factory = lambda content: content.decode(errors="replace")

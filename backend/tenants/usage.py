@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -40,6 +42,7 @@ class Usage:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """Count in a database; `clock` gives seconds since 1970, which all processes agree on."""
         self._database, self._clock = database, clock
+        self._holding: weakref.finalize[[], Usage] | None = None
 
     def take_request(self, tenant: str, per_minute: int) -> Left:
         """Count a request, if there is one left: a bucket of a minute's requests that fills evenly.
@@ -48,7 +51,7 @@ class Usage:
             QuotaExceeded: there is none; nothing is counted.
         """
         per_second = per_minute / _MINUTE_SECONDS
-        with self._database.transaction(is_durable=False) as connection:
+        with self._counting() as connection:
             now = self._clock()
             row = connection.execute("SELECT num_left, at FROM tenant_requests WHERE tenant = ?", (tenant,)).fetchone()
             # A clock that was set back fills nothing.
@@ -80,7 +83,7 @@ class Usage:
         Raises:
             QuotaExceeded: there are fewer; nothing is counted.
         """
-        with self._database.transaction(is_durable=False) as connection:
+        with self._counting() as connection:
             day = self._day()
             num_used = _num_used(connection, tenant, day)
             self._require(number, per_day, num_used)
@@ -102,7 +105,7 @@ class Usage:
 
     def give_back(self, tenant: str, number: int, day: str) -> None:
         """Take back characters of a day that were not spoken after all."""
-        with self._database.transaction(is_durable=False) as connection:
+        with self._counting() as connection:
             connection.execute(
                 "UPDATE tenant_characters SET num_characters = max(0, num_characters - ?) WHERE tenant = ? AND day = ?",
                 (number, tenant, day),
@@ -113,6 +116,12 @@ class Usage:
         with self._database.reading() as connection:
             num_used = _num_used(connection, tenant, self._day())
         return Left(limit=per_day, remaining=max(0, per_day - num_used), reset_seconds=self._seconds_to_midnight())
+
+    def _counting(self) -> AbstractContextManager[sqlite3.Connection]:
+        if self._holding is None:
+            # Two threads may both do it; both let go when this object goes.
+            self._holding = weakref.finalize(self, self._database.hold_open())
+        return self._database.transaction(is_durable=False)
 
     def _require(self, number: int, per_day: int, num_used: int) -> None:
         if number > per_day - num_used:

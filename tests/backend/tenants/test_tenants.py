@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import shutil
 import threading
+import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,12 +17,15 @@ from hypothesis import strategies as st
 
 from backend.serving.api.allowance import Allowance, duration
 from backend.settings import Settings
+from backend.store import database as database_module
 from backend.store.home import Home
 from backend.tenants.errors import QuotaExceeded, TenantError
 from backend.tenants.keys import ApiKeys, digest_of
 from backend.tenants.limits import LimitChanges, Limits, limits_of_settings
 from backend.tenants.names import parse_tenant, shown_tenant
 from backend.tenants.usage import Usage
+from backend.voices.registry import Voices
+from tests.backend.serving.api.served import CONSENT
 
 NOON = 1_764_072_000.0  # 2025-11-25 12:00 UTC
 DAY_SECONDS = 24 * 3600
@@ -204,3 +211,43 @@ def test_names_of_tenants():
 )
 def test_durations_are_written_as_openai_does(seconds, text):
     assert duration(seconds) == text
+
+
+def test_what_was_there_before_tenants_is_the_operators(tmp_path, monkeypatch):
+    """Also a consent, which refers to the table that is copied, and what was in the trash by then."""
+    migrations = database_module._MIGRATIONS
+    earlier = tmp_path / "migrations"
+    earlier.mkdir()
+    for file in migrations.glob("*.sql"):
+        if file.name < "0110":
+            shutil.copy(file, earlier)
+    monkeypatch.setattr(database_module, "_MIGRATIONS", earlier)
+    before = Home(tmp_path / "home")
+    with before.database.transaction() as connection:
+        for name in ("Anna", "Gone"):
+            record = {"name": name, "kind": "zero-shot", "model": "mini", "provenance": {}}
+            record |= {"created_at": "2026-11-01T00:00:00Z", "id": uuid.uuid5(uuid.NAMESPACE_DNS, name).hex}
+            connection.execute(
+                "INSERT INTO voices VALUES (?, ?, ?, ?, '2026-11-01')",
+                (record["id"], name, name.casefold(), json.dumps(record)),
+            )
+            connection.execute(
+                "INSERT INTO consents (voice_id, who, given_at, statement, wording) VALUES (?, ?, ?, ?, ?)",
+                (record["id"], "Anna", CONSENT.given_at.isoformat(), CONSENT.statement, CONSENT.wording),
+            )
+        (row,) = map(dict, connection.execute("SELECT * FROM voices WHERE name = 'Gone'"))
+        consents = [dict(one) for one in connection.execute("SELECT * FROM consents WHERE voice_id = ?", (row["id"],))]
+        connection.execute("DELETE FROM voices WHERE name = 'Gone'")
+        connection.execute(
+            "INSERT INTO trash (id, kind, item_id, owner, label, deleted_at, num_bytes, content, files)"
+            " VALUES ('t', 'voice', ?, '', 'Gone', ?, 0, ?, '[]')",
+            (row["id"], time.time(), json.dumps({"voices": [row], "consents": consents})),
+        )
+    monkeypatch.setattr(database_module, "_MIGRATIONS", migrations)
+    home = Home(tmp_path / "home")
+    voices = Voices(home)
+    assert [(voice.name, voice.consent.who) for voice in voices.list()] == [("Anna", "Anna")]
+    assert voices.restore(voices.trash.find("voice", "gone")).consent.who == "Anna"
+    assert Voices(home.of_tenant("alice")).list() == ()
+    with home.database.reading() as connection:
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
