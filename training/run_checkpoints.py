@@ -39,7 +39,7 @@ PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"
 _SPARE_BYTES = 2**20
 """To be left on the disk beside a checkpoint, for what a run writes meanwhile."""
 
-_PREFIX, _INCOMPLETE, _DAMAGED = "step-", ".incomplete", ".damaged"
+STEP_PREFIX, _INCOMPLETE, _DAMAGED = "step-", ".incomplete", ".damaged"
 
 
 class Progress(BaseModel):
@@ -89,7 +89,7 @@ def _sort_out(output: Path) -> tuple[list[Checkpoint], list[str]]:
     folder = output / CHECKPOINTS_FOLDER
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     complete, damaged = [], []
-    for name in sorted(name for name in names if name.removeprefix(_PREFIX).isdigit()):
+    for name in sorted(name for name in names if name.removeprefix(STEP_PREFIX).isdigit()):
         try:
             complete.append(read_checkpoint(folder / name))
         except ResumeError:
@@ -205,14 +205,14 @@ class CheckpointKeeper:
     ) -> None:
         """Remove incomplete checkpoints that a killed run left behind; whole ones are also kept in `store`."""
         self._job, self._learner, self._workers, self._tell = job, learner, workers, tell
-        self._stored = StoredCheckpoints(store, job.output) if store is not None and workers.is_first else None
+        self._stored = StoredCheckpoints(store, job.output) if store is not None else None
         self._uploads: CheckpointUploads | None = None
         self._folder = job.output / CHECKPOINTS_FOLDER
         self._pending: tuple[Path, Progress, Any] | None = None
         self._num_bytes = 0
-        if workers.is_first:
+        if self._keeps_files:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for leftover in self._folder.glob(f"{_PREFIX}*{_INCOMPLETE}"):
+            for leftover in self._folder.glob(f"{STEP_PREFIX}*{_INCOMPLETE}"):
                 shutil.rmtree(leftover, ignore_errors=True)
         workers.wait()
 
@@ -259,6 +259,11 @@ class CheckpointKeeper:
             self._uploads.drain()
 
     @property
+    def _keeps_files(self) -> bool:
+        """Whether this worker makes and removes the folders that it and others write into."""
+        return self._workers.is_first
+
+    @property
     def is_saving(self) -> bool:
         """Whether a checkpoint is being written and must be finished."""
         return self._pending is not None
@@ -277,7 +282,7 @@ class CheckpointKeeper:
         assert self._pending is None
         folder = self._folder / f"{checkpoint_name(progress.step)}{_INCOMPLETE}"
         failure: OSError | None = None
-        if self._workers.is_first:
+        if self._keeps_files:
             shutil.rmtree(folder, ignore_errors=True)
             needed = (self._num_bytes or num_bytes) + _SPARE_BYTES
             try:
@@ -305,8 +310,11 @@ class CheckpointKeeper:
         failure: BaseException | None = None
         try:
             self._learner.finish_save(pending)
-            if self._workers.is_first:
-                self._complete(folder, final, progress)
+        except (Exception, CheckpointException) as error:  # noqa: BLE001 - see below
+            failure = error
+        self._agree(progress, folder, failure, can_retry=True)
+        try:
+            self._complete(folder, final, progress)
         # All workers must agree on the outcome; and DCP wraps errors of the disk in a class that is not an Exception.
         except (Exception, CheckpointException) as error:  # noqa: BLE001 - see above
             failure = error
@@ -336,6 +344,9 @@ class CheckpointKeeper:
         ) from failure
 
     def _complete(self, folder: Path, final: Path, progress: Progress) -> None:
+        """Give what all workers have written its final name."""
+        if not self._workers.is_first:
+            return
         self._job.write(folder / JOB_FILE)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
@@ -353,20 +364,24 @@ class CheckpointKeeper:
         self._prune()
 
     def _prune(self) -> None:
-        for damaged in self._folder.glob(f"{_PREFIX}*{_DAMAGED}"):
-            shutil.rmtree(damaged, ignore_errors=True)
-        best = best_step(self._job.output)
-        for old in list_checkpoints(self._job.output)[: -self._job.keep_checkpoints]:
-            is_needed = (old.folder / IN_USE_FILE).exists() or (
-                self._uploads is not None and self._uploads.is_pending(old.folder)
-            )
-            if old.progress.step != best and not is_needed:
-                shutil.rmtree(old.folder, ignore_errors=True)
+        uploads = self._uploads
+        prune(self._job.output, self._job.keep_checkpoints, None if uploads is None else uploads.is_pending)
+
+
+def prune(output: Path, num_kept: int, is_needed: Callable[[Path], bool] | None = None) -> None:
+    """Remove all of a run's checkpoints but the newest, the best, those that are being read or needed otherwise."""
+    for damaged in (output / CHECKPOINTS_FOLDER).glob(f"{STEP_PREFIX}*{_DAMAGED}"):
+        shutil.rmtree(damaged, ignore_errors=True)
+    best = best_step(output)
+    for old in list_checkpoints(output)[:-num_kept]:
+        is_read = (old.folder / IN_USE_FILE).exists() or (is_needed is not None and is_needed(old.folder))
+        if old.progress.step != best and not is_read:
+            shutil.rmtree(old.folder, ignore_errors=True)
 
 
 def checkpoint_name(step: int) -> str:
     """The folder of a step's checkpoint; in the order of their names they are in the order of their steps."""
-    return f"{_PREFIX}{step:08d}"
+    return f"{STEP_PREFIX}{step:08d}"
 
 
 def damage_notice(name: str) -> str:
@@ -397,7 +412,12 @@ def find_resumable(job: FineTuneJob) -> Checkpoint | None:
     found = list_checkpoints(job.output)
     if not found:
         return None
-    newest = found[-1]
+    require_resumable(job, found[-1])
+    return found[-1]
+
+
+def require_resumable(job: FineTuneJob, newest: Checkpoint) -> None:
+    """Refuse to go on from a checkpoint of an incompatible job or another family of strategies. Raises ResumeError."""
     if changed := job.differences(newest.job()):
         raise ResumeError(
             f"The run in {job.output} was started with another {', '.join(changed)}. "
@@ -408,7 +428,6 @@ def find_resumable(job: FineTuneJob) -> Checkpoint | None:
             f"The checkpoints in {job.output} were written by {newest.progress.family} and cannot be read by "
             f"{job.strategy}. Resume with a strategy of the same family."
         )
-    return newest
 
 
 def _reason(failure: BaseException) -> str:

@@ -6,16 +6,33 @@ runs/NAME/export                       what the run ended with, in the public fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from training.errors import StorageDamaged, StorageError
 from training.job import CHECKPOINTS_FOLDER
-from training.storage.folders import delete_folder, describe_hashed, get_folder, list_folders, put_folder, read_manifest
+from training.model.checkpoint.hashes import HASHES_FILE
+from training.storage.folders import (
+    Manifest,
+    StoredFile,
+    delete_folder,
+    describe,
+    describe_hashed,
+    get_folder,
+    list_folders,
+    put_files,
+    put_folder,
+    put_manifest,
+    read_manifest,
+)
 from training.storage.objects import ObjectStore
 from training.storage.uploads import UploadQueue
 
 RUNS_FOLDER, EXPORT_FOLDER = "runs", "export"
+_POLL_SECONDS = 0.5
 
 
 class StoredCheckpoints:
@@ -56,11 +73,66 @@ class StoredCheckpoints:
             return name
         return None
 
+    def fetch(self, name: str) -> bool:
+        """Bring one to this machine; whether it is stored. Raises StorageError."""
+        return get_folder(self._store, self._name(name), self._local / name) is not None
+
+    def put_part(self, save: str, part: int, folder: Path) -> None:
+        """Store this machine's files of a checkpoint that several machines have written, each a part.
+
+        Args:
+            save: tells this time of saving from every other.
+            part: of all parts; any numbers.
+            folder: the files of this machine.
+
+        Raises:
+            StorageError: they could not be stored.
+        """
+        manifest = describe(folder)
+        put_files(self._store, self._name(folder.name), folder, manifest, reads_back=True)
+        content = manifest.model_dump_json().encode()
+        self._store.write(self._part(folder.name, save, part), content)
+
+    def join(self, save: str, parts: Sequence[int], folder: Path, *, seconds: float) -> None:
+        """Wait for all parts of a checkpoint and make it a stored one.
+
+        Raises:
+            StorageError: another machine could not store its part in time, or the storage cannot be used.
+        """
+        files: dict[str, StoredFile] = {}
+        give_up_at = time.monotonic() + seconds
+        for part in parts:
+            while (content := self._store.read(self._part(folder.name, save, part))) is None:
+                if time.monotonic() > give_up_at:
+                    raise StorageError(
+                        f"Another machine did not upload its part of {folder.name} within {seconds / 60:.0f} minutes. "
+                        "The log of its worker says why."
+                    )
+                time.sleep(_POLL_SECONDS)
+            files |= Manifest.model_validate_json(content).files
+        hashes = {name: file.sha256 for name, file in sorted(files.items())}
+        listed = json.dumps({"sha256": hashes}, indent=1).encode() + b"\n"
+        digest = hashlib.sha256(listed).hexdigest()
+        files[HASHES_FILE] = StoredFile(sha256=digest, num_bytes=len(listed))
+        self._store.write(f"{self._name(folder.name)}/{digest}", listed)
+        put_manifest(self._store, self._name(folder.name), Manifest(files=files))
+        # With those of earlier times of saving, which were cut off; machines may be ahead, but none is behind.
+        for path in self._store.sizes(self._parts):
+            if path.partition("/")[0] <= folder.name:
+                self._store.delete(f"{self._parts}/{path}")
+
     def prune(self, num_kept: int, best: str | None) -> None:
         """Remove all but the newest and the best. Raises StorageError."""
         for name in self.names()[:-num_kept]:
             if name != best:
                 delete_folder(self._store, self._name(name))
+
+    def _part(self, checkpoint: str, save: str, part: int) -> str:
+        return f"{self._parts}/{checkpoint}/{save}/{part}.json"
+
+    @property
+    def _parts(self) -> str:
+        return f"{self.place}/parts"
 
     def _name(self, checkpoint: str) -> str:
         return f"{self.place}/{CHECKPOINTS_FOLDER}/{checkpoint}"

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,27 @@ from training.model.checkpoint.digest import checkpoint_digest
 from training.model.errors import EncoreError
 from training.reporting import Reporting
 from training.run_checkpoints import CheckpointKeeper, require_base
+from training.scattered_checkpoints import ScatteredCheckpointKeeper
 from training.storage.objects import ObjectStore, open_store
 from training.stored_checkpoints import put_export
+from training.stored_inputs import datasets_here, own_output, with_model_here
 from training.strategies.build import build_learner
 from training.strategies.learner import Learner
 from training.worker_context import TorchrunContext, WorkerContext
 from training.workers import Workers, device_of_worker, distributed_backend
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStorage:
+    """The object storage as a worker uses it.
+
+    Attributes:
+        store: the storage.
+        base_model: the name under which it has the base model, for machines that lack its folder; see `put_model`.
+    """
+
+    store: ObjectStore
+    base_model: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +70,12 @@ class WorkerResult:
 
 
 def run_worker(
-    job: FineTuneJob, context: WorkerContext, rows: Rows | None = None, store: ObjectStore | None = None
+    job: FineTuneJob,
+    context: WorkerContext,
+    rows: Rows | None = None,
+    storage: RunStorage | None = None,
+    *,
+    is_output_here: bool = True,
 ) -> WorkerResult:
     """Do a worker's part of a job, resuming from the newest checkpoint if there is one.
 
@@ -64,7 +84,9 @@ def run_worker(
         context: the worker's place in the run, and where it reports to.
         rows: all rows of each speaker's dataset, held-out ones included, the same on every worker; read from disk when
             None.
-        store: where checkpoints and exports are kept as well, and are found by a run that lacks them.
+        storage: where checkpoints and exports are kept as well, and are found by a run that lacks them; machines
+            without a common folder need one.
+        is_output_here: whether the job's output is a folder of this machine; it may be a folder of another one.
 
     Raises:
         EncoreError: it cannot be done; the message is for the user.
@@ -75,8 +97,10 @@ def run_worker(
         device=device_of_worker(job.device, context.local_rank, context.world_size),
     )
     with process_group():
-        require_shared_output(job, workers)
-        return _train(job, context, workers, rows, store)
+        is_shared = shares_output(job, workers, is_here=is_output_here, has_storage=storage is not None)
+        if storage is not None:
+            job = with_model_here(job, storage.store, storage.base_model)
+        return _train(job, context, workers, rows, is_shared=is_shared, store=storage.store if storage else None)
 
 
 @contextmanager
@@ -98,12 +122,19 @@ def _train(
     context: WorkerContext,
     workers: Workers,
     rows: Rows | None,
+    *,
+    is_shared: bool,
     store: ObjectStore | None,
 ) -> WorkerResult:
     torch.manual_seed(job.seed)
-    config, training_set, batches = plan_data(job, rows)
+    with datasets_here(job, store) if store is not None else nullcontext(job) as here:
+        config, training_set, batches = plan_data(here, rows)
     learner = build_learner(job, config, workers)
-    keeper = CheckpointKeeper(job, learner, workers, context.tell, store)
+    if is_shared or store is None:
+        keeper = CheckpointKeeper(job, learner, workers, context.tell, store)
+    else:
+        job = job.model_copy(update={"output": own_output(job.output.name)})
+        keeper = ScatteredCheckpointKeeper(job, learner, workers, context.tell, store)
     found = keeper.newest()
     # Of one worker's doing: for the others it would be gigabytes to read again.
     base_digest = checkpoint_digest(job.base_model) if job.lora is not None and workers.is_first else None
@@ -164,16 +195,22 @@ def _on_first(workers: Workers, action: Callable[[], None], failed: str) -> None
         raise failure or TrainingError(f"The first worker says why {failed}.")
 
 
-def require_shared_output(job: FineTuneJob, workers: Workers) -> None:
-    """Make sure that the job's output is one folder shared by all workers.
+def shares_output(job: FineTuneJob, workers: Workers, *, is_here: bool, has_storage: bool) -> bool:
+    """Whether the job's output is one folder that all workers see.
+
+    Args:
+        job: whose output it is.
+        workers: all of them ask.
+        is_here: whether it can be on this worker's machine, as far as its launcher knows.
+        has_storage: whether there is a storage that takes the place of a common folder.
 
     Raises:
-        PreflightError: the folder cannot be written, or a worker cannot see it.
+        PreflightError: it is not, or cannot be written, and there is no storage.
     """
     number = workers.total([float(secrets.randbits(32)) if workers.is_first else 0.0])[0]
     token = job.output / f".shared-{number:.0f}"
     failure = 0.0
-    if workers.is_first:
+    if workers.is_first and is_here:
         try:
             job.output.mkdir(parents=True, exist_ok=True)
             token.touch()
@@ -181,14 +218,15 @@ def require_shared_output(job: FineTuneJob, workers: Workers) -> None:
             failure = 1.0
     if workers.total([failure])[0]:
         raise PreflightError(f"The folder {job.output} cannot be written. Choose another folder for the run.")
-    num_without = workers.total([float(not token.is_file())])[0]
+    num_without = workers.total([float(not (is_here and token.is_file()))])[0]
     if workers.is_first:
         token.unlink(missing_ok=True)
-    if num_without:
+    if num_without and not has_storage:
         raise PreflightError(
             f"{num_without:.0f} of {workers.size} workers cannot see {job.output}. "
-            "Put the run on storage that all machines share."
+            "Put the run on storage that all machines share, or set ENCORE_STORAGE."
         )
+    return not num_without
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -212,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
             kind = device_of_worker(job.device, context.local_rank, context.world_size).type
             dist.init_process_group(distributed_backend(kind, job.offload))
         with context.stopping_on_signals():
-            run_worker(job, context, store=store)
+            run_worker(job, context, storage=RunStorage(store=store) if store is not None else None)
     except EncoreError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

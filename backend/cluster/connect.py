@@ -219,12 +219,15 @@ def quiet_ray_data() -> None:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
 
 
-def pin_to_this_machine() -> Any:  # Ray's strategies have no common type
-    """Scheduling strategy that keeps an actor on this machine: if another one is lost, only workers are."""
+def pin_to_this_machine(*, strictly: bool = False) -> Any:  # Ray's strategies have no common type
+    """Scheduling strategy that keeps an actor on this machine: if another one is lost, only workers are.
+
+    Ray may place it elsewhere all the same, unless `strictly`, which is for those that need this machine's files.
+    """
     import ray  # noqa: PLC0415 - see `connect`
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
 
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=not strictly)
 
 
 def release_placement_groups() -> None:

@@ -134,8 +134,13 @@ def put_folder(
     """
     manifest = manifest if manifest is not None else describe(folder)
     put_files(store, name, folder, manifest, reads_back=reads_back)
-    store.write(f"{name}/{MANIFEST_FILE}", manifest.model_dump_json(indent=1).encode() + b"\n")
+    put_manifest(store, name, manifest)
     return manifest
+
+
+def put_manifest(store: ObjectStore, name: str, manifest: Manifest) -> None:
+    """The second part of `put_folder`: from now on the folder is there. Raises StorageError."""
+    store.write(f"{name}/{MANIFEST_FILE}", manifest.model_dump_json(indent=1).encode() + b"\n")
 
 
 def put_files(store: ObjectStore, name: str, folder: Path, manifest: Manifest, *, reads_back: bool = False) -> None:

@@ -26,6 +26,7 @@ from backend.runs.planning.speakers import (
     synthetic_problems,
 )
 from backend.runs.storage.run_folder import RunFolder
+from backend.settings import Settings
 from backend.store.home import Home
 from training.data.balance import frames_per_epoch
 from training.data.training_set import TrainingSet
@@ -188,7 +189,10 @@ class RunPlan(BaseModel):
             notes.append("No clip is held out, so checkpoints are evaluated on sentences that were trained on.")
         if (address := self.launch.machine.address) is not None:
             gpus = ", on its GPUs if it has enough" if job.device == "auto" else ""
-            notes.append(f"It runs on the Ray cluster at {address}{gpus}; the cluster must see {job.output}.")
+            if (storage := Settings.from_environment().storage) is not None and not job.uses_deepspeed:
+                notes.append(f"It runs on the Ray cluster at {address}{gpus}, which must reach {storage}.")
+            else:
+                notes.append(f"It runs on the Ray cluster at {address}{gpus}; the cluster must see {job.output}.")
         return tuple(notes)
 
 

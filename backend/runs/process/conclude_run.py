@@ -24,12 +24,13 @@ from backend.store.home import Home
 from backend.voices.registry import Voices
 from backend.voices.styles import StyleClip
 from backend.voices.voice import Variant, Voice
-from training.errors import ResumeError, TrainingError
+from training.errors import ResumeError, StorageError, TrainingError
 from training.export import ADAPTER_FOLDER, FineTunedWeights, export_all, read_weights
 from training.job import FineTuneJob, JobSpeaker
 from training.run_checkpoints import list_checkpoints, mark_best, read_checkpoint, set_aside
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import put_export
+from training.stored_inputs import delete_datasets
 
 
 def conclude(home: Home, run_id: str, store: ObjectStore | None = None) -> None:
@@ -65,6 +66,8 @@ def conclude(home: Home, run_id: str, store: ObjectStore | None = None) -> None:
     # They are needed no more, and deleting a dataset must delete its copy too.
     for copied in folder.datasets(len(run.job.speakers)):
         shutil.rmtree(copied, ignore_errors=True)
+    if store is not None:
+        _forget_stored_datasets(store, rows, run_id)
     write_report(
         folder.report,
         run,
@@ -74,6 +77,13 @@ def conclude(home: Home, run_id: str, store: ObjectStore | None = None) -> None:
         folder.path,
         compare_methods(run, rows, home.folder),
     )
+
+
+def _forget_stored_datasets(store: ObjectStore, rows: RunTable, run_id: str) -> None:
+    try:
+        delete_datasets(store, run_id)
+    except StorageError as error:
+        rows.add_event(run_id, f"The copy of the dataset in the storage goes when the run is deleted. {error}")
 
 
 def export_best(folder: RunFolder, name: str) -> dict[Variant, Path]:

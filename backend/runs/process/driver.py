@@ -36,6 +36,7 @@ class Driver:
         from backend.runs.process.ray_dataset import SHARD, rows_for_everyone  # noqa: PLC0415
         from backend.runs.process.ray_worker import (  # noqa: PLC0415
             FaultLog,
+            inputs_for_other_machines,
             ray_storage,
             share_rows_recording_problems,
             train_under_ray,
@@ -52,9 +53,11 @@ class Driver:
             workers = (launch.smallest_world_size, launch.max_workers)
         resources = {"CPU": 1.0, "GPU": 1.0} if launch.use_gpu else {"CPU": 1.0}
         is_own_ray = launch.machine.address is None
+        # A Ray of this machine alone sees all that is here.
+        elsewhere = inputs_for_other_machines(raw_job, None if is_own_ray else storage, run_folder, attempt)
         _without_cleaner(TorchTrainer)(
             train_under_ray,
-            train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt, "storage": storage},
+            train_loop_config={"job": raw_job, "folder": folder, "attempt": attempt, "storage": storage, **elsewhere},
             torch_config=(LoopbackConfig if is_own_ray else TorchConfig)(backend=_backend(launch, raw_job)),
             datasets={SHARD: share_rows_recording_problems(raw_job, run_folder, attempt)},
             dataset_config=rows_for_everyone(),

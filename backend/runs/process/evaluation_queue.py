@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from backend.cluster.connect import pin_to_this_machine
 from backend.errors import EncoreError
 from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
 from backend.evaluation.plan import EvaluationPlan
@@ -24,6 +25,7 @@ from backend.runs.storage.run_table import RunTable
 from backend.transcription.select_transcriber import load_stored_transcribers
 from backend.voices.speaker_verifier import load_verifier
 from training.export import export_checkpoint
+from training.machine import Machine
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.voice_model import VoiceModel
 from training.run_checkpoints import hold, mark_best, read_checkpoint, release
@@ -38,17 +40,25 @@ class EvaluationQueue:
     """Knows what is still to be evaluated, and hands it out."""
 
     def __init__(
-        self, rows: RunTable, run_id: str, folder: RunFolder, launch: LaunchPlan, signer: FileSigner | None = None
+        self,
+        rows: RunTable,
+        run_id: str,
+        folder: RunFolder,
+        launch: LaunchPlan,
+        signer: FileSigner | None = None,
+        *,
+        is_pinned: bool = False,
     ) -> None:
         """Read the plan; what an earlier attempt had begun to evaluate is evaluated again.
 
-        With a signer every take is signed that is taken in.
+        With a signer every take is signed that is taken in. What is pinned is evaluated on this machine, for others
+        may not see the run's folder.
 
         Raises:
             EvaluationError: there is no plan.
         """
         self._rows, self._run_id, self._folder, self._launch = rows, run_id, folder, launch
-        self._signer = signer
+        self._signer, self._is_pinned = signer, is_pinned
         self._current: tuple[CheckpointRecord, Any] | None = None
         self._plan: EvaluationPlan | None = None
         if not launch.evaluate:
@@ -100,8 +110,10 @@ class EvaluationQueue:
 
         # No processor is set aside: training has them all on a laptop, and evaluation may use what it leaves.
         options: dict[str, Any] = {"num_cpus": 0, "max_retries": 1}
+        if self._is_pinned:
+            options["scheduling_strategy"] = pin_to_this_machine(strictly=True)
         spare_gpus = ray.available_resources().get("GPU", 0)  # type: ignore[no-untyped-call]
-        if self._launch.use_gpu and spare_gpus >= 1:
+        if self._launch.use_gpu and spare_gpus >= 1 and not (self._is_pinned and Machine.here().num_gpus == 0):
             options["num_gpus"] = 1
         place = None if record.is_base else str(self._place(record))
         task = ray.remote(**options)(evaluate_checkpoint).remote(

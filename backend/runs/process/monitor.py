@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from backend.runs.process.checkpoint_mirror import CheckpointMirror
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
@@ -17,13 +18,18 @@ _NOT_MEASURES = ("step", "num_steps", "checkpoint", "workers", "at")
 class RunMonitor:
     """Reads what is new since the last call; each attempt has its own."""
 
-    def __init__(self, rows: RunTable, run_id: str, folder: RunFolder, attempt: int) -> None:
+    def __init__(
+        self, rows: RunTable, run_id: str, folder: RunFolder, attempt: int, mirror: CheckpointMirror | None = None
+    ) -> None:
+        """Checkpoints that the workers keep elsewhere are recorded once `mirror` has brought them."""
         self._rows, self._run_id, self._folder, self._attempt = rows, run_id, folder, attempt
+        self._mirror = mirror
         self._metrics, self._faults = LineReader(folder.metrics), LineReader(folder.faults)
         # What earlier attempts wrote has been recorded by their supervisors, or is recorded late by this one.
         self._num_workers: int | None = None
-        self._has_told = False
+        self._has_told = self._is_reporting = False
         self._record_steps(reports=False)
+        self._is_reporting = True
         for _ in self._faults.new_lines():
             pass
         self._num_workers = None
@@ -31,6 +37,8 @@ class RunMonitor:
     def poll(self) -> bool:
         """Record what is new. Returns whether workers are training."""
         began = self._record_steps(reports=True)
+        for name in self._mirror.take() if self._mirror is not None else ():
+            self._add_checkpoint(name)
         for fault in self._faults.new_lines():
             self._rows.add_event(self._run_id, describe_fault(fault))
         return began
@@ -51,7 +59,7 @@ class RunMonitor:
                 continue
             measures[int(line["step"])] = _measures(line)
             if name := line.get("checkpoint"):
-                self._add_checkpoint(str(name))
+                self._meet_checkpoint(str(name))
         self._rows.add_metrics(self._run_id, self._attempt, measures)
         if measures and self._has_told:
             self._rows.change(self._run_id, message="Training.")
@@ -63,6 +71,12 @@ class RunMonitor:
         if before is not None and reports:
             change = "again" if before == num_workers else f"instead of {before}"
             self._rows.add_event(self._run_id, f"Training continues with {_count(num_workers)} {change}.")
+
+    def _meet_checkpoint(self, name: str) -> None:
+        if self._mirror is None or self._mirror.is_here(name):
+            self._add_checkpoint(name)
+        elif self._is_reporting:
+            self._mirror.want(name)
 
     def _add_checkpoint(self, name: str) -> None:
         step = int(name.rpartition("-")[2])

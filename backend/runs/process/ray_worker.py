@@ -11,8 +11,10 @@ from typing import Any
 import ray.train
 from ray.train import UserCallback
 
+from backend.cluster.connect import pin_to_this_machine
+from backend.runs.process.desk import Desk, DeskActor, FolderDesk, RemoteDesk
 from backend.runs.process.ray_dataset import fetch_rows, share_rows
-from backend.runs.storage.control import Control, LineWriter
+from backend.runs.storage.control import LineWriter
 from backend.runs.storage.run_folder import RunFolder
 from training.disk_room import is_full, wait_for_room
 from training.errors import PreflightError, TrainingError
@@ -20,7 +22,8 @@ from training.job import FineTuneJob
 from training.model.errors import EncoreError
 from training.storage.objects import open_store
 from training.stored_checkpoints import stored_run
-from training.worker import run_worker
+from training.stored_inputs import put_datasets, put_model
+from training.worker import RunStorage, run_worker
 
 _STEP_BYTES = 2**20
 """What must be free before a step that found the disk full is written down again."""
@@ -29,20 +32,18 @@ _STEP_BYTES = 2**20
 class RayContext:
     """Who a worker is, as Ray Train says; implements `training.worker.WorkerContext`."""
 
-    def __init__(self, folder: RunFolder, attempt: int) -> None:
+    def __init__(self, folder: RunFolder, attempt: int, desk: Desk) -> None:
         context = ray.train.get_context()
         self.rank: int = context.get_world_rank()
         self.local_rank: int = context.get_local_rank()
         self.world_size: int = context.get_world_size()
-        self._control = folder.control
-        self._attempt = attempt
-        self._lines = LineWriter(folder.metrics, attempt) if self.rank == 0 else None
-        if self._lines is not None:
-            self._lines.write({"workers": self.world_size})
+        self._folder, self._attempt, self._desk = folder, attempt, desk
+        if self.rank == 0:
+            desk.write({"workers": self.world_size})
 
     def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
         """Write every step into the run's folder, where a crash of Ray loses none; Ray gets only checkpoints."""
-        if self._lines is not None:
+        if self.rank == 0:
             saved = {"checkpoint": checkpoint_folder.name} if checkpoint_folder else {}
             self._record({**metrics, "at": time.time(), **saved})
         if checkpoint_folder is not None:
@@ -52,23 +53,22 @@ class RayContext:
 
     def _record(self, line: Mapping[str, float | str]) -> None:
         """Write a step down, once the disk has room for it. Raises TrainingError."""
-        assert self._lines is not None
         while True:
             try:
-                return self._lines.write(line)
+                return self._desk.write(line)
             except OSError as error:
-                place = self._control.parent
+                place, step = self._folder.path, f"step {line['step']:.0f}"
                 # Full by the system's own count, which may leave some bytes that nobody can use.
-                if is_full(error) and wait_for_room(place, _STEP_BYTES, f"step {line['step']:.0f}", self.tell):
+                if is_full(error) and place.is_dir() and wait_for_room(place, _STEP_BYTES, step, self.tell):
                     continue
                 problem = f"Step {line['step']:.0f} could not be recorded: {error.strerror}."
                 raise TrainingError(f"{problem} Free some space for the run's folder and resume it.") from error
 
     def tell(self, sentence: str) -> None:
         """Write it into the run's folder, for its events."""
-        if self._lines is not None:
+        if self.rank == 0:
             with suppress(OSError):  # on a full disk the supervisor finds words of its own
-                self._lines.write({"notice": sentence})
+                self._desk.write({"notice": sentence})
 
     def should_stop(self) -> bool:
         """Whether the person wants it; workers that another attempt has replaced stop at once.
@@ -76,7 +76,7 @@ class RayContext:
         Raises:
             TrainingError: this attempt is over.
         """
-        control = Control.read(self._control)
+        control = self._desk.control()
         if control.attempt > self._attempt:
             raise TrainingError("This run was resumed elsewhere; these workers are not needed any more.")
         return control.stop is not None
@@ -85,21 +85,28 @@ class RayContext:
 def train_under_ray(config: dict[str, Any]) -> None:
     """What Ray Train calls on every worker."""
     folder, attempt = RunFolder(Path(config["folder"])), int(config["attempt"])
-    with _recording_problems(folder, attempt):
-        if not folder.control.is_file():
+    is_here = folder.control.is_file()
+    desk = FolderDesk(folder, attempt) if is_here or config.get("desk") is None else RemoteDesk(config.get("desk"))
+    with _recording_problems(desk):
+        if not is_here and config.get("desk") is None:
             raise PreflightError(
-                f"A worker's machine does not see {folder.path}. Put ENCORE_HOME on storage that all machines share."
+                f"A worker's machine does not see {folder.path}. Put ENCORE_HOME on storage that all machines share, "
+                "or set ENCORE_STORAGE."
             )
-        context = RayContext(folder, attempt)
+        if isinstance(desk, RemoteDesk) and ray.train.get_context().get_world_rank() == 0:
+            desk.begin()
+        context = RayContext(folder, attempt, desk)
         job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
-        run_worker(job, context, fetch_rows(len(job.speakers)), open_store(config.get("storage")))
+        store = open_store(config.get("storage"))
+        storage = RunStorage(store=store, base_model=config.get("model")) if store is not None else None
+        run_worker(job, context, fetch_rows(len(job.speakers)), storage, is_output_here=is_here)
 
 
 def share_rows_recording_problems(
     raw_job: Mapping[str, Any], folder: RunFolder, attempt: int
 ) -> Any:  # a Ray Data dataset
     """The rows that workers will fetch, read by the driver before it starts any."""
-    with _recording_problems(folder, attempt):
+    with _recording_problems(FolderDesk(folder, attempt)):
         return share_rows([speaker.dataset for speaker in FineTuneJob.parse(raw_job).speakers])
 
 
@@ -109,7 +116,7 @@ def ray_storage(storage: str | None, folder: RunFolder, attempt: int) -> dict[st
     Raises:
         StorageError: the storage cannot be reached, which Ray would say in a page.
     """
-    with _recording_problems(folder, attempt):
+    with _recording_problems(FolderDesk(folder, attempt)):
         store = open_store(storage)
         if store is None:
             return {"storage_path": str(folder.ray)}
@@ -118,21 +125,34 @@ def ray_storage(storage: str | None, folder: RunFolder, attempt: int) -> dict[st
         return {"storage_path": place, "storage_filesystem": store.filesystem}
 
 
+def inputs_for_other_machines(
+    raw_job: Mapping[str, Any], storage: str | None, folder: RunFolder, attempt: int
+) -> dict[str, Any]:
+    """What workers on machines without the run's folder need, as a part of `train_under_ray`'s configuration.
+
+    Raises:
+        StorageError: the dataset or the base model cannot be stored.
+    """
+    desk = FolderDesk(folder, attempt)
+    with _recording_problems(desk):
+        store = open_store(storage)
+        if store is None:
+            return {"desk": None, "model": None}
+        job = FineTuneJob.parse(raw_job)
+        put_datasets(store, folder.path.name, job)
+        model = put_model(store, job.base_model)
+    actor: Any = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine(strictly=True))(DeskActor)
+    return {"desk": actor.remote(str(folder.path), attempt), "model": model}
+
+
 @contextmanager
-def _recording_problems(folder: RunFolder, attempt: int) -> Iterator[None]:
+def _recording_problems(desk: Desk) -> Iterator[None]:
     """Write down what every further attempt would meet as well; the supervisor ends the run with these words."""
     try:
         yield
     except EncoreError as error:
-        _record_problem(folder, attempt, error)
+        desk.record_problem(str(error))
         raise
-
-
-def _record_problem(folder: RunFolder, attempt: int, error: EncoreError) -> None:
-    if Control.read(folder.control).attempt == attempt:
-        # On a full disk the file stays empty, which means the same.
-        with suppress(OSError):
-            folder.problem.write_text(str(error), encoding="utf-8")
 
 
 class FaultLog(UserCallback):
@@ -148,7 +168,7 @@ class FaultLog(UserCallback):
             # Ray Train wraps what a worker raised.
             cause = getattr(exception, "_base_exc", exception)
             if isinstance(cause, EncoreError) and not self._folder.problem.is_file():
-                _record_problem(self._folder, self._attempt, cause)
+                FolderDesk(self._folder, self._attempt).record_problem(str(cause))
         first = next(iter(worker_exceptions.values()), None)
         lines = str(first).strip().splitlines() or [type(first).__name__]
         with suppress(OSError):

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from backend.cluster.connect import (
 from backend.errors import EncoreError
 from backend.provenance.signing import FileSigner
 from backend.runs.planning.launch import LaunchPlan
+from backend.runs.process.checkpoint_mirror import CheckpointMirror
 from backend.runs.process.conclude_run import conclude
 from backend.runs.process.disk_guard import MIN_BYTES, DiskGuard
 from backend.runs.process.evaluation_queue import EvaluationQueue
@@ -89,6 +91,7 @@ class Supervisor:
         self._empty_since: float | None = None
         self._ray: list[psutil.Process] = []
         self._store: ObjectStore | None = None
+        self._mirror: CheckpointMirror | None = None
 
     def run(self) -> RunState:
         """Do it all; whatever happens, the run's row says how it ended, before Ray is given the time to end.
@@ -142,7 +145,8 @@ class Supervisor:
             self._launch = self._launch.model_copy(update={"use_gpu": True})
         check_size(fewest, fewest if self._launch.use_gpu else 0)
         signer = FileSigner(self._home.folder, settings.signing_cert, settings.signing_key)
-        evaluation = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch, signer)
+        pinned = self._is_spread
+        evaluation = EvaluationQueue(self._rows, self._run_id, self._folder, self._launch, signer, is_pinned=pinned)
         run = self._rows.get(self._run_id)
         if run.step < run.num_steps:
             self._train_to_the_end(monitor, evaluation)
@@ -186,9 +190,21 @@ class Supervisor:
             stored = StoredCheckpoints(self._store, self._folder.path)
             fetch_newer(stored, self._folder.path, lambda said: self._rows.add_event(self._run_id, said))
         last_step = register_checkpoints(self._rows, self._run_id, self._folder)
-        monitor = RunMonitor(self._rows, self._run_id, self._folder, self._attempt)
+        monitor = RunMonitor(self._rows, self._run_id, self._folder, self._attempt, self._make_mirror())
         self._rows.forget_steps_after(self._run_id, last_step)
         return monitor
+
+    def _make_mirror(self) -> CheckpointMirror | None:
+        """For a cluster whose machines may not see the run's folder."""
+        self._mirror = None
+        if self._is_spread and self._store is not None:
+            tell = partial(self._rows.add_event, self._run_id)
+            self._mirror = CheckpointMirror(self._store, self._folder, self._job.keep_checkpoints, tell)
+        return self._mirror
+
+    @property
+    def _is_spread(self) -> bool:
+        return self._store is not None and self._launch.machine.address is not None
 
     def _train_to_the_end(self, monitor: RunMonitor, evaluation: EvaluationQueue) -> None:
         """Train; a driver that is lost is replaced, as often as workers may be lost."""
@@ -210,7 +226,7 @@ class Supervisor:
 
         from backend.runs.process.driver import Driver  # noqa: PLC0415
 
-        actor: Any = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine())(Driver)
+        actor: Any = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine(strictly=self._is_spread))(Driver)
         driver = actor.remote()
         fit = driver.fit.remote(
             self._job.model_dump(mode="json"),
@@ -235,6 +251,8 @@ class Supervisor:
             monitor.poll()
             release_placement_groups()
         self._stop_if_wanted()
+        if self._mirror is not None:
+            self._mirror.finish()
         if not is_running:
             self._rows.move(self._run_id, RunState.RUNNING, "Training.")
         register_checkpoints(self._rows, self._run_id, self._folder)

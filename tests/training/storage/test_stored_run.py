@@ -19,7 +19,7 @@ from training.storage.folders import describe, list_folders, read_manifest
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import StoredCheckpoints
-from training.worker import main, run_worker
+from training.worker import RunStorage, main, run_worker
 
 CHECKPOINTS = "runs/run/checkpoints"
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> ObjectStore:
 
 def train(job: FineTuneJob, store: ObjectStore | None, stop_after: int | None = None) -> RecordingContext:
     context = RecordingContext(0, 1, stop_after)
-    run_worker(job, context, store=store)
+    run_worker(job, context, storage=RunStorage(store=store) if store is not None else None)
     return context
 
 
