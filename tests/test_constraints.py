@@ -17,7 +17,7 @@ def read_requirements(name: str) -> list[Requirement]:
     return [Requirement(line) for line in map(str.strip, lines) if line and line[0] not in "#-"]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-tracing.txt", "requirements-dev.txt"])
 def test_every_requirement_has_a_tested_version_within_its_range(name: str) -> None:
     tested = {canonicalize_name(line.name): next(iter(line.specifier)) for line in read_requirements("constraints.txt")}
     for requirement in read_requirements(name):

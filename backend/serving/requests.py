@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from backend.audio.formats import AudioFormat
 from backend.errors import EncoreError
 from backend.provenance.statement import SpeechStatement
+from backend.serving.engine.take_timeline import TakeTimeline
 from backend.takes.take import TakeFacts
 from backend.voices.consent import Consent
 from backend.voices.voice import CloningMode, Voice
@@ -106,12 +107,14 @@ class SpeechSummary:
         facts: about the take.
         sample_rate: in Hz.
         num_frames: length of the speech as the model speaks it.
+        timelines: when what happened to each segment of the text.
         take_problem: why the take is not kept; empty where it is, or is not meant to be.
     """
 
     facts: TakeFacts
     sample_rate: int
     num_frames: int
+    timelines: tuple[TakeTimeline, ...] = ()
     take_problem: str = ""
 
 

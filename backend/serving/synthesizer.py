@@ -140,7 +140,12 @@ class Synthesizer:
             if stream.finish_reason is not FinishReason.CANCELLED:
                 stream.check_length()
                 num_frames = round(stream.seconds * self.model.speech_tokenizer.config.frame_rate_hz)
-                yield SpeechSummary(facts=stream.facts(), sample_rate=stream.sample_rate, num_frames=num_frames)
+                yield SpeechSummary(
+                    facts=stream.facts(),
+                    sample_rate=stream.sample_rate,
+                    num_frames=num_frames,
+                    timelines=stream.timelines,
+                )
         except EncoreError as error:
             yield SpeechFailure(error=error)
 

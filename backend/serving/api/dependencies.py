@@ -17,6 +17,7 @@ from backend.serving.api.allowance import Allowance
 from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics
 from backend.serving.api.take_recorder import TakeRecorder
+from backend.serving.api.tracing import SpeechTracing
 from backend.serving.protocol import SpeechService
 from backend.serving.requests import AudioChunk, Reference, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
 from backend.settings import MAX_CHARACTERS
@@ -53,6 +54,7 @@ class ApiContext:
         signer: signs what leaves as a whole file; None signs nothing.
         checker: says of recordings what they say of themselves.
         started_at: when this process began to serve.
+        tracing: makes spans of what is spoken.
         tenant: who asks; empty for the operator.
         allowance: what they may still do.
     """
@@ -68,6 +70,7 @@ class ApiContext:
     takes: Takes | None = None
     signer: FileSigner | None = None
     checker: Checker = field(default_factory=Checker)
+    tracing: SpeechTracing | None = None
     tenant: str = ""
     allowance: Allowance = field(default_factory=Allowance)
 
@@ -135,7 +138,11 @@ class ApiContext:
         """The current state of a stored voice. Raises VoiceNotFound."""
         return await asyncio.to_thread(self.voices.get, name)
 
-    async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+    def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+        """Speak, as `_spoken` does; traced where that was asked for."""
+        return self._spoken(order) if self.tracing is None else self.tracing.follow(order, self._spoken(order))
+
+    async def _spoken(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         """Pass a request on, sign a file that is whole, and store the take; its characters count once there is sound.
 
         Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 
 from fastapi import FastAPI
 
@@ -10,6 +11,7 @@ from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
+from backend.serving.api.tracing import SpeechTracing, install_tracing, open_tracing
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.protocol import SpeechService
@@ -59,6 +61,7 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     Raises:
         EncoreError: the registry cannot be opened, or the model is no checkpoint.
     """
+    provider = open_tracing(os.environ)
     config = read_config(resolve_model(settings.engine.model))
     home = Home(settings.home)
     signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
@@ -74,13 +77,17 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
         can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
         timeout_seconds=settings.timeout_seconds,
         max_characters=settings.max_characters,
+        tracing=SpeechTracing(provider) if provider is not None else None,
     )
-    return create_api(
+    app = create_api(
         context,
         api_keys=settings.keys,
         directory=TenantDirectory(home, settings.limits),
         hosts=AllowedHosts(settings.host, settings.allowed_hosts),
     )
+    if provider is not None:
+        install_tracing(app, provider)
+    return app
 
 
 def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Takes | None:

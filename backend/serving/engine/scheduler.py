@@ -126,6 +126,7 @@ class Scheduler:
 
     def _start(self, entry: WaitingTake) -> None:
         slot, started = self._free_slots[0], time.monotonic()
+        entry.stream.timeline.admitted = time.time()
         try:
             self.batch.admit(slot, entry.request, entry.voice)
             is_prepared = not self.batch.is_preparing(slot)
@@ -137,6 +138,7 @@ class Scheduler:
             _logger.exception("a take could not begin")
             self._fail(entry.stream, TakeFailed().with_traceback(error.__traceback__))
             return
+        entry.stream.timeline.prefilled = time.time()
         per_token = (time.monotonic() - started) / len(entry.request.prompt.inputs)
         self._prefill_seconds_per_token += (per_token - self._prefill_seconds_per_token) / 4
         self.running.append(
@@ -157,6 +159,7 @@ class Scheduler:
         for slot in step.spoke:
             by_slot[slot].waiting.append(codes[slot])
             by_slot[slot].stream.codes.append(codes[slot])
+            by_slot[slot].stream.timeline.add_frame()
         for slot, reason in step.finished.items():
             by_slot[slot].reason = reason
         return True

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backend.serving.engine.take_timeline import TakeTimeline
 from training.model.generation.frame_loop import FinishReason
 
 _logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         clock: when a live client runs dry.
         submitted: `time.monotonic` time of the request.
         client: who asked for it.
+        timeline: when what happened to it.
         on_end: called once, when the engine is done with it.
     """
 
@@ -83,6 +85,7 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         self.codes: list[Tensor] = []
         self.clock = PlaybackClock()
         self.submitted = time.monotonic()
+        self.timeline = TakeTimeline()
         self.client = client
         self.on_end: Callable[[], object] | None = None
         self._first_chunk_at: float | None = None
@@ -113,6 +116,7 @@ class TakeStream(Iterator[NDArray[np.float32]]):
             self._first_chunk_at = self._first_chunk_at or now
             was_dry = self.clock.add(len(chunk) / self.sample_rate, now) and self.is_live
             self._chunks.append(chunk)
+            self.timeline.add_audio()
             self._changed.notify_all()
         return was_dry
 

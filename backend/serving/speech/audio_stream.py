@@ -15,6 +15,7 @@ from backend.audio.tempo import check_speed
 from backend.errors import PromptError
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
+from backend.serving.engine.take_timeline import TakeTimeline
 from backend.serving.speech.finishing import Finisher
 from backend.serving.speech.sayable import MAX_UNSAID, count_sayable, is_sayable
 from backend.serving.speech.segments import SegmentQueue
@@ -188,6 +189,11 @@ class AudioStream(Iterator[NDArray[np.float32]]):
     def seconds_to_first_audio(self) -> float:
         """From the request to the first decoded frame; without streaming, it is handed out later than that."""
         return self._queue.seconds_to_first_audio
+
+    @property
+    def timelines(self) -> tuple[TakeTimeline, ...]:
+        """When what happened to each segment that is over."""
+        return tuple(self._queue.timelines)
 
     @property
     def real_time_factor(self) -> float:

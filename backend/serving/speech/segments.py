@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_stream import TakeStream
+from backend.serving.engine.take_timeline import TakeTimeline
 from backend.serving.speech.crossfade import Crossfader
 from backend.serving.speech.sentences import measure
 from training.model.generation.frame_loop import FinishReason
@@ -41,6 +42,7 @@ class SegmentQueue:
     Attributes:
         seeds: of each segment that was played.
         finish_reasons: the same.
+        timelines: when what happened to each of them, as it was spoken at last.
         starts: where each segment that is played begins, in samples; one more than of those above while it is played.
         lengths: of each segment that was played, in samples; the end of one overlaps the beginning of the next.
         num_samples: handed out so far.
@@ -59,6 +61,7 @@ class SegmentQueue:
         """Request the first segment. Raises what `Engine.submit` raises."""
         self.seeds: list[int] = []
         self.finish_reasons: list[FinishReason] = []
+        self.timelines: list[TakeTimeline] = []
         self.starts: list[int] = []
         self.lengths: list[int] = []
         self.num_samples = 0
@@ -94,6 +97,7 @@ class SegmentQueue:
                 assert reason is not None
                 last = self._counted(crossfader.end_segment())
                 self.seeds.append(segment.stream.seed)
+                self.timelines.append(segment.stream.timeline)
                 self.lengths.append(self.num_samples + crossfader.num_held - self.starts[-1])
                 self.finish_reasons.append(reason)
                 yield last
