@@ -41,6 +41,7 @@ from backend.transcription.listening import Heard, hear_recording
 from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentInvalid, VoiceError
+from backend.voices.publisher import VoicePublisher
 from backend.voices.reference import write_reference
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
@@ -50,6 +51,7 @@ from backend.voices.voice import Voice
 from backend.watermark.installation import installation_key, mark_of
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.precision import PrecisionChoice
+from training.storage.objects import open_store
 
 if TYPE_CHECKING:
     from backend.dataset.datasets import Datasets
@@ -91,6 +93,11 @@ class Studio:
     def voices(self) -> Voices:
         """The library."""
         return Voices(self.home)
+
+    def publish_voices(self) -> None:
+        """Keep the voices in the object storage, if there is one, for servers elsewhere. Raises StorageError."""
+        if (store := open_store(self.settings.storage)) is not None:
+            VoicePublisher(self.voices, store, self.home.folder).keep_publishing()
 
     @cached_property
     def datasets(self) -> Datasets:

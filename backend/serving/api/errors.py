@@ -33,6 +33,7 @@ from backend.voices.errors import (
     VoiceStyleUnknown,
 )
 from backend.web.redaction import public_message
+from training.errors import StorageError
 
 _logger = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ _KINDS: tuple[tuple[type[EncoreError], _Kind], ...] = (
     (RequestTimedOut, _Kind(504, "timeout")),
     (EngineClosed, _Kind(503, "unavailable")),
     (ServingError, _Kind(503, "unavailable")),
+    (StorageError, _Kind(503, "unavailable")),
     (TrashNotFound, _Kind(404, "not_in_trash")),
     (TrashNameTaken, _Kind(409, "name_taken")),
     (TrashBusy, _Kind(409, "in_use")),

@@ -18,16 +18,20 @@ from backend.serving.protocol import SpeechService
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.synthesizer import Synthesizer
+from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.store.trash import Trash
 from backend.takes.takes import TakeBounds, Takes
 from backend.tenants.directory import TenantDirectory
+from backend.voices.publisher import VoicePublisher
 from backend.voices.registry import Voices
+from backend.voices.shared_voices import PublishedVoices, SharedVoices
 from backend.watermark.installation import installation_key
 from backend.web.hosts import AllowedHosts
 from training.model.checkpoint.reading import read_config
 from training.model.hub.hub import resolve_model
+from training.storage.objects import open_store
 
 _INSTRUCTED_TYPE = "voice_design"
 
@@ -65,7 +69,7 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     config = read_config(resolve_model(settings.engine.model))
     home = Home(settings.home)
     signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
-    voices = Voices(home)
+    voices = open_voices(home)
     voices.sweep()
     context = ApiContext(
         service=service,
@@ -88,6 +92,21 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     if provider is not None:
         install_tracing(app, provider)
     return app
+
+
+def open_voices(home: Home) -> Voices:
+    """The voices that the API speaks in: of this home, which publishes them, or also those that another one has.
+
+    Raises:
+        StorageError: there is no such storage.
+    """
+    voices, store = Voices(home), open_store(Settings.from_environment().storage)
+    if store is None:
+        return voices
+    VoicePublisher(voices, store, home.folder).keep_publishing()
+    published = PublishedVoices(store, home.folder)
+    published.keep_fresh()
+    return SharedVoices(home, published)
 
 
 def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Takes | None:
