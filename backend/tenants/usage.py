@@ -54,16 +54,17 @@ class Usage:
         with self._counting() as connection:
             now = self._clock()
             row = connection.execute("SELECT num_left, at FROM tenant_requests WHERE tenant = ?", (tenant,)).fetchone()
-            # A clock that was set back fills nothing.
+            # A clock that was set back fills nothing, and from then on what it says now counts.
             num_left = float(per_minute) if row is None else row["num_left"] + max(0.0, now - row["at"]) * per_second
             num_left = min(num_left, float(per_minute))
-            if num_left < 1:
-                raise QuotaExceeded(
-                    f"The limit is {per_minute} requests per minute. Send them more slowly.",
-                    retry_after_seconds=(1 - num_left) / per_second,
-                )
-            num_left -= 1
+            is_left = num_left >= 1
+            num_left -= is_left
             connection.execute("INSERT OR REPLACE INTO tenant_requests VALUES (?, ?, ?)", (tenant, num_left, now))
+        if not is_left:
+            raise QuotaExceeded(
+                f"The limit is {per_minute} requests per minute. Send them more slowly.",
+                retry_after_seconds=(1 - num_left) / per_second,
+            )
         reset_seconds = (per_minute - num_left) / per_second
         return Left(limit=per_minute, remaining=int(num_left), reset_seconds=reset_seconds)
 
