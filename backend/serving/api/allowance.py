@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.errors import EncoreError
 from backend.serving.api.access import OPEN_PATHS
 from backend.serving.api.errors import error_response
+from backend.store.errors import StoreError
 from backend.tenants.directory import TenantDirectory
 from backend.tenants.errors import QuotaExceeded
 from backend.tenants.limits import Limits
 from backend.tenants.usage import Left, Usage
 
 _MINUTE, _HOUR = 60, 3600
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -77,7 +80,11 @@ class Allowance:
             day = await taking
         except EncoreError:
             return  # they were refused
-        await asyncio.to_thread(usage.give_back, self._tenant, number, day)
+        try:
+            await asyncio.to_thread(usage.give_back, self._tenant, number, day)
+        except StoreError as error:
+            # The speech has ended for a reason of its own, which is what the client is told.
+            _logger.warning("%d characters are not given back: %s", number, error)
 
     def _take_request(self, usage: Usage) -> None:
         limits = self.limits

@@ -28,6 +28,7 @@ SERVICE = "encore"
 INSTALL = "python -m pip install -r requirements-tracing.txt"
 
 _UNTRACED = "healthz,metrics"
+_PATH_ATTRIBUTES = frozenset({"http.target", "http.url", "url.path", "url.full"})
 _logger = logging.getLogger(__name__)
 
 
@@ -79,6 +80,7 @@ def install_tracing(app: FastAPI, provider: TracerProvider) -> None:
         meter_provider=NoOpMeterProvider(),
         excluded_urls=parse_excluded_urls(_UNTRACED),
         default_span_details=_name_of,
+        server_request_hook=_hide_objects,
         # A span for each chunk of sound would hide the others.
         exclude_spans=["receive", "send"],
     )
@@ -108,7 +110,17 @@ class _LastSpans:
 
 def _name_of(scope: Scope) -> tuple[str, dict[str, str]]:
     """The span of a request, by its method and what is the same in all paths of its route."""
-    return f"{scope.get('method', '')} {'/'.join(str(scope.get('path', '')).split('/')[:4])}".strip(), {}
+    return f"{scope.get('method', '')} {_public_path(scope)}".strip(), {}
+
+
+def _hide_objects(span: Span, scope: Scope) -> None:
+    """A path ends with the name of a voice, or the id of a take, which are nobody's business but their tenant's."""
+    for name in _PATH_ATTRIBUTES & set(getattr(span, "attributes", None) or {}):
+        span.set_attribute(name, _public_path(scope))
+
+
+def _public_path(scope: Scope) -> str:
+    return "/".join(str(scope.get("path", "")).split("/")[:4])
 
 
 class SpeechTracing:

@@ -64,6 +64,11 @@ def test_a_speech_that_fails_says_so_and_probes_leave_no_trace(traced, exporter)
     (speech,) = (span for span in exporter.get_finished_spans() if span.name == "speech")
     assert speech.status.status_code is StatusCode.ERROR
     exporter.clear()
+    assert traced.get("/v1/audio/voices/Anna").status_code == 200
+    (named,) = exporter.get_finished_spans()
+    assert named.name == "GET /v1/audio/voices"
+    assert "Anna" not in named.to_json()
+    exporter.clear()
     assert traced.get("/healthz").status_code == traced.get("/metrics").status_code == 200
     assert exporter.get_finished_spans() == ()
 
