@@ -32,8 +32,8 @@ from training.stored_checkpoints import StoredCheckpoints
 from training.strategies.learner import Learner
 from training.workers import Workers
 
-JOIN_SECONDS = 1500.0
-"""How long the first worker waits for the parts of other machines; shorter than a group of workers waits for one."""
+JOIN_SECONDS = 600.0
+"""How much longer than the first worker others may take to send their parts; a group waits half an hour for one."""
 
 
 class ScatteredCheckpointKeeper(CheckpointKeeper):
@@ -99,6 +99,7 @@ class ScatteredCheckpointKeeper(CheckpointKeeper):
         self._agree_on(None if is_damaged else failure)
         if num_damaged and self._workers.is_first:
             self._tell(f"{failure or name} An earlier checkpoint takes its place.")
+            self._there.forget_damaged(name)
         return not num_damaged
 
     @override

@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from training.errors import StorageDamaged, StorageError
@@ -69,9 +70,15 @@ class StoredCheckpoints:
                 get_folder(self._store, self._name(name), self._local / name)
             except StorageDamaged as damage:
                 tell(f"{damage} An earlier checkpoint takes its place.")
+                self.forget_damaged(name)
                 continue
             return name
         return None
+
+    def forget_damaged(self, name: str) -> None:
+        """Make room for the checkpoint that will be trained in its place; it would be taken for that one."""
+        with suppress(StorageError):
+            delete_folder(self._store, self._name(name))
 
     def fetch(self, name: str) -> bool:
         """Bring one to this machine; whether it is stored. Raises StorageError."""

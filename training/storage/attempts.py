@@ -132,7 +132,9 @@ def _code(text: str) -> str:
     """The name of an error in what pyarrow raised."""
     if found := re.search(r"AWS Error (\w+)", text):
         status = re.search(r"HTTP (?:status|response code:) (\d+)", text)
-        return found[1] if status is None else f"HTTP {status[1]}"
+        # Such as a name that is not known, or a certificate that is not trusted.
+        cause = re.search(r"curlCode: \d+, ([^;]+)", text)
+        return f"HTTP {status[1]}" if status is not None else cause[1].strip().rstrip(".") if cause else found[1]
     return _first_line(text)
 
 

@@ -12,6 +12,9 @@ from training.storage.objects import ObjectStore
 FRESH_SECONDS = 3.0
 """How old what is known may be; a question costs the storage a request, whoever asks."""
 
+HOLD_SECONDS = 30.0
+"""How long a storage that did not answer is left alone, where something is known: who asks waits for each attempt."""
+
 
 class WatchedObject:
     """The newest content of an object; where the storage does not answer, the last that is known."""
@@ -26,7 +29,7 @@ class WatchedObject:
     ) -> None:
         self._store, self._name, self._fresh_seconds, self._clock = store, name, fresh_seconds, clock
         self._lock = threading.Lock()
-        self._asked_at: float | None = None
+        self._ask_at: float | None = None
         self._tag: str | None = None
         self._content: bytes | None = None
 
@@ -38,18 +41,19 @@ class WatchedObject:
         """
         with self._lock:
             now = self._clock()
-            if self._asked_at is None or now - self._asked_at >= self._fresh_seconds:
+            if self._ask_at is None or now >= self._ask_at:
                 self._ask()
-                self._asked_at = now
             return self._content
 
     def _ask(self) -> None:
         try:
             found = self._store.read_if_changed(self._name, self._tag)
         except StorageUnreachable:
-            if self._asked_at is None:
+            if self._ask_at is None:
                 raise
+            self._ask_at = self._clock() + HOLD_SECONDS
             return
+        self._ask_at = self._clock() + self._fresh_seconds
         if found is None:
             self._tag = self._content = None
         elif found.tag != self._tag:

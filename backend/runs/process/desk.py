@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +24,9 @@ _POLL_SECONDS = 1.0
 class Desk(Protocol):
     """One attempt's desk as a worker sees it."""
 
+    machine: str
+    """The worker's, where it is not that of the run's folder; otherwise empty."""
+
     def control(self) -> Control:
         """What workers obey now."""
         ...
@@ -41,6 +45,7 @@ class FolderDesk(Desk):
 
     def __init__(self, folder: RunFolder, attempt: int) -> None:
         """Of one attempt; its file of lines is made by the first of them."""
+        self.machine = ""
         self.folder, self._attempt = folder, attempt
         self._lines: LineWriter | None = None
 
@@ -93,6 +98,7 @@ class RemoteDesk(Desk):
     """On another machine than the run's folder; asks the actor there."""
 
     def __init__(self, actor: Any) -> None:  # a handle of Ray's
+        self.machine = socket.gethostname()
         self._actor = actor
 
     def begin(self) -> None:

@@ -151,7 +151,7 @@ def _recording_problems(desk: Desk) -> Iterator[None]:
     try:
         yield
     except EncoreError as error:
-        desk.record_problem(str(error))
+        desk.record_problem(f"{error} This was on the machine {desk.machine}." if desk.machine else str(error))
         raise
 
 

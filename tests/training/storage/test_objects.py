@@ -96,6 +96,12 @@ def test_a_storage_that_never_answers_is_given_up_with_what_to_check(proxy: Faul
         store.write("one", b"1")
 
 
+def test_what_the_network_says_is_passed_on(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(StorageUnreachable, match=r"does not answer \(Could not connect"):
+        ObjectStore(StorageLocation("s3", BUCKET), patience_seconds=0).read("one")
+
+
 def test_a_watched_object_is_fetched_when_it_changed_and_asked_for_every_few_seconds(
     bucket: ObjectStore, proxy: FaultProxy
 ) -> None:
@@ -127,3 +133,11 @@ def test_a_watched_object_outlasts_a_storage_that_does_not_answer(bucket: Object
     now[0] = 10
     proxy.faults.append(Fault("busy", times=1000))
     assert watched.read() == b"one"
+    num_requests = len(proxy.requests)
+    now[0] = 20
+    assert watched.read() == b"one"
+    assert len(proxy.requests) == num_requests, "nobody waits again so soon"
+    proxy.faults.clear()
+    bucket.write("index", b"two")
+    now[0] = 41
+    assert watched.read() == b"two"

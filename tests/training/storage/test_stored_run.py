@@ -15,7 +15,7 @@ from training.errors import StorageError
 from training.export import EXPORTS_FOLDER
 from training.job import FineTuneJob
 from training.run_checkpoints import checkpoint_name, list_checkpoints, mark_best, read_checkpoint, require_intact
-from training.storage.folders import describe, list_folders, read_manifest
+from training.storage.folders import describe, get_folder, list_folders, read_manifest
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import StoredCheckpoints
@@ -76,6 +76,7 @@ def test_a_damaged_checkpoint_in_the_storage_is_passed_over(folder: ObjectStore,
     shutil.rmtree(job.output)
     again = train(job, folder, stop_after=1)
     assert again.reports[0]["step"] == 2
+    assert get_folder(folder, newest, job.output.parent / "whole") is not None, "the new one has its place"
     assert "is not what was stored" in again.told[0]
     assert "An earlier checkpoint takes its place." in again.told[0]
 

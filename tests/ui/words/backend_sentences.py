@@ -30,7 +30,18 @@ NOT_ON_THE_PAGE = {
 }
 """By the beginning of a path; after a colon, only where it is said by a call of that name."""
 
-CARRIERS = {"Finding", "add_event", "tell", "_tell", "_refuse", "_refuse_archive", "refusal", "_refused", "move"}
+CARRIERS = {
+    "Finding",
+    "add_event",
+    "tell",
+    "_tell",
+    "record_problem",
+    "_refuse",
+    "_refuse_archive",
+    "refusal",
+    "_refused",
+    "move",
+}
 """Calls whose arguments are read, beside the constructors of errors."""
 
 SPOKEN = {
