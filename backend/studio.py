@@ -35,6 +35,7 @@ from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.store.trash import Deleted, Trash
+from backend.takes.stored_takes import StoredTakes
 from backend.takes.take import Take
 from backend.takes.takes import TakeBounds, Takes
 from backend.transcription.listening import Heard, hear_recording
@@ -48,6 +49,7 @@ from backend.voices.samples import get_sample
 from backend.voices.speaker_verifier import load_verifier
 from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
+from backend.voices.voice_index import owner_of
 from backend.watermark.installation import installation_key, mark_of
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.precision import PrecisionChoice
@@ -94,10 +96,11 @@ class Studio:
         """The library."""
         return Voices(self.home)
 
-    def publish_voices(self) -> None:
-        """Keep the voices in the object storage, if there is one, for servers elsewhere. Raises StorageError."""
+    def use_storage(self) -> None:
+        """Keep voices and takes in the object storage too, if there is one. Raises StorageError."""
         if (store := open_store(self.settings.storage)) is not None:
             VoicePublisher(self.voices, store, self.home.folder).keep_publishing()
+            StoredTakes(self.home, store, owner_of(self.home.folder)).keep_syncing()
 
     @cached_property
     def datasets(self) -> Datasets:

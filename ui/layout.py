@@ -55,7 +55,7 @@ def serve(settings: Settings) -> int:
         page = build_page(studio, settings, folder)
         # What was running when the program last ended goes on.
         threading.Thread(target=_resume_runs, args=(studio,), daemon=True, name="resume-runs").start()
-        studio.publish_voices()
+        studio.use_storage()
         studio.start_loading(settings.model, precision=settings.precision, device=settings.device)
         address = server.launch(page, settings)
         print(f"Encore is ready: {address}  (Ctrl-C ends it)", flush=True)

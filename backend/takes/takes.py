@@ -155,6 +155,14 @@ class Takes:
             ).fetchall()
         return tuple(take for take in understood(rows, self._take) if take.path.is_file())
 
+    def files(self) -> dict[str, Path]:
+        """Where the sound of each take of all tenants is, or was, by id. Raises StoreError."""
+        wanted = "SELECT id, coalesce(json_extract(record, '$.audio_format'), 'wav') AS format FROM takes"
+        with self._database.reading() as connection:
+            rows = connection.execute(wanted).fetchall()
+        known = (row for row in rows if row["format"] in FORMAT_TABLE)
+        return {row["id"]: self.folder / f"{row['id']}{FORMAT_TABLE[row['format']].suffix}" for row in known}
+
     def with_mark(self, mark: int) -> tuple[Take, ...]:
         """Takes whose sound carries this number, the newest first; seldom more than one. Raises StoreError."""
         return tuple(take for take in self.list() if take.mark == mark)

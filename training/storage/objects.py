@@ -166,7 +166,8 @@ class ObjectStore:
             raise no_bucket(self.location)
 
     def _attempt(self, what: str, action: Callable[[], _Answer]) -> _Answer:
-        if not self._was_found:
+        # A disk may be unmounted at any time, and what is written then would lie under the place where it belongs.
+        if not self._was_found or self.location.scheme == "file":
             self.require()
             self._was_found = True
         return attempt(self.location, what, action, patience_seconds=self._patience_seconds)

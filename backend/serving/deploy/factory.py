@@ -22,11 +22,13 @@ from backend.settings import Settings
 from backend.store.home import Home
 from backend.store.leftovers import sweep_leftovers
 from backend.store.trash import Trash
+from backend.takes.stored_takes import StoredTakes
 from backend.takes.takes import TakeBounds, Takes
 from backend.tenants.directory import TenantDirectory
 from backend.voices.publisher import VoicePublisher
 from backend.voices.registry import Voices
 from backend.voices.shared_voices import PublishedVoices, SharedVoices
+from backend.voices.voice_index import owner_of
 from backend.watermark.installation import installation_key
 from backend.web.hosts import AllowedHosts
 from training.model.checkpoint.reading import read_config
@@ -116,4 +118,6 @@ def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Take
     takes.sweep()
     Trash(home).sweep()
     sweep_leftovers(home.folder)
+    if (store := open_store(Settings.from_environment().storage)) is not None:
+        StoredTakes(home, store, owner_of(home.folder)).keep_syncing()
     return takes
