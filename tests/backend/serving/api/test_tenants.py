@@ -191,6 +191,7 @@ def test_anothers_take_was_made_here_and_no_more_is_told(served, alices):
 
 
 def test_emptying_the_trash_leaves_what_others_can_restore(home, alices):
+    assert not {one.item_id for one in Trash(home).list()} & set(alices.values())
     Trash(home).empty()
     assert {one.item_id for one in Trash(home.of_tenant("alice")).list()} == {
         alices["deleted voice"],
