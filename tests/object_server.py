@@ -40,7 +40,8 @@ def object_server() -> Iterator[int]:
                 time.sleep(0.05)
         yield port
     finally:
-        process.terminate()
+        # It has nothing to put in order, and would wait for connections that are kept open.
+        process.kill()
         process.wait(timeout=10)
 
 
