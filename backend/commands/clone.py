@@ -13,7 +13,7 @@ from backend.commands.options.shared import consent_of
 from backend.commands.output import check_output, doubts_of
 from backend.commands.progress import Progress
 from backend.serving.requests import Reference, SynthesisRequest
-from backend.serving.speech.audio_stream import check_text
+from backend.serving.speech.text_check import check_text
 from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
 from backend.store.artifacts import write_whole

@@ -16,7 +16,7 @@ from backend.provenance.signing import FileSigner
 from backend.serving.deploy.factory import build_synthesizer
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import EngineSettings
-from backend.serving.speech.audio_stream import check_text
+from backend.serving.speech.text_check import check_text
 from backend.serving.synthesizer import encoded
 from backend.serving.voice_resolver import checkpoint_of
 from backend.settings import Settings

@@ -25,7 +25,7 @@ from backend.evaluation.take_scores import TakeMeasuring
 from backend.provenance.signing import FileSigner
 from backend.provenance.statement import SpeechStatement
 from backend.serving.requests import SynthesisRequest
-from backend.serving.speech.audio_stream import check_text
+from backend.serving.speech.text_check import check_text
 from backend.serving.synthesizer import Synthesizer
 from training.model.generation.frame_loop import FinishReason
 from training.model.seed import draw_seed

@@ -149,7 +149,7 @@ def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> A
     weights = next(engine.model.talker.parameters())
     voice = VoicePrompt(speaker=torch.tensor(plan.speaker, device=engine.model.device, dtype=weights.dtype))
     request = TakeRequest(text=sentence.text, voice=voice, language=plan.language, seed=sentence.seed)
-    return AudioStream(engine, request, streaming=False)
+    return AudioStream.of_engine(engine, request, streaming=False)
 
 
 def _verified_target(plan: EvaluationPlan, verifier: SpeakerVerifier | None) -> NDArray[np.float32] | None:

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, SecretStr, model_validator
 
 from backend.serving.engine.adapter_cache import MAX_ADAPTER_BYTES
-from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
+from backend.serving.speech.text_check import MAX_TEXT_LENGTH
 from backend.settings import MAX_CHARACTERS
 from backend.tenants.limits import Limits
 from backend.voices.voice import Voice

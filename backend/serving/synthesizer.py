@@ -110,7 +110,7 @@ class Synthesizer:
                 spoken_from=spoken_from(request),
                 style=clean_style(request.style),
             )
-            return AudioStream(
+            return AudioStream.of_engine(
                 engine,
                 take,
                 streaming=request.is_streamed,

@@ -11,7 +11,7 @@ from backend.audio.tempo import FASTEST, SLOWEST
 from backend.provenance.reading import SignedStatement
 from backend.provenance.statement import SpeechStatement
 from backend.provenance.verdict import FoundWatermark, Verdict
-from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH
+from backend.serving.speech.text_check import MAX_TEXT_LENGTH
 from backend.takes.parts import Doubt, TakePart
 from backend.takes.take import Take
 from backend.voices.consent import Consent, StatementKind

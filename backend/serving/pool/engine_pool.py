@@ -31,7 +31,7 @@ class EnginePool:
     """Hands out engines, loading one at a time and unloading the one used longest ago; thread-safe.
 
     with pool.use(folder) as engine:
-        stream = AudioStream(engine, request, streaming=True)
+        stream = AudioStream.of_engine(engine, request, streaming=True)
         ...
 
     An engine in use is never unloaded, so streams must be read inside the block. A broken engine is replaced by a

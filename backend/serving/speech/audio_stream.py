@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.audio.tempo import check_speed
-from backend.errors import PromptError
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_timeline import TakeTimeline
-from backend.serving.speech.finishing import Finisher
-from backend.serving.speech.sayable import MAX_UNSAID, count_sayable, is_sayable
-from backend.serving.speech.segments import SegmentQueue
-from backend.serving.speech.sentences import split_text
+from backend.serving.speech.engine_source import EngineSource
+from backend.serving.speech.speech_source import SpeechSource
 from backend.takes.errors import TakeTooShort
 from backend.takes.parts import TOO_SHORT_SHARE, Pace, TakePart, doubtful, said_so_far
 from backend.takes.take import TakeFacts, TakeOrigin
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest
-
-MAX_TEXT_LENGTH = 100_000
-"""Characters; about two hours of speech."""
 
 _EAGERNESS = 3.0
 """How soon a new guess at the time left counts in full: after a third of the time that it has taken so far."""
@@ -59,7 +52,7 @@ class SpeechProgress:
 
 
 class AudioStream(Iterator[NDArray[np.float32]]):
-    """Iterates over the audio of a text while it is made; any one thread at a time may do so.
+    """Iterates over the audio of a text while it is made, here or elsewhere; any one thread at a time may do so.
 
     With a seed every segment is spoken with it; without one each draws its own, see `seeds`. A segment that runs away
     (reaches its cap) is spoken once more with another seed, if none was asked for and it has not been played yet.
@@ -67,16 +60,39 @@ class AudioStream(Iterator[NDArray[np.float32]]):
     Close it, or use `contextlib.closing`, when the rest is not wanted: that frees the engine at once.
 
     Attributes:
-        segments: the text as it is split.
-        sample_rate: in Hz.
+        plan: what is spoken.
+        state: how far the source of the sound has come.
+        origin: who asked for it, and whose voice it is; None where nobody needs to know.
         seeds: of each segment spoken so far.
         finish_reasons: the same.
-        payload: the number that the mark in the sound carries; None where it carries none.
-        is_marked: whether what is heard says that it was made.
     """
 
     def __init__(
-        self,
+        self, source: SpeechSource, *, origin: TakeOrigin | None = None, release: Callable[[], object] | None = None
+    ) -> None:
+        """Begin to listen.
+
+        Args:
+            source: makes the sound.
+            origin: what `facts` needs to know beyond the plan.
+            release: called once at the end, however it ends.
+        """
+        self.plan, self.state, self.origin = source.plan, source.state, origin
+        self._cancel = source.cancel
+        self._started = time.perf_counter()
+        self._wall_seconds = 0.0
+        self.seeds, self.finish_reasons = self.state.seeds, self.state.finish_reasons
+        self._pace = Pace(self.plan.language, self.plan.reference)
+        self._parts: list[TakePart] = []
+        self._time_left = TimeLeft()
+        self._chunks = source.chunks()
+        # Also when it is dropped without a word: nothing in the source refers to it.
+        self._end = weakref.finalize(self, _end, source, release)
+        self._end.atexit = False
+
+    @classmethod
+    def of_engine(
+        cls,
         engine: Engine,
         request: TakeRequest,
         *,
@@ -87,8 +103,8 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         release: Callable[[], object] | None = None,
         client: str = "",
         payload: int | None = None,
-    ) -> None:
-        """Request the first segment.
+    ) -> Self:
+        """Have an engine of this process speak: request the first segment.
 
         Args:
             engine: holds the model that speaks.
@@ -106,36 +122,17 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             AudioFormatError: the speed is out of range.
             EngineBusy: the queue is full; a text that has begun is not refused later.
         """
-        requests = _split_request(request, engine)
-        self.segments = [one.text for one in requests]
-        self.sample_rate = engine.sample_rate
-        self._request, self._origin, self._default_sampling = request, origin, engine.model.default_sampling
-        self._cancellation = cancellation = threading.Event()
-        self._started = time.perf_counter()
-        self._wall_seconds = 0.0
-        check_speed(speed)
-        self._queue = SegmentQueue(
+        source = EngineSource(
             engine,
-            requests,
+            request,
             streaming=streaming,
-            cancelled=lambda: cancellation.is_set() or (cancelled is not None and cancelled()),
+            speed=speed,
+            cancelled=cancelled,
             client=client,
+            voice_name=origin.voice if origin is not None else "",
+            payload=payload,
         )
-        self.seeds, self.finish_reasons = self._queue.seeds, self._queue.finish_reasons
-        self._pace = Pace(request.language, _reference_of(request, engine))
-        self._parts: list[TakePart] = []
-        self._time_left = TimeLeft()
-        self.payload = payload
-        if payload is None:
-            said = (request.text, request.language, str(self._queue.first_seed), origin.voice if origin else "")
-            self.payload = engine.mark.payload_of(said)
-        marker = engine.mark.marker(self.sample_rate, self.payload)
-        self.is_marked = marker is not None
-        self._finisher = Finisher(self.sample_rate, speed=speed, marker=marker)
-        self._chunks = self._finisher.finished(self._queue.stitched())
-        # Also when it is dropped without a word: nothing that runs in the engine refers to it.
-        self._end = weakref.finalize(self, _end, self._queue, release)
-        self._end.atexit = False
+        return cls(source, origin=origin, release=release)
 
     def __next__(self) -> NDArray[np.float32]:
         """Wait for the next samples, never none. Raises EncoreError when speaking failed."""
@@ -152,7 +149,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
     def cancel(self) -> None:
         """End it, from any thread: the engine stops before its next frame, and iteration soon after."""
-        self._cancellation.set()
+        self._cancel()
 
     def close(self) -> None:
         """End it from the thread that iterates, and free the engine at once. May be called twice."""
@@ -161,9 +158,29 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         self._end()
 
     @property
+    def segments(self) -> tuple[str, ...]:
+        """The text as it is split."""
+        return self.plan.segments
+
+    @property
+    def sample_rate(self) -> int:
+        """In Hz."""
+        return self.plan.sample_rate
+
+    @property
+    def payload(self) -> int | None:
+        """The number that the mark in the sound carries; None where it carries none."""
+        return self.plan.payload
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether what is heard says that it was made."""
+        return self.plan.is_marked
+
+    @property
     def statement(self) -> SpeechStatement | None:
         """What its file says of itself; None where nothing is known about its origin."""
-        return self._origin.statement if self._origin is not None else None
+        return self.origin.statement if self.origin is not None else None
 
     @property
     def comment(self) -> str:
@@ -178,7 +195,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
     @property
     def num_samples(self) -> int:
         """Samples made so far, before they are played faster or slower."""
-        return self._finisher.num_spoken
+        return self.state.num_spoken
 
     @property
     def wall_seconds(self) -> float:
@@ -188,12 +205,12 @@ class AudioStream(Iterator[NDArray[np.float32]]):
     @property
     def seconds_to_first_audio(self) -> float:
         """From the request to the first decoded frame; without streaming, it is handed out later than that."""
-        return self._queue.seconds_to_first_audio
+        return self.state.seconds_to_first_audio
 
     @property
     def timelines(self) -> tuple[TakeTimeline, ...]:
         """When what happened to each segment that is over."""
-        return tuple(self._queue.timelines)
+        return tuple(self.state.timelines)
 
     @property
     def real_time_factor(self) -> float:
@@ -211,17 +228,17 @@ class AudioStream(Iterator[NDArray[np.float32]]):
     @property
     def parts(self) -> tuple[TakePart, ...]:
         """The segments that are over, with what each needed; a part is judged as soon as it is."""
-        queue, rate = self._queue, self.sample_rate
-        for index in range(len(self._parts), len(queue.finish_reasons)):
-            text, seconds, reason = self.segments[index], queue.lengths[index] / rate, queue.finish_reasons[index]
+        state, rate = self.state, self.sample_rate
+        for index in range(len(self._parts), len(state.finish_reasons)):
+            text, seconds, reason = self.segments[index], state.lengths[index] / rate, state.finish_reasons[index]
             expected = self._pace.expected_seconds(text)
             if reason is FinishReason.CANCELLED:
                 text = said_so_far(text, seconds / expected)
             part = TakePart(
                 text=text,
-                seed=queue.seeds[index],
+                seed=state.seeds[index],
                 finish_reason=reason,
-                start_seconds=queue.starts[index] / rate,
+                start_seconds=state.starts[index] / rate,
                 seconds=seconds,
                 expected_seconds=expected,
             )
@@ -235,19 +252,19 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         needed = sum(part.expected_seconds for part in self.parts)
         if self.finish_reason is FinishReason.CANCELLED or self.seconds >= TOO_SHORT_SHARE * needed:
             return
-        num_words = len(self._request.text.split())
+        num_words = len(self.plan.text.split())
         words = "1 word" if num_words == 1 else f"{num_words} words"
-        cause = "Does the transcript match the recording?" if self._request.voice.is_in_context else "Speak it again."
+        cause = "Does the transcript match the recording?" if self.plan.is_in_context else "Speak it again."
         raise TakeTooShort(f"Too short ({self.seconds:.1f} s for {words}). {cause}")
 
     def progress(self) -> SpeechProgress:
         """How far it is, measured in characters: of finished segments, and of the one that is being spoken."""
-        parts, queue = self.parts, self._queue
+        parts, state = self.parts, self.state
         characters = [len(segment) for segment in self.segments]
         needed = [self._pace.expected_seconds(segment) for segment in self.segments[len(parts) :]]
         num_spoken = float(sum(characters[: len(parts)]))
-        if needed and len(queue.starts) > len(parts):
-            seconds = (queue.num_samples - queue.starts[-1]) / self.sample_rate
+        if needed and len(state.starts) > len(parts):
+            seconds = (state.num_stitched - state.starts[-1]) / self.sample_rate
             share = min(seconds / needed[0], _MOST_OF_A_SEGMENT)
             num_spoken += share * characters[len(parts)]
             needed[0] *= 1 - share
@@ -267,14 +284,14 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
     def facts(self) -> TakeFacts:
         """How the take was made; final once it is exhausted."""
-        assert self._origin is not None
-        request = self._request
+        assert self.origin is not None
+        plan = self.plan
         return TakeFacts(
-            **dict(self._origin),
-            text=request.text,
-            is_in_context=request.voice.is_in_context,
-            language=request.language,
-            sampling=None if request.sampling == self._default_sampling else request.sampling,
+            **dict(self.origin),
+            text=plan.text,
+            is_in_context=plan.is_in_context,
+            language=plan.language,
+            sampling=plan.sampling,
             seeds=tuple(self.seeds),
             seconds=self.seconds,
             real_time_factor=self.real_time_factor,
@@ -302,41 +319,7 @@ class TimeLeft:
         return max(total - seconds_so_far, 0.0)
 
 
-def check_text(text: str) -> None:
-    """Refuse what no model can speak. Raises PromptError."""
-    if len(text) > MAX_TEXT_LENGTH:
-        raise PromptError(f"The text has {len(text)} characters; the limit is {MAX_TEXT_LENGTH}. Split it.")
-    if not text.strip():
-        raise PromptError("There is no text to speak. Write at least one word.")
-    num_said, num_unsaid = count_sayable(text)
-    if not num_said:
-        raise PromptError("Nothing in the text can be said: it has no letter and no digit. Write at least one word.")
-    if num_unsaid > num_said + MAX_UNSAID:
-        raise PromptError(
-            f"{num_unsaid} of the text's {len(text)} characters cannot be said: dots and other signs, invisible or "
-            "combining characters. Leave most of them out."
-        )
-
-
-def _split_request(request: TakeRequest, engine: Engine) -> list[TakeRequest]:
-    """One request for each segment of the text, all checked. Raises PromptError."""
-    check_text(request.text)
-    # A line of dashes between two paragraphs is a segment of its own.
-    requests = [replace(request, text=segment) for segment in split_text(request.text) if is_sayable(segment)]
-    for one in requests:
-        engine.check(one)
-    return requests
-
-
-def _reference_of(request: TakeRequest, engine: Engine) -> tuple[str, float] | None:
-    """What the recording says, and how long it takes; None where only its sound is known."""
-    voice = request.voice
-    if voice.reference_codes is None or not voice.reference_text:
-        return None
-    return voice.reference_text, len(voice.reference_codes) / engine.model.speech_tokenizer.config.frame_rate_hz
-
-
-def _end(queue: SegmentQueue, release: Callable[[], object] | None) -> None:
-    queue.close()
+def _end(source: SpeechSource, release: Callable[[], object] | None) -> None:
+    source.close()
     if release is not None:
         release()

@@ -8,26 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.tempo import Tempo
+from backend.serving.speech.speech_source import SpeechState
 from backend.watermark.marker import Marker
 
 
 class Finisher:
-    """Passes speech on at the speed asked for, with the mark in it unless the operator switched that off.
+    """Passes speech on at the speed asked for, with the mark in it unless the operator switched that off."""
 
-    Attributes:
-        num_spoken: samples as the model spoke them.
-    """
-
-    def __init__(self, sample_rate: int, *, speed: float, marker: Marker | None) -> None:
-        """Begin a take. Raises AudioFormatError where the speed is out of range."""
-        self.num_spoken = 0
+    def __init__(self, sample_rate: int, state: SpeechState, *, speed: float, marker: Marker | None) -> None:
+        """Begin a take, whose `state` is kept up to date. Raises AudioFormatError where the speed is out of range."""
+        self._state = state
         self._tempo, self._marker = Tempo(speed, sample_rate), marker
 
     def finished(self, spoken: Generator[NDArray[np.float32]]) -> Generator[NDArray[np.float32]]:
         """What is heard of speech while it is made; chunks may be empty. Closes the speech at its end."""
         try:
             for chunk in spoken:
-                self.num_spoken += len(chunk)
+                self._state.num_spoken += len(chunk)
                 yield self._mark(self._tempo.add(chunk))
             yield self._mark(self._tempo.finish())
             if self._marker is not None:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.take_stream import TakeStream
-from backend.serving.engine.take_timeline import TakeTimeline
 from backend.serving.speech.crossfade import Crossfader
 from backend.serving.speech.sentences import measure
+from backend.serving.speech.speech_source import SpeechState
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest
 
@@ -37,35 +37,20 @@ class Segment:
 
 
 class SegmentQueue:
-    """Stitches segments together, the next few requested before they are needed.
-
-    Attributes:
-        seeds: of each segment that was played.
-        finish_reasons: the same.
-        timelines: when what happened to each of them, as it was spoken at last.
-        starts: where each segment that is played begins, in samples; one more than of those above while it is played.
-        lengths: of each segment that was played, in samples; the end of one overlaps the beginning of the next.
-        num_samples: handed out so far.
-        seconds_to_first_audio: from the request to the first decoded frame; 0 before it.
-    """
+    """Stitches segments together, the next few requested before they are needed."""
 
     def __init__(
         self,
         engine: Engine,
         requests: list[TakeRequest],
+        state: SpeechState,
         *,
         streaming: bool,
         cancelled: Callable[[], bool],
         client: str = "",
     ) -> None:
-        """Request the first segment. Raises what `Engine.submit` raises."""
-        self.seeds: list[int] = []
-        self.finish_reasons: list[FinishReason] = []
-        self.timelines: list[TakeTimeline] = []
-        self.starts: list[int] = []
-        self.lengths: list[int] = []
-        self.num_samples = 0
-        self.seconds_to_first_audio = 0.0
+        """Request the first segment; `state` is kept up to date. Raises what `Engine.submit` raises."""
+        self._state = state
         self._engine, self._streaming, self._cancelled = engine, streaming, cancelled
         self._client = client
         # A player needs one more in time; for a whole file, as many as can be spoken at once.
@@ -80,26 +65,26 @@ class SegmentQueue:
 
     def stitched(self) -> Generator[NDArray[np.float32]]:
         """Samples of all segments in order, with crossfades; chunks may be empty. Closes the queue at its end."""
-        crossfader = Crossfader(self._engine.sample_rate)
+        crossfader, state = Crossfader(self._engine.sample_rate), self._state
         try:
             for segment in self._in_order():
                 reason = None
-                self.starts.append(self.num_samples)
+                state.starts.append(state.num_stitched)
                 for chunk in self._audio_of(segment):
                     if self._cancelled():
                         # What was made ahead is dropped: stopped is stopped, however far the engine has come.
                         reason = FinishReason.CANCELLED
                         break
                     # A segment that is handed out whole could still have been played from its first frame on.
-                    self.seconds_to_first_audio = self.seconds_to_first_audio or segment.stream.seconds_to_first_audio
+                    state.seconds_to_first_audio = state.seconds_to_first_audio or segment.stream.seconds_to_first_audio
                     yield self._counted(crossfader.add(chunk))
                 reason = reason or segment.stream.finish_reason
                 assert reason is not None
                 last = self._counted(crossfader.end_segment())
-                self.seeds.append(segment.stream.seed)
-                self.timelines.append(segment.stream.timeline)
-                self.lengths.append(self.num_samples + crossfader.num_held - self.starts[-1])
-                self.finish_reasons.append(reason)
+                state.seeds.append(segment.stream.seed)
+                state.timelines.append(segment.stream.timeline)
+                state.lengths.append(state.num_stitched + crossfader.num_held - state.starts[-1])
+                state.finish_reasons.append(reason)
                 yield last
                 if reason is FinishReason.CANCELLED:
                     break
@@ -108,7 +93,7 @@ class SegmentQueue:
             self.close()
 
     def _counted(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        self.num_samples += len(samples)
+        self._state.num_stitched += len(samples)
         return samples
 
     def close(self) -> None:

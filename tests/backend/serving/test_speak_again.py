@@ -80,7 +80,9 @@ def test_all_other_parts_stay_bit_by_bit_what_they_were(tmp_path_factory, data):
 
 
 def test_a_stream_knows_where_each_of_its_parts_is(engine, request_of, tmp_path):
-    stream = AudioStream(engine, replace(request_of, text=SENTENCE * 8, max_frames=8), streaming=True, origin=ORIGIN)
+    stream = AudioStream.of_engine(
+        engine, replace(request_of, text=SENTENCE * 8, max_frames=8), streaming=True, origin=ORIGIN
+    )
     seen, audio = [], []
     for chunk in stream:
         audio.append(chunk)
@@ -95,7 +97,9 @@ def test_a_stream_knows_where_each_of_its_parts_is(engine, request_of, tmp_path)
     for part, end in zip(parts[1:], ends, strict=False):
         assert (end - part.start_seconds) * RATE == pytest.approx(OVERLAP)
     # The same part again, as it is spoken alone, changes nothing but the seams.
-    again = AudioStream(engine, replace(request_of, text=parts[1].text, max_frames=8), streaming=True, origin=ORIGIN)
+    again = AudioStream.of_engine(
+        engine, replace(request_of, text=parts[1].text, max_frames=8), streaming=True, origin=ORIGIN
+    )
     spoken = np.concatenate(list(again))
     take = take_of(stream.facts(), tmp_path)
     after, changes = put_in_place(to_pcm16(whole), RATE, take, 2, spoken, again.facts())
@@ -108,11 +112,11 @@ def test_a_stream_knows_where_each_of_its_parts_is(engine, request_of, tmp_path)
 
 def test_a_take_far_too_short_for_its_text_is_an_error(engine, request_of, in_context_voice):
     request = replace(request_of, text=SENTENCE, voice=in_context_voice, max_frames=3)
-    stream = AudioStream(engine, request, streaming=True, origin=ORIGIN)
+    stream = AudioStream.of_engine(engine, request, streaming=True, origin=ORIGIN)
     list(stream)
     with pytest.raises(TakeTooShort, match=r"Too short \(0.2 s for 16 words\). Does the transcript match"):
         stream.check_length()
-    stopped = AudioStream(engine, replace(request, max_frames=40), streaming=True, origin=ORIGIN)
+    stopped = AudioStream.of_engine(engine, replace(request, max_frames=40), streaming=True, origin=ORIGIN)
     next(stopped)
     stopped.cancel()
     list(stopped)
@@ -134,7 +138,7 @@ def test_the_estimate_neither_jumps_nor_goes_back_and_forth():
 
 
 def test_progress_goes_by_characters_also_within_a_part(engine, request_of):
-    stream = AudioStream(engine, replace(request_of, text=SENTENCE * 8, max_frames=60), streaming=True)
+    stream = AudioStream.of_engine(engine, replace(request_of, text=SENTENCE * 8, max_frames=60), streaming=True)
     shares = []
     for _ in stream:
         shares.append(stream.progress().share_done)

@@ -15,7 +15,8 @@ import numpy as np
 from backend.errors import EncoreError
 from backend.serving.introductions import NUM_TRIALS
 from backend.serving.requests import Reference, SynthesisRequest
-from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream, SpeechProgress
+from backend.serving.speech.audio_stream import AudioStream, SpeechProgress
+from backend.serving.speech.text_check import MAX_TEXT_LENGTH
 from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
 from backend.takes.errors import TakeTooShort

@@ -20,7 +20,7 @@ SENTENCE = "This is a sentence of some length, which is spoken for the sake of i
 @pytest.mark.parametrize("streaming", [False, True])
 def test_pieces_come_in_order_and_as_if_alone(engine, request_of, streaming):
     request = replace(request_of, text=SENTENCE * 10, max_frames=6)
-    speech = AudioStream(engine, request, streaming=streaming)
+    speech = AudioStream.of_engine(engine, request, streaming=streaming)
     audio = np.concatenate(list(speech))
     assert len(speech.segments) >= 4
     takes = [take_of(engine.submit(replace(request, text=piece))).waveform for piece in speech.segments]
@@ -41,7 +41,7 @@ def test_pieces_come_in_order_and_as_if_alone(engine, request_of, streaming):
 def test_ending_a_stream_early_frees_the_engine_and_releases_it_once(engine, request_of, way, has_begun):
     left, released = threading.Event(), []
     request = replace(request_of, text=SENTENCE * 10, max_frames=100)
-    stream = AudioStream(
+    stream = AudioStream.of_engine(
         engine, request, streaming=True, cancelled=left.is_set, release=lambda: released.append("released")
     )
     if has_begun:
@@ -67,7 +67,7 @@ def test_a_speech_that_finds_no_place_is_refused_at_once(new_engine, request_of,
         kept: list[object] = [engine.submit(request_of, cancelled=gate)]
         gate.wait_until_reached()
         with pytest.raises(EngineBusy):
-            kept.extend(AudioStream(engine, request_of, streaming=True) for _ in range(3))
+            kept.extend(AudioStream.of_engine(engine, request_of, streaming=True) for _ in range(3))
         gate.open()
 
 
@@ -80,7 +80,7 @@ def test_an_unheard_runaway_is_spoken_again(engine, request_of, monkeypatch, str
         engine, "submit", lambda request, **options: (submitted.append(request), submit(request, **options))[1]
     )
     request = replace(request_of, text=SENTENCE * 7, seed=None, max_frames=None)
-    speech = AudioStream(engine, request, streaming=streaming)
+    speech = AudioStream.of_engine(engine, request, streaming=streaming)
     chunks = iter(speech)
     first = next(chunks)
     # Whatever was asked for ahead is over now, so that a streamed text can tell, too.
@@ -97,6 +97,8 @@ def test_an_unheard_runaway_is_spoken_again(engine, request_of, monkeypatch, str
 
 def test_a_seed_is_a_promise(engine, request_of, monkeypatch):
     monkeypatch.setattr("training.model.generation.take_request.frame_cap", lambda *args, **kwargs: 3)
-    speech = AudioStream(engine, replace(request_of, text=SENTENCE * 4, seed=9, max_frames=None), streaming=False)
+    speech = AudioStream.of_engine(
+        engine, replace(request_of, text=SENTENCE * 4, seed=9, max_frames=None), streaming=False
+    )
     list(speech)
     assert set(speech.seeds) == {9}

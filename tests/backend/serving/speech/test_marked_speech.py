@@ -28,7 +28,7 @@ def marking_engine(tiny_model):
 
 
 def speak(engine, request, **options):
-    stream = AudioStream(engine, request, **({"streaming": False} | options))
+    stream = AudioStream.of_engine(engine, request, **({"streaming": False} | options))
     return np.concatenate(list(stream)), stream
 
 
@@ -86,7 +86,7 @@ def test_nothing_but_the_marked_stream_asks_an_engine_to_speak():
                     asking.add(path.name)
                 if isinstance(called, ast.Name) and called.id == "SegmentQueue":
                     asking.add(path.name)
-    assert asking == {"segments.py", "audio_stream.py"}
+    assert asking == {"segments.py", "engine_source.py"}
 
 
 def test_the_mark_is_all_that_differs(engine, marking_engine, long_request):

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from backend.errors import PromptError
-from backend.serving.speech.audio_stream import AudioStream, check_text
+from backend.serving.speech.audio_stream import AudioStream
+from backend.serving.speech.text_check import check_text
 
 NOTHING = {
     "dots": ".",
@@ -54,6 +55,6 @@ def test_texts_of_people_are_accepted(text):
 
 def test_what_stands_between_paragraphs_is_not_spoken(engine, request_of):
 
-    stream = AudioStream(engine, replace(request_of, text="Hi.\n\n* * *\n\nHo."), streaming=False)
+    stream = AudioStream.of_engine(engine, replace(request_of, text="Hi.\n\n* * *\n\nHo."), streaming=False)
     stream.close()
     assert stream.segments == ["Hi.", "Ho."]

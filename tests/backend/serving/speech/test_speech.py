@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from backend.errors import PromptError
-from backend.serving.speech.audio_stream import MAX_TEXT_LENGTH, AudioStream
+from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.speech.crossfade import CROSSFADE_SECONDS
+from backend.serving.speech.text_check import MAX_TEXT_LENGTH
 from tests.backend.serving.conftest import take_of, wait_until
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
@@ -25,7 +26,7 @@ def test_a_long_text_is_its_pieces_in_order(engine, request_of, streaming):
     text = " ".join(
         f"This is sentence number {n}, and it is of some length." for n in "one two three four five six".split()
     )
-    speech = AudioStream(engine, replace(request_of, text=text), streaming=streaming)
+    speech = AudioStream.of_engine(engine, replace(request_of, text=text), streaming=streaming)
     audio = np.concatenate(list(speech))
     assert len(speech.segments) > 1
     assert " ".join(speech.segments) == text
@@ -41,7 +42,7 @@ def test_a_long_text_is_its_pieces_in_order(engine, request_of, streaming):
 
 
 def test_progress_ends_at_the_end(engine, request_of):
-    speech = AudioStream(engine, request_of, streaming=True)
+    speech = AudioStream.of_engine(engine, request_of, streaming=True)
     assert speech.progress().share_done == 0
     list(speech)
     progress = speech.progress()
@@ -53,7 +54,9 @@ def test_progress_ends_at_the_end(engine, request_of):
 def test_cancelling_ends_the_whole_text(engine, request_of):
     text = "First sentence here, quite long enough. " * 12
     heard = []
-    speech = AudioStream(engine, replace(request_of, text=text), streaming=True, cancelled=lambda: bool(heard))
+    speech = AudioStream.of_engine(
+        engine, replace(request_of, text=text), streaming=True, cancelled=lambda: bool(heard)
+    )
     for chunk in speech:
         heard.append(chunk)
     assert speech.finish_reason is FinishReason.CANCELLED
@@ -72,4 +75,4 @@ def test_cancelling_ends_the_whole_text(engine, request_of):
 )
 def test_what_cannot_be_spoken_is_refused_at_once(engine, request_of, change, words):
     with pytest.raises(PromptError, match=words):
-        AudioStream(engine, replace(request_of, **change), streaming=False)
+        AudioStream.of_engine(engine, replace(request_of, **change), streaming=False)
