@@ -47,6 +47,7 @@ EncoreError
 │   └── RunStateInvalid
 ├── SaidInPlace
 ├── ServingError
+│   ├── ClusterSpeechError
 │   ├── EngineBusy
 │   ├── EngineClosed
 │   │   └── ReplicaLost

@@ -42,6 +42,9 @@ class Settings(BaseModel):
     model: str = Field(default="mini", description="mini, a checkpoint folder, or a hub id")
     precision: PrecisionChoice = "auto"
     device: str = "auto"
+    speech: Literal["auto", "cluster", "local"] = Field(
+        default="auto", description="where the studio speaks: on the cluster that RAY_ADDRESS names, or on this machine"
+    )
     host: str = "127.0.0.1"
     port: int = Field(default=7860, ge=1, le=65535)
     auth: SecretStr | None = Field(default=None, description="user:password that the page asks for")

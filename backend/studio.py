@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,14 +22,17 @@ from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
 from backend.comparisons.comparisons import Comparisons
 from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
-from backend.errors import EncoreError, ModelError
+from backend.errors import EncoreError, ModelError, SettingsError
 from backend.evaluation.review_take import Likeness, hear_parts, likeness_of
 from backend.evaluation.take_scores import read_own_pcm16
 from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
 from backend.serving.engine.engine import Engine
+from backend.serving.loaded_model import LoadedModel
 from backend.serving.pool.engine_pool import EnginePool
+from backend.serving.remote.remote_model import RemoteModel
+from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.speak_again import check_same_checkpoint, put_in_place, request_again
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.synthesizer import Synthesizer
@@ -51,6 +56,7 @@ from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
 from backend.voices.voice_index import owner_of
 from backend.watermark.installation import installation_key, mark_of
+from training.machine import Machine
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.precision import PrecisionChoice
 from training.storage.objects import open_store
@@ -64,6 +70,12 @@ NUM_SLOTS = 1
 """A further slot would make every frame slower for the one user who mostly listens, and the last bits of a take
 depend on what is decoded with it: with one slot a seed gives the same file each time. Several users take turns,
 sentence by sentence."""
+
+CLUSTER_SLOTS = 4
+"""Takes that one process of a cluster speaks at once."""
+
+MAX_REPLICAS = 2
+"""Of them: base and fine-tuned voices side by side, where there is room."""
 
 CACHE_LENGTH = 4096
 """Tokens per slot: room for the longest reference and the longest sentence of the public checkpoints."""
@@ -79,7 +91,7 @@ class Studio:
     def __init__(self, settings: Settings | None = None) -> None:
         """Load nothing yet; `settings` say where voices, datasets and runs are kept."""
         self.settings = settings or Settings()
-        self._loaded: Synthesizer | None = None
+        self._loaded: LoadedModel | None = None
         self._loading = threading.Lock()
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
         self._num_threads = torch.get_num_threads()
@@ -149,7 +161,7 @@ class Studio:
         return Checker(self.home.folder, self.settings.signing_cert, installation_key(self.home))
 
     @property
-    def loaded(self) -> Synthesizer | None:
+    def loaded(self) -> LoadedModel | None:
         """What speaks now, with the model loaded last."""
         return self._loaded
 
@@ -185,19 +197,77 @@ class Studio:
                 before.retire()
             return loaded
 
+    def load_on_cluster(
+        self, name: str, *, precision: PrecisionChoice = "auto", cancelled: Callable[[], bool] | None = None
+    ) -> RemoteModel:
+        """Make a model speak that runs on the cluster; this process loads nothing of it.
+
+        Raises:
+            EncoreError: the cluster cannot be joined, or the model does not start there. What this process had loaded
+                stays; what was loaded there is gone, because it may have needed the room.
+        """
+        with self._loading:
+            address = self.cluster
+            if address is None:
+                raise SettingsError("There is no cluster to speak on. Set RAY_ADDRESS=host:port, and start again.")
+            if isinstance(self._loaded, RemoteModel):
+                self._loaded.retire()
+                self._loaded = None
+            settings = self._cluster_settings(name, precision)
+            before, loaded = self._loaded, RemoteModel(settings, address, cancelled=cancelled)
+            torch.set_num_threads(self._num_threads)
+            self._loaded = loaded
+            if before is not None:
+                before.retire()
+            return loaded
+
+    @property
+    def cluster(self) -> str | None:
+        """Address of the cluster on which models can speak; None without one, or where it shall not be used.
+
+        Only a machine that is part of a cluster hears what Ray Serve streams there: not one that reaches it by ray://.
+        """
+        address = None if self.settings.speech == "local" else Machine.here().address
+        return None if address is None or address.startswith("ray://") else address
+
+    def _cluster_settings(self, name: str, precision: PrecisionChoice) -> ServeSettings:
+        # By machine and home: what a program that was killed has left there is found again.
+        whose = hashlib.sha256(f"{socket.gethostname()} {self.home.folder}".encode()).hexdigest()[:8]
+        engine = EngineSettings(
+            model=name,
+            precision=precision,
+            num_slots=CLUSTER_SLOTS,
+            cache_length=CACHE_LENGTH,
+            mark=mark_of(self.home),
+        )
+        home = self.home.folder
+        return ServeSettings(engine=engine, home=home, name=f"encore-studio-{whose}", max_replicas=MAX_REPLICAS)
+
     @property
     def loading(self) -> TaskState[None] | None:
         """The loading begun by `start_loading`, under way or ended; None if there was none."""
         return self._tasks.state(_LOADING)
 
-    def start_loading(self, name: str, *, precision: PrecisionChoice = "auto", device: str = "auto") -> None:
-        """Do what `load_model` does in the background; watch `loading`.
+    def start_loading(
+        self, name: str, *, precision: PrecisionChoice = "auto", device: str = "auto", on_cluster: bool | None = None
+    ) -> None:
+        """Do what `load_model` does in the background, or `load_on_cluster`; watch `loading`.
+
+        Args:
+            name: of the model.
+            precision: of its weights.
+            device: that it runs on, in this process.
+            on_cluster: where it is loaded; wherever the settings say when None.
 
         Raises:
             EncoreError: another model is being loaded.
         """
+        is_there = self.settings.speech == "cluster" or self.cluster is not None if on_cluster is None else on_cluster
 
         def load(task: BackgroundTask[None]) -> None:
+            if is_there:
+                self.load_on_cluster(name, precision=precision, cancelled=task.is_cancelled)
+                return
             self.load_model(
                 name,
                 precision=precision,
@@ -244,7 +314,7 @@ class Studio:
         return hear_recording(recording.samples, recording.sample_rate, report)
 
     def speak_part_again(
-        self, loaded: Synthesizer, take: Take, number: int, *, client: str = "", cancelled: Callable[[], bool]
+        self, loaded: LoadedModel, take: Take, number: int, *, client: str = "", cancelled: Callable[[], bool]
     ) -> AudioStream:
         """Begin to speak one part of a take once more, as the take was spoken; hand what comes to `keep_part`.
 
@@ -373,7 +443,7 @@ class Studio:
         return self.datasets.delete(name)
 
     def prove_consent(
-        self, loaded: Synthesizer, phrase: str, spoken: Path, reference: Path, recording: str | None = None
+        self, loaded: LoadedModel, phrase: str, spoken: Path, reference: Path, recording: str | None = None
     ) -> SpokenProof:
         """Check that a phrase was spoken by the voice of a reference; `recording` is what the proof is then good for.
 
@@ -393,7 +463,7 @@ class Studio:
             spoken,
             reference,
             listener=listeners[0],
-            model=loaded.model,
+            model=loaded.encoder,
             verifier=verifier,
             recording=recording,
         )

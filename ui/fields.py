@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from backend.errors import EncoreError
-from backend.serving.synthesizer import Synthesizer
+from backend.serving.loaded_model import LoadedModel
 from backend.studio import Studio
 from backend.voices.consent import StatementKind
 from training.model.seed import MAX_SEED
@@ -32,7 +32,7 @@ class FormIncomplete(EncoreError):
     """Something on the page is still to be filled in or loaded."""
 
 
-def require_model(studio: Studio) -> Synthesizer:
+def require_model(studio: Studio) -> LoadedModel:
     """The loaded model. Raises FormIncomplete."""
     if studio.loaded is None:
         raise FormIncomplete(say("fields.no_model"))
@@ -49,9 +49,9 @@ def parse_seed(written: str) -> int | None:
     return int(digits)
 
 
-def language_choices(loaded: Synthesizer | None) -> list[tuple[str, str]]:
+def language_choices(loaded: LoadedModel | None) -> list[tuple[str, str]]:
     """Labels and names of the languages that the model speaks."""
-    languages: Sequence[str] = loaded.model.config.languages if loaded is not None else ()
+    languages: Sequence[str] = loaded.facts.languages if loaded is not None else ()
     return [(say("speak.automatic"), "auto"), *((language_name(name), name) for name in languages)]
 
 

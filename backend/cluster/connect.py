@@ -63,6 +63,9 @@ SERVE = Purpose(
     again="start again, or serve with --local, which needs no Ray",
     details="the messages above say why",
 )
+SPEAK = Purpose(
+    here="speak on this machine", again="load the model again", details="the log says why", shows_workers=False
+)
 INSPECT = Purpose(
     here="use this machine alone", again="look again", details="the log says why", shows_workers=False, ships_code=False
 )

@@ -16,7 +16,7 @@ from backend.comparisons.vote_table import VoteTable
 from backend.evaluation.take_scores import TakeMeasuring, read_own_wav
 from backend.provenance.signing import FileSigner
 from backend.runs.runs import Runs
-from backend.serving.synthesizer import Synthesizer
+from backend.serving.loaded_model import LoadedModel
 from backend.voices.registry import Voices
 from backend.voices.samples import list_samples
 from backend.voices.voice import Voice
@@ -45,7 +45,7 @@ class Comparisons:
 
     def compare(
         self,
-        synthesizer: Synthesizer,
+        synthesizer: LoadedModel,
         order: ComparisonOrder,
         place: Callable[[str], Path],
         *,
@@ -77,7 +77,7 @@ class Comparisons:
                     self.votes.add(step.comparison)
                 yield step
 
-    def measure(self, synthesizer: Synthesizer, made: FinishedComparison) -> Comparison:
+    def measure(self, synthesizer: LoadedModel, made: FinishedComparison) -> Comparison:
         """Measure the takes of a comparison that was made without; returns it with its scores and its vote.
 
         Raises:
@@ -87,7 +87,7 @@ class Comparisons:
             take.letter: self.measuring.measure(
                 *read_own_wav(made.paths[take.letter]),
                 reference=self.contenders.find(take.side).reference,
-                base=synthesizer,
+                own=synthesizer.encoder,
                 text=made.comparison.text,
                 language=made.comparison.language,
             )
@@ -112,7 +112,7 @@ class Comparisons:
         counted = ((side, standing(voted, keys_of(voice, side))) for side in sides)
         return tuple((side, votes) for side, votes in counted if votes.num_decided)
 
-    def keep(self, synthesizer: Synthesizer, comparison_id: str, name: str) -> Voice:
+    def keep(self, synthesizer: LoadedModel, comparison_id: str, name: str) -> Voice:
         """Make the side that wins over the others in all votes a voice of the library, under this name.
 
         Raises:

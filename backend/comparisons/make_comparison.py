@@ -24,9 +24,9 @@ from backend.comparisons.errors import ComparisonError
 from backend.evaluation.take_scores import TakeMeasuring
 from backend.provenance.signing import FileSigner
 from backend.provenance.statement import SpeechStatement
+from backend.serving.loaded_model import LoadedModel
 from backend.serving.requests import SynthesisRequest
 from backend.serving.speech.text_check import check_text
-from backend.serving.synthesizer import Synthesizer
 from training.model.generation.frame_loop import FinishReason
 from training.model.seed import draw_seed
 
@@ -97,7 +97,7 @@ def make_comparison(
     order: ComparisonOrder,
     *,
     find_voice: Callable[[Contender], ContenderVoice],
-    synthesizer: Synthesizer,
+    synthesizer: LoadedModel,
     measuring: TakeMeasuring,
     place: Callable[[str], Path],
     signer: FileSigner | None = None,
@@ -174,7 +174,7 @@ def _finish(
     order: ComparisonOrder,
     seed: int,
     spoken: Sequence[_Spoken],
-    synthesizer: Synthesizer,
+    synthesizer: LoadedModel,
     measuring: TakeMeasuring,
     place: Callable[[str], Path],
     signer: FileSigner | None,
@@ -195,7 +195,7 @@ def _finish(
                 one.samples,
                 one.sample_rate,
                 reference=one.reference,
-                base=synthesizer,
+                own=synthesizer.encoder,
                 text=order.text,
                 language=order.language,
             )

@@ -39,7 +39,7 @@ def load_scorers(
 ) -> Scorers:
     """Load the base model, whose speaker encoder hears every take. Raises EncoreError."""
     own = VoiceModel.load(plan.base_model, precision="fp32")
-    return Scorers(own=own, transcribers=transcribers, verifier=verifier)
+    return Scorers(own=own if own.speaker_encoder is not None else None, transcribers=transcribers, verifier=verifier)
 
 
 def evaluate(

@@ -7,7 +7,6 @@ import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,8 +20,8 @@ from backend.transcription.select_transcriber import language_code, load_stored_
 from backend.transcription.text_difference import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
 from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
+from backend.voices.voice_encoder import VoiceEncoder
 from training.model.prompt.length import expected_seconds
-from training.model.voice_model import VoiceModel
 
 MIN_SECONDS = 0.2
 """Shorter audio has neither words nor a speaker."""
@@ -48,19 +47,19 @@ class Scorers:
     """The models that score takes.
 
     Attributes:
-        own: the base model, for its speaker encoder.
+        own: the base model, for its speaker encoder; None where it has none or is elsewhere.
         transcribers: all of this machine, the preferred one first; without any, no words are checked.
         verifier: tells speakers apart independently of the model; None leaves that out.
     """
 
-    own: VoiceModel
+    own: VoiceEncoder | None
     transcribers: tuple[Transcriber, ...] = ()
     verifier: SpeakerVerifier | None = None
 
     def embed(self, samples: NDArray[np.float32], sample_rate: int) -> VoiceEmbeddings:
         """The voice in mono samples (samples,)."""
         own = verified = None
-        if self.own.speaker_encoder is not None:
+        if self.own is not None:
             waveform = resample(samples, sample_rate, self.own.speaker_sample_rate)
             own = self.own.embed_speaker(torch.from_numpy(waveform)).float().cpu().numpy()
         if self.verifier is not None:
@@ -142,20 +141,6 @@ def hear(
     return Hearing(listener=transcriber.name, transcript=heard, character_error=characters, word_error=words)
 
 
-class BaseModelOnDisk(Protocol):
-    """A base model that is loaded."""
-
-    @property
-    def folder(self) -> Path:
-        """Its checkpoint."""
-        ...
-
-    @property
-    def model(self) -> VoiceModel:
-        """Itself."""
-        ...
-
-
 class TakeMeasuring:
     """Scores takes next to a loaded model; the other models are loaded when first needed, and kept."""
 
@@ -176,12 +161,12 @@ class TakeMeasuring:
         sample_rate: int,
         *,
         reference: Path | None,
-        base: BaseModelOnDisk,
+        own: VoiceEncoder | None,
         text: str,
         language: str,
     ) -> TakeScores:
         """Scores of one take (samples,) against a reference WAV that this program wrote; see `score_take`."""
-        scorers = Scorers(own=base.model, transcribers=self.transcribers(), verifier=load_verifier())
+        scorers = Scorers(own=own, transcribers=self.transcribers(), verifier=load_verifier())
         voice = None
         if reference is not None and reference.is_file():
             voice = scorers.embed(*read_own_wav(reference))

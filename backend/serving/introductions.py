@@ -11,8 +11,8 @@ import numpy as np
 
 from backend.audio.writing import write_wav
 from backend.provenance.signing import FileSigner
+from backend.serving.loaded_model import LoadedModel
 from backend.serving.requests import SynthesisRequest
-from backend.serving.synthesizer import Synthesizer
 from backend.takes.errors import TakeTooShort
 from backend.voices.errors import VoiceError
 from backend.voices.voice import Voice
@@ -38,7 +38,7 @@ def find_introduction(voice: Voice, model_name: str) -> Path | None:
 
 
 def make_introduction(
-    synthesizer: Synthesizer, voice: Voice, signer: FileSigner | None, cancelled: Callable[[], bool]
+    synthesizer: LoadedModel, voice: Voice, signer: FileSigner | None, cancelled: Callable[[], bool]
 ) -> Path | None:
     """Have a voice speak its sentence, and keep it; None where it was cancelled.
 

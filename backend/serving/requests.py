@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from backend.audio.formats import AudioFormat
 from backend.errors import EncoreError
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.take_timeline import TakeTimeline
-from backend.takes.take import TakeFacts
+from backend.serving.speech.speech_source import SpeechPlan, SpeechState
+from backend.takes.take import TakeFacts, TakeOrigin
 from backend.voices.consent import Consent
 from backend.voices.voice import CloningMode, Voice
 from training.model.sampling_settings import Sampling
@@ -129,3 +132,22 @@ class SpeechFailure:
 
 
 SynthesisEvent = SpeechBegun | AudioChunk | SpeechSummary | SpeechFailure
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundBegun:
+    """The first event of a speech that is handed on as samples: what is spoken, and for whom."""
+
+    plan: SpeechPlan
+    origin: TakeOrigin
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundChunk:
+    """The next samples (samples,), and what has been added to the state since the event before; none at the end."""
+
+    samples: NDArray[np.float32]
+    added: SpeechState
+
+
+SoundEvent = SoundBegun | SoundChunk | SpeechFailure

@@ -17,11 +17,15 @@ from backend.errors import EncoreError
 from backend.provenance.statement import MAX_SPEAKER_LENGTH, MAX_STATED_LENGTH, SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.engine.statistics import EngineStatistics
+from backend.serving.loaded_model import ModelFacts
 from backend.serving.memory import MemoryUse, added, memory_of_process
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.requests import (
     AudioChunk,
     Reference,
+    SoundBegun,
+    SoundChunk,
+    SoundEvent,
     SpeechBegun,
     SpeechFailure,
     SpeechSummary,
@@ -30,8 +34,10 @@ from backend.serving.requests import (
 )
 from backend.serving.speak_again import spoken_from
 from backend.serving.speech.audio_stream import AudioStream
+from backend.serving.speech.speech_source import SpeechState
 from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
+from backend.voices.voice_encoder import VoiceEncoder
 from training.model.checkpoint.digest import adapted_digest, checkpoint_digest
 from training.model.generation.frame_loop import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
@@ -68,6 +74,24 @@ class Synthesizer:
     def model(self) -> VoiceModel:
         """The base model."""
         return self.engine.model
+
+    @property
+    def encoder(self) -> VoiceEncoder | None:
+        """The base model, where it has a speaker encoder."""
+        return self.model if self.model.speaker_encoder is not None else None
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What is to be known of the base model to ask it for a take."""
+        model = self.model
+        return ModelFacts(
+            name=self.name,
+            precision=model.precision,
+            device=model.device.type,
+            languages=tuple(model.config.languages),
+            default_sampling=model.default_sampling,
+            is_small=model.is_small,
+        )
 
     def speak(self, request: SynthesisRequest, *, cancelled: Callable[[], bool] | None = None) -> AudioStream:
         """Find or load what the voice needs, and begin to speak; returns a stream of the audio while it is made.
@@ -129,6 +153,25 @@ class Synthesizer:
         """Load what a voice needs, and return the prompt that makes the checkpoint speak in it. Raises EncoreError."""
         with self._pool.use(self._resolver.checkpoint(request)) as engine, ExitStack() as lease:
             return self._resolver.prompt(request, engine, lease)
+
+    def prepare(self, request: SynthesisRequest) -> None:
+        """Load and analyse what a voice needs, so that its first take begins as soon as others. Raises EncoreError."""
+        self.prompt(request)
+
+    def sound(self, request: SynthesisRequest, cancelled: Callable[[], bool]) -> Iterator[SoundEvent]:
+        """A speech as samples, with how far it has come, for a stream elsewhere; a failure is the last event."""
+        try:
+            with closing(self.speak(request, cancelled=cancelled)) as stream:
+                assert stream.origin is not None
+                yield SoundBegun(plan=stream.plan, origin=stream.origin)
+                sent = SpeechState()
+                for samples in stream:
+                    added = stream.state.since(sent)
+                    sent.add(added)
+                    yield SoundChunk(samples=samples, added=added)
+                yield SoundChunk(samples=np.zeros(0, np.float32), added=stream.state.since(sent))
+        except EncoreError as error:
+            yield SpeechFailure(error=error)
 
     def events(self, request: SynthesisRequest, cancelled: Callable[[], bool]) -> Iterator[SynthesisEvent]:
         """The same as bytes of a file as they are made, then a summary; or a failure, which is the last event."""

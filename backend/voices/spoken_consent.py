@@ -30,7 +30,7 @@ from backend.voices.consent_phrase import (
 )
 from backend.voices.errors import ConsentInvalid
 from backend.voices.speaker_verifier import STRANGER_SIMILARITY, SpeakerVerifier
-from training.model.voice_model import VoiceModel
+from backend.voices.voice_encoder import VoiceEncoder
 
 LISTENING_SAMPLE_RATE = 16_000
 _MAX_SENTENCE_SAMPLES = round(POCKETSPHINX_PIECE_SECONDS * LISTENING_SAMPLE_RATE)
@@ -83,7 +83,7 @@ def check_phrase(
     reference: Path,
     *,
     listener: Listener,
-    model: VoiceModel,
+    model: VoiceEncoder | None,
     verifier: SpeakerVerifier | None,
     language: str | None = "en",
     recording: str | None = None,
@@ -107,7 +107,7 @@ def check_phrase(
         heard=heard[:2000],
         listener=listener.name,
         error_rate=error_rate(phrase, heard),
-        similarity=_similarity(model, said, known) if verifier is None else _verified(verifier, said, known),
+        similarity=_alike(verifier, model, said, known),
         verifier=None if verifier is None else verifier.name,
         recording=recording,
     )
@@ -146,7 +146,19 @@ def _verified(verifier: SpeakerVerifier, *recordings: NDArray[np.float32]) -> fl
     return float(first @ second)
 
 
-def _similarity(model: VoiceModel, *recordings: NDArray[np.float32]) -> float:
+def _alike(verifier: SpeakerVerifier | None, model: VoiceEncoder | None, *recordings: NDArray[np.float32]) -> float:
+    """How alike two voices are. Raises ConsentInvalid where nothing can tell."""
+    if verifier is not None:
+        return _verified(verifier, *recordings)
+    if model is not None:
+        return _similarity(model, *recordings)
+    raise ConsentInvalid(
+        "Nothing on this computer can tell whose voice it is. Load the model on this computer, or give the "
+        "statement alone."
+    )
+
+
+def _similarity(model: VoiceEncoder, *recordings: NDArray[np.float32]) -> float:
     first, second = (
         model.embed_speaker(
             torch.from_numpy(resample(samples, REFERENCE_SAMPLE_RATE, model.speaker_sample_rate))

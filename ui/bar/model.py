@@ -42,8 +42,10 @@ class ModelPart:
             return {self.chip: _chip("busy", say("bar.loading", name=short_name(loading.what)))}
         if loaded is None:
             return {self.chip: _chip("missing", say("bar.no_model"))}
-        device = loaded.model.device.type
-        return {self.chip: _chip("ready", short_name(loaded.name), DEVICE_SIGNS.get(device, device))}
+        facts = loaded.facts
+        sign = DEVICE_SIGNS.get(facts.device, facts.device)
+        where = say("bar.there", device=sign) if facts.cluster else sign
+        return {self.chip: _chip("ready", short_name(loaded.name), where)}
 
 
 class ModelChooser:
@@ -63,6 +65,15 @@ class ModelChooser:
                 min_width=200,
                 elem_id="model-choice",
             )
+            self.where = gr.Radio(
+                [(word("sheet.there"), True), (word("sheet.here"), False)],
+                value=True,
+                label=word("sheet.where"),
+                visible=self._studio.cluster is not None,
+                scale=2,
+                min_width=160,
+                elem_id="where",
+            )
             self.load = gr.Button(word("sheet.load"), variant="primary", scale=1, min_width=100, elem_id="load")
             self.cancel = gr.Button(word("sheet.cancel"), visible=False, scale=1, min_width=100, elem_id="cancel-load")
         self.loading = gr.HTML(NOTHING, elem_id="loading")
@@ -70,7 +81,7 @@ class ModelChooser:
         context.when_opened[self.choice] = lambda: gr.update(choices=model_choices())
         context.when_opened[explanation] = explain_models
         self.requests: list[Dependency] = [
-            bind(self.load.click, self._load, {"name": self.choice}, api="load_model", quick=True),
+            bind(self.load.click, self._load, {"name": self.choice, "there": self.where}, api="load_model", quick=True),
             bind(self.cancel.click, self._studio.cancel_loading, quick=True),
         ]
 
@@ -93,7 +104,7 @@ class ModelChooser:
         loaded, loading, is_busy = self._studio.loaded, self._studio.loading, self.is_loading()
         status = no_model_line(is_busy)
         if loaded is not None:
-            status = model_line(loaded.name, loaded.model.precision, loaded.model.device.type)
+            status = model_line(loaded.facts)
         can_cancel = is_busy and loading is not None and loading.num_total > 0
         return {
             self.status: status,
@@ -102,9 +113,11 @@ class ModelChooser:
             self.loading: loading_line(loading),
         }
 
-    def _load(self, name: str | None) -> None:
-        settings = self._settings
-        self._studio.start_loading((name or "").strip(), precision=settings.precision, device=settings.device)
+    def _load(self, name: str | None, there: bool | None) -> None:
+        settings, is_there = self._settings, bool(there) and self._studio.cluster is not None
+        self._studio.start_loading(
+            (name or "").strip(), precision=settings.precision, device=settings.device, on_cluster=is_there
+        )
 
 
 def _chip(state: str, name: str, device: str = "") -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from backend.background_tasks import TaskState
+from backend.serving.loaded_model import ModelFacts
 from training.model.hub.hub import EMBEDDED_MODEL, KNOWN_MODELS, short_name
 from ui.html.messages import NOTHING, progress_bar, says
 from ui.html.templates import html, render
@@ -19,11 +20,13 @@ CLONING_MODELS = tuple(model for model in KNOWN_MODELS if model.name.endswith("-
 """The others speak only in voices of their own."""
 
 
-def model_line(name: str, precision: str, device: str) -> Markup:
-    """The loaded model, its precision and its device."""
-    note = f" {say('model.embedded')}" if name == EMBEDDED_MODEL else ""
-    title = say("model.is", name=short_name(name))
-    return says("good", html("<strong>{}</strong>, {}.{}", title, running_on(precision, device), note))
+def model_line(facts: ModelFacts) -> Markup:
+    """The loaded model, its precision and its device, and where that is."""
+    note = f" {say('model.embedded')}" if facts.name == EMBEDDED_MODEL else ""
+    title, running = say("model.is", name=short_name(facts.name)), running_on(facts.precision, facts.device)
+    if facts.cluster:
+        running = say("model.there", running=running, address=facts.cluster)
+    return says("good", html("<strong>{}</strong>, {}.{}", title, running, note))
 
 
 def running_on(precision: str, device: str) -> str:

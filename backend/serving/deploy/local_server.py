@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import TypeVar
 
 import uvicorn
 
@@ -14,11 +16,13 @@ from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.engine.fair_share import FairShare
 from backend.serving.errors import EngineBusy, ServingError
 from backend.serving.protocol import ServiceState
-from backend.serving.requests import SpeechFailure, SynthesisEvent, SynthesisRequest
+from backend.serving.requests import SoundEvent, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import ServeSettings
 from backend.serving.synthesizer import Synthesizer
 from backend.web.connections import BoundedProtocol
 from training.model.device import device_line
+
+Event = TypeVar("Event")
 
 GRACE_SECONDS = 10
 """How long speeches may go on after an interruption."""
@@ -43,12 +47,25 @@ class LocalSpeech:
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made, then a summary; or a failure as the last event."""
+        async with aclosing(self._iterate(order, self._synthesizer.events)) as items:
+            async for item in items:
+                yield item
+
+    async def sound(self, order: SynthesisRequest) -> AsyncGenerator[SoundEvent]:
+        """Samples as they are made, for a stream in another process; a failure is the last event."""
+        async with aclosing(self._iterate(order, self._synthesizer.sound)) as items:
+            async for item in items:
+                yield item
+
+    async def _iterate(
+        self, order: SynthesisRequest, make: Callable[[SynthesisRequest, Callable[[], bool]], Iterator[Event]]
+    ) -> AsyncGenerator[Event | SpeechFailure]:
         try:
             leave = self._places.enter(order.client)
         except EngineBusy as error:
             yield SpeechFailure(error=error)
             return
-        items = iterate_in_thread(self._executor, lambda cancelled: self._synthesizer.events(order, cancelled))
+        items = iterate_in_thread(self._executor, lambda cancelled: make(order, cancelled))
         try:
             async for item in items:
                 yield item

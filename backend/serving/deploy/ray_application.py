@@ -30,18 +30,6 @@ def build_application(settings: ServeSettings) -> serve.Application:
     """Describe the application; nothing is started."""
     # Serve types its decorator for use without arguments only as a function of functions.
     deploy: Any = serve.deployment
-    engine = deploy(SpeechEngine).options(
-        name=ENGINE_DEPLOYMENT,
-        # Twice what it serves: who of them is refused is decided there, fairly, see `FairShare`.
-        max_ongoing_requests=2 * settings.engine.max_requests,
-        max_queued_requests=settings.max_queued,
-        ray_actor_options={"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus},
-        health_check_period_s=HEALTH_CHECK_SECONDS,
-        health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
-        graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        max_constructor_retry_count=_MAX_START_ATTEMPTS,
-        **_replica_options(settings),
-    )
     api = deploy(serve.ingress()(ApiIngress)).options(
         name=API_DEPLOYMENT,
         num_replicas=1,
@@ -54,7 +42,26 @@ def build_application(settings: ServeSettings) -> serve.Application:
         graceful_shutdown_timeout_s=DRAIN_SECONDS,
         max_constructor_retry_count=_MAX_START_ATTEMPTS,
     )
-    application: serve.Application = api.bind(settings, engine.bind(settings.engine))
+    application: serve.Application = api.bind(settings, build_speech(settings))
+    return application
+
+
+def build_speech(settings: ServeSettings) -> serve.Application:
+    """Describe the part of it that speaks, which is an application of its own for those who ask by Serve's handles."""
+    deploy: Any = serve.deployment
+    engine = deploy(SpeechEngine).options(
+        name=ENGINE_DEPLOYMENT,
+        # Twice what it serves: who of them is refused is decided there, fairly, see `FairShare`.
+        max_ongoing_requests=2 * settings.engine.max_requests,
+        max_queued_requests=settings.max_queued,
+        ray_actor_options={"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus},
+        health_check_period_s=HEALTH_CHECK_SECONDS,
+        health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
+        graceful_shutdown_timeout_s=DRAIN_SECONDS,
+        max_constructor_retry_count=_MAX_START_ATTEMPTS,
+        **_replica_options(settings),
+    )
+    application: serve.Application = engine.bind(settings.engine)
     return application
 
 

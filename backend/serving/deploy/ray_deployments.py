@@ -8,21 +8,26 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from fastapi import FastAPI
 from ray import serve
+from ray._private.state import jobs
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 from ray.serve.handle import DeploymentHandle
 
+from backend.errors import EncoreError
+from backend.provenance.statement import encore_version
+from backend.serving.at_hand import at_hand
 from backend.serving.deploy.factory import build_api, build_synthesizer
 from backend.serving.deploy.local_server import LocalSpeech
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from backend.serving.protocol import ServiceState
-from backend.serving.requests import AudioChunk, SpeechFailure, SynthesisEvent, SynthesisRequest
+from backend.serving.requests import AudioChunk, SoundBegun, SoundEvent, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
+from backend.voices.errors import VoiceError
 from backend.voices.voice import Voice
 
 ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
@@ -40,6 +45,8 @@ _logger = logging.getLogger(__name__)
 _STATISTICS_SECONDS = 2.0
 _RUNNING = "RUNNING"
 _SERVE_NAMESPACE = "serve"
+_JOB = "job:"
+Event = TypeVar("Event")
 
 
 class SpeechEngine:
@@ -59,12 +66,44 @@ class SpeechEngine:
             order: what to speak.
             ingress: name of the actor that asks. Ray closes no iterator of one that is lost.
         """
+        async with contextlib.aclosing(self._while_there(ingress, order, self._speech.speak(order))) as items:
+            async for item in items:
+                yield item
+
+    async def sound(self, order: SynthesisRequest, asker: str, recording: bytes | None) -> AsyncGenerator[SoundEvent]:
+        """Samples as they are made, for a studio elsewhere; closing the iterator frees the slot.
+
+        Args:
+            order: what to speak.
+            asker: who asks, as `job_name` has it.
+            recording: what is cloned, where it came along; it is kept for as long as it is spoken.
+        """
+        try:
+            with at_hand(order, recording) as found:
+                async with contextlib.aclosing(self._while_there(asker, order, self._speech.sound(found))) as items:
+                    async for item in items:
+                        yield item
+        except VoiceError as error:
+            yield SpeechFailure(error=error)
+
+    async def prepare(self, order: SynthesisRequest, recording: bytes | None) -> None:
+        """Load and analyse what a voice needs; what cannot be is said when it is asked to speak."""
+        with contextlib.suppress(EncoreError), at_hand(order, recording) as found:
+            await asyncio.to_thread(self._synthesizer.prepare, found)
+
+    async def about(self) -> dict[str, str]:
+        """Which Encore this is, and what it has loaded: text, which every version can read."""
+        return {"version": encore_version(), "facts": self._synthesizer.facts.model_dump_json()}
+
+    async def _while_there(
+        self, ingress: str, order: SynthesisRequest, events: AsyncGenerator[Event]
+    ) -> AsyncGenerator[Event]:
         if isinstance(order.voice, Voice) and order.voice.kind == "fine-tuned":
             await self._announce(order.voice.id)
         self._num_by_ingress[ingress] += 1
         try:
-            async with contextlib.aclosing(self._speech.speak(order)) as items:
-                async for item in items:
+            async with contextlib.aclosing(events):
+                async for item in events:
                     if ingress in self._lost_ingresses:
                         return
                     yield item
@@ -98,10 +137,19 @@ class SpeechEngine:
             synthesizer.close()
 
 
-def _lost_of(actors: Iterable[str]) -> set[str]:
-    """Those that have ended."""
+def job_name(job: str) -> str:
+    """How a program that has joined the cluster is called where it asks for speech."""
+    return f"{_JOB}{job}"
+
+
+def _lost_of(askers: Iterable[str]) -> set[str]:
+    """Those actors and programs that have ended."""
     lost = set()
-    for name in actors:
+    ended = {job_name(job["JobID"]) for job in jobs() if job["IsDead"]}  # type: ignore[no-untyped-call]
+    for name in askers:
+        if name.startswith(_JOB):
+            lost |= {name} & ended
+            continue
         try:
             ray.get_actor(name, namespace=_SERVE_NAMESPACE)
         except ValueError:
@@ -112,21 +160,43 @@ def _lost_of(actors: Iterable[str]) -> set[str]:
 class ReplicatedSpeech:
     """Passes requests on to replicas."""
 
-    def __init__(self, handle: DeploymentHandle[Any], settings: ServeSettings) -> None:
-        self._handle, self._settings = handle, settings
-        self._name = str(ray.get_runtime_context().get_actor_name())
+    def __init__(
+        self, handle: DeploymentHandle[Any], name: str, *, retry_after_seconds: float, asker: str | None = None
+    ) -> None:
+        """Ask the replicas behind a handle.
+
+        Args:
+            handle: of `SpeechEngine`.
+            name: of its application.
+            retry_after_seconds: when those may come back who find no place.
+            asker: who asks: a program by its `job_name`; this actor when None.
+        """
+        self._handle, self._application, self._retry_after_seconds = handle, name, retry_after_seconds
+        self._name = asker or str(ray.get_runtime_context().get_actor_name())
 
     async def speak(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made. Until there is any, a replica that dies is replaced by another."""
+        async with contextlib.aclosing(self._speak("speak", order, (order, self._name))) as items:
+            async for item in items:
+                yield item
+
+    async def sound(self, order: SynthesisRequest, recording: bytes | None) -> AsyncGenerator[SoundEvent]:
+        """The same as samples, with a recording that comes along."""
+        async with contextlib.aclosing(self._speak("sound", order, (order, self._name, recording))) as items:
+            async for item in items:
+                yield item
+
+    # Any: what a method of a replica takes and hands out, which Serve's handles do not know.
+    async def _speak(self, method: str, order: SynthesisRequest, arguments: tuple[Any, ...]) -> AsyncGenerator[Any]:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             has_audio = False
-            items = self._ask(order)
+            items = self._ask(method, order, arguments)
             async with contextlib.aclosing(items):
                 async for item in items:
                     is_lost = isinstance(item, SpeechFailure) and isinstance(item.error, ReplicaLost)
                     if is_lost and not has_audio and attempt < MAX_ATTEMPTS:
                         break
-                    has_audio = has_audio or isinstance(item, AudioChunk)
+                    has_audio = has_audio or isinstance(item, (AudioChunk, SoundBegun))
                     yield item
                 else:
                     return
@@ -155,11 +225,12 @@ class ReplicatedSpeech:
             return state
         return None
 
-    async def _ask(self, order: SynthesisRequest) -> AsyncGenerator[SynthesisEvent]:
+    async def _ask(self, method: str, order: SynthesisRequest, arguments: tuple[Any, ...]) -> AsyncGenerator[Any]:
         voice = order.voice
         voice_id = voice.id if isinstance(voice, Voice) and voice.kind == "fine-tuned" else ""
+        handle = self._handle.options(stream=True, multiplexed_model_id=voice_id)
         # Any: which of two kinds of response comes back is decided by `stream`, which its type does not know.
-        response: Any = self._handle.options(stream=True, multiplexed_model_id=voice_id).speak.remote(order, self._name)
+        response: Any = getattr(handle, method).remote(*arguments)
         is_over = False
         try:
             async for item in response:
@@ -168,7 +239,7 @@ class ReplicatedSpeech:
         except BackPressureError:
             is_over = True
             busy = "All replicas are busy and the queue is full."
-            yield SpeechFailure(error=EngineBusy(busy, retry_after_seconds=self._settings.retry_after_seconds))
+            yield SpeechFailure(error=EngineBusy(busy, retry_after_seconds=self._retry_after_seconds))
         except RayTaskError as error:
             is_over = True
             _logger.error("a replica failed while speaking", exc_info=error)
@@ -183,7 +254,7 @@ class ReplicatedSpeech:
                     response.cancel()
 
     def _count_replicas(self) -> int:
-        application = serve.status().applications.get(self._settings.name)
+        application = serve.status().applications.get(self._application)
         deployment = application.deployments.get(ENGINE_DEPLOYMENT) if application else None
         states = deployment.replica_states if deployment else {}
         # Serve reports its states as members of an enumeration or as their names.
@@ -205,4 +276,6 @@ class ApiIngress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve inside the replica."""
-        return build_api(self._settings, ReplicatedSpeech(self._engine, self._settings))
+        settings = self._settings
+        speech = ReplicatedSpeech(self._engine, settings.name, retry_after_seconds=settings.retry_after_seconds)
+        return build_api(settings, speech)

@@ -79,7 +79,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         """
         self.plan, self.state, self.origin = source.plan, source.state, origin
         self._cancel = source.cancel
-        self._started = time.perf_counter()
+        self._started = source.started
         self._wall_seconds = 0.0
         self.seeds, self.finish_reasons = self.state.seeds, self.state.finish_reasons
         self._pace = Pace(self.plan.language, self.plan.reference)

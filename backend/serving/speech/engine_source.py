@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ class EngineSource:
     """The segments of a text on their way through an engine, with the mark in their sound.
 
     Attributes:
+        started: when it was asked for, on the clock of `time.perf_counter`.
         plan: what is spoken.
         state: how far it has come.
     """
@@ -42,6 +44,7 @@ class EngineSource:
     ) -> None:
         """Request the first segment; see `AudioStream.of_engine`."""
         requests = _split_request(request, engine)
+        self.started = time.perf_counter()
         check_speed(speed)
         self._cancellation = cancellation = threading.Event()
         self.state = SpeechState()

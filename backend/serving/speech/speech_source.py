@@ -91,6 +91,11 @@ class SpeechSource(Protocol):
     """Where the sound of a stream is made. Nothing in it refers to the stream, which may be dropped without a word."""
 
     @property
+    def started(self) -> float:
+        """When it was asked for, on the clock of `time.perf_counter`."""
+        ...
+
+    @property
     def plan(self) -> SpeechPlan:
         """What will be spoken."""
         ...

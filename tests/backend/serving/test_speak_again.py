@@ -91,7 +91,7 @@ def test_a_stream_knows_where_each_of_its_parts_is(engine, request_of, tmp_path)
     parts = stream.facts().parts
     # As they finish, not at the end.
     assert {1, 2} <= set(seen)
-    assert [part.text for part in parts] == stream.segments
+    assert tuple(part.text for part in parts) == stream.segments
     ends = [part.start_seconds + part.seconds for part in parts]
     assert ends[-1] * RATE == pytest.approx(len(whole))
     for part, end in zip(parts[1:], ends, strict=False):

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from backend.audio.quality import Concern, ReferenceReport
 from backend.background_tasks import TaskState
+from backend.serving.loaded_model import ModelFacts
 from backend.serving.speech.audio_stream import SpeechProgress
 from backend.store.trash import Deleted
 from backend.takes.parts import HeardInPart, TakePart
@@ -64,6 +65,10 @@ TAKE = Take(
     path=Path("/home/takes/a.wav"),
 )
 PLACE = Path("/tmp/takes/take-3.wav")
+
+FACTS = ModelFacts(
+    name=HOSTILE, precision="fp32", device="cpu", languages=(), default_sampling=Sampling(), cluster=HOSTILE
+)
 
 
 def take(**changes):
@@ -141,7 +146,7 @@ def downloading(name, done, *, at_start=0, seconds=3.0, file="model.safetensors"
 @pytest.mark.parametrize(
     "html",
     [
-        models.model_line(HOSTILE, "fp32", "cpu"),
+        models.model_line(FACTS),
         models.loading_line(TaskState(what=HOSTILE)),
         models.loading_line(TaskState(what=HOSTILE, is_running=False, problem=HOSTILE)),
         models.loading_line(downloading(HOSTILE, 1, file=HOSTILE)),
@@ -178,7 +183,8 @@ def test_nothing_foreign_becomes_markup(html):
 
 
 def test_the_model_is_named_with_precision_and_device():
-    text = Page(models.model_line("mini", "bf16", "cuda")).text
+    facts = FACTS.model_copy(update={"name": "mini", "precision": "bf16", "device": "cuda", "cluster": ""})
+    text = Page(models.model_line(facts)).text
     assert text.startswith("Model: mini, in half precision (bf16) on the GPU (CUDA).")
     assert "small model inside Encore" in text
     assert "small model" not in models.model_line("/models/tiny", "fp32", "cpu")

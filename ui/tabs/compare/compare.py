@@ -16,7 +16,7 @@ from backend.comparisons.make_comparison import ComparisonOrder, FinishedCompari
 from backend.comparisons.time_alignment import aligned_times
 from backend.evaluation.plan import STANDARD_SENTENCES
 from backend.evaluation.take_scores import read_own_wav
-from backend.serving.synthesizer import Synthesizer
+from backend.serving.loaded_model import LoadedModel
 from ui.context import PageContext
 from ui.fields import FormIncomplete, parse_seed
 from ui.html.messages import NOTHING, failure
@@ -51,7 +51,7 @@ class Listening:
         """Whether there is nothing left to vote on."""
         return self.test.is_over or (bool(self.problem) and self.test.current is None)
 
-    def make(self, context: PageContext, loaded: Synthesizer, task: BackgroundTask[None]) -> None:
+    def make(self, context: PageContext, loaded: LoadedModel, task: BackgroundTask[None]) -> None:
         """Make the comparisons, and draw each as it is there. Raises EncoreError."""
 
         def compare(order: ComparisonOrder) -> Sequence[FinishedComparison]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from backend.background_tasks import TaskCancelled
 from backend.comparisons.comparison import Verdict
 from backend.errors import EncoreError
-from backend.serving.synthesizer import Synthesizer
+from backend.serving.loaded_model import LoadedModel
 from ui.context import PageContext
 from ui.events import HIDE, SHOW, Update, bind, session_of
 from ui.fields import (
@@ -136,7 +136,7 @@ class CompareTab:
         bind(self.finish.change, self._finish, {**made, **names}, self.shown, api="finish_comparison", quick=True)
         bind(self.keep.click, self._keep, {**made, "name": self.name}, self.kept, api="keep")
 
-    def model_update(self, loaded: Synthesizer | None) -> Update:
+    def model_update(self, loaded: LoadedModel | None) -> Update:
         """The button that begins waits for a model."""
         return {
             self.compare: gr.update(

@@ -33,6 +33,7 @@ class Examined:
         problem: why it did not.
         memory: what the models that are loaded hold, in bytes by device and owner; empty without one.
         num_adapters: voices' adapters among it.
+        speaks_on: address of the cluster that the model speaks on; empty where it speaks here.
     """
 
     findings: tuple[Finding, ...]
@@ -44,6 +45,7 @@ class Examined:
     problem: str = ""
     memory: MemoryUse = field(default_factory=dict)
     num_adapters: int = 0
+    speaks_on: str = ""
 
 
 def findings_html(findings: Sequence[Finding]) -> Markup:
@@ -94,6 +96,8 @@ def ray_html(examined: Examined) -> Markup:
 
 def memory_html(examined: Examined) -> Markup:
     """What the models that are loaded hold in memory; voices with adapters share one base model."""
+    if examined.speaks_on:
+        return says("", say("system.held_there", address=examined.speaks_on))
     held = [owners for owners in examined.memory.values() if "weights" in owners]
     if not held:
         return says("", say("system.no_model"))

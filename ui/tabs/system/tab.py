@@ -111,6 +111,7 @@ class SystemPart:
             cluster=machine.address,
             size=size,
             problem=problem,
+            speaks_on=loaded.facts.cluster if loaded is not None else "",
             memory=loaded.memory() if loaded is not None else {},
             num_adapters=sum(one.num_adapters for one in loaded.statistics().values()) if loaded is not None else 0,
         )

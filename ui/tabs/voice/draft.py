@@ -69,7 +69,7 @@ class Draft:
             update[speech.text] = known["text"]
         loaded = self._context.studio.loaded
         if loaded is not None and known.get("model") == short_name(loaded.name):
-            if known.get("language") in ("auto", *loaded.model.config.languages):
+            if known.get("language") in ("auto", *loaded.facts.languages):
                 update[speech.language] = gr.update(value=known["language"])
             sampling = known.get("sampling")
             update |= self._restore_sampling(sampling if isinstance(sampling, dict) else {})

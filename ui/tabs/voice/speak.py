@@ -14,10 +14,10 @@ import numpy as np
 
 from backend.errors import EncoreError
 from backend.serving.introductions import NUM_TRIALS
+from backend.serving.loaded_model import LoadedModel
 from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.audio_stream import AudioStream, SpeechProgress
 from backend.serving.speech.text_check import MAX_TEXT_LENGTH
-from backend.serving.synthesizer import Synthesizer
 from backend.studio import Studio
 from backend.takes.errors import TakeTooShort
 from backend.takes.keeper import TakeKeeper
@@ -245,12 +245,12 @@ class SpeechPart:
                 0.8, 2, 1.05, step=0.05, label=word("speak.repetition"), info=word("speak.repetition_help")
             )
 
-    def model_update(self, loaded: Synthesizer | None) -> Update:
+    def model_update(self, loaded: LoadedModel | None) -> Update:
         """What waits for a model: enabled, with the checkpoint's own values, or disabled."""
         if loaded is None:
             disabled = {field: gr.update(interactive=False) for field in self.waiting}
             return disabled | {self.speak: gr.update(value=say("speak.waiting"), interactive=False)}
-        sampling = loaded.model.default_sampling
+        sampling = loaded.facts.default_sampling
         values = {
             self.speak: say("speak.button"),
             self.temperature: sampling.temperature,
@@ -420,7 +420,7 @@ class SpeechPart:
             assert source.reference is not None
             spoken = None if way == "x-vector" else transcript.strip() or None
             voice = Reference(name=source.name, recording=source.reference, transcript=spoken)
-        loaded.prompt(SynthesisRequest(voice=voice, text="", made_by="studio"))
+        loaded.prepare(SynthesisRequest(voice=voice, text="", made_by="studio"))
 
     def _review(self, spoken: Spoken | None) -> Iterator[Update]:
         """Listen to what was just spoken, beside whatever is spoken next; what is found is kept with the take."""

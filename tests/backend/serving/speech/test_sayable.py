@@ -57,4 +57,4 @@ def test_what_stands_between_paragraphs_is_not_spoken(engine, request_of):
 
     stream = AudioStream.of_engine(engine, replace(request_of, text="Hi.\n\n* * *\n\nHo."), streaming=False)
     stream.close()
-    assert stream.segments == ["Hi.", "Ho."]
+    assert stream.segments == ("Hi.", "Ho.")

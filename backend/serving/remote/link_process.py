@@ -1,0 +1,190 @@
+"""The process that joins the cluster for a studio, and hands on what is spoken there.
+
+A process of its own, because Ray ends a program whose cluster is lost. `python -m backend.serving.remote.link_process
+DESCRIPTOR` reads an `Opening` from the socket of that number, answers with `Opened`, and then gets a socket for each
+request. It ends when the studio does, and takes the application with it if it started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import ray
+from ray import serve
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
+
+from backend.cluster.connect import SPEAK, connect, has_gpus
+from backend.errors import EncoreError
+from backend.provenance.statement import encore_version
+from backend.serving.deploy.ray_application import build_speech
+from backend.serving.deploy.ray_deployments import ENGINE_DEPLOYMENT, ReplicaLost, ReplicatedSpeech, job_name
+from backend.serving.loaded_model import ModelFacts
+from backend.serving.remote.errors import ClusterSpeechError
+from backend.serving.remote.messages import LENGTH_BYTES, Asked, Opened, Opening, packed, receive, unpacked
+from backend.serving.requests import SoundEvent, SpeechFailure
+from training.machine import Machine
+
+ABOUT_SECONDS = 30.0
+"""In which a replica says what it is; it is loaded before it is asked."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ClusterSpeech:
+    """The application that speaks for one studio."""
+
+    def __init__(self, opening: Opening) -> None:
+        """Find the application, or start it. Raises EncoreError."""
+        self._address, self._settings = opening.address, opening.settings
+        if has_gpus(1):
+            self._settings = self._settings.model_copy(update={"num_gpus": 1.0})
+        self._name, self.facts = self._find()
+        if self.facts is None:
+            self._start()
+
+    def sound(self, asked: Asked) -> AsyncGenerator[SoundEvent]:
+        """Samples as they are made."""
+        return self._speech().sound(asked.order, asked.recording)
+
+    async def prepare(self, asked: Asked) -> None:
+        """Have one replica analyse a voice."""
+        with contextlib.suppress(RayError, RayServeException):
+            await self._handle(self._name).prepare.remote(asked.order, asked.recording)
+
+    def end(self) -> None:
+        """End the application if it was started here."""
+        if self._name == self._settings.name:
+            serve.delete(self._name)
+
+    def explain(self, event: SoundEvent) -> SoundEvent:
+        """The same in the studio's words."""
+        if isinstance(event, SpeechFailure) and isinstance(event.error, ReplicaLost):
+            return SpeechFailure(error=ClusterSpeechError.without_replica(self._address))
+        return event
+
+    def _speech(self) -> ReplicatedSpeech:
+        return ReplicatedSpeech(
+            self._handle(self._name),
+            self._name,
+            retry_after_seconds=self._settings.retry_after_seconds,
+            asker=job_name(ray.get_runtime_context().get_job_id()),
+        )
+
+    # Any: the kind of deployment, of which a handle knows nothing.
+    def _handle(self, application: str) -> Any:
+        return serve.get_deployment_handle(ENGINE_DEPLOYMENT, application, _check_exists=False)
+
+    def _find(self) -> tuple[str, ModelFacts | None]:
+        """An application with this model, and its facts; an old one of this studio's own is replaced."""
+        other: ClusterSpeechError | None = None
+        wanted = self._settings.engine.precision
+        for name, application in serve.status().applications.items():
+            is_running = str(application.status).endswith("RUNNING")
+            if not is_running or ENGINE_DEPLOYMENT not in application.deployments:
+                continue
+            try:
+                facts = self._about(name)
+            except ClusterSpeechError as error:
+                other = error if name != self._settings.name else other
+                continue
+            if facts.name == self._settings.engine.model and wanted in ("auto", facts.precision):
+                return name, facts
+        if other is not None:
+            raise other
+        return self._settings.name, None
+
+    def _start(self) -> None:
+        try:
+            serve.run(build_speech(self._settings), name=self._name, route_prefix=None)
+            self.facts = self._about(self._name)
+        except (RuntimeError, ValueError, RayError) as error:
+            _logger.exception("the speech application did not start")
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise ClusterSpeechError.not_started(self._address, reason[-1].rstrip(".")[:300]) from error
+
+    def _about(self, application: str) -> ModelFacts:
+        ours = encore_version()
+        try:
+            about: dict[str, str] = self._handle(application).about.remote().result(timeout_s=ABOUT_SECONDS)
+        except (RayError, RayServeException, TimeoutError) as error:
+            # Versions that knew no studios have no such method.
+            raise ClusterSpeechError.of_another_version(self._address, "another version", ours) from error
+        if about["version"] != ours:
+            raise ClusterSpeechError.of_another_version(self._address, about["version"], ours)
+        return ModelFacts.model_validate_json(about["facts"]).model_copy(update={"cluster": self._address})
+
+
+async def _answer(speech: ClusterSpeech, connection: socket.socket) -> None:
+    """Serve one request until it is over, or the studio wants no more."""
+    reader, writer = await asyncio.open_connection(sock=connection)
+    try:
+        length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+        asked = unpacked(await reader.readexactly(length))
+        assert isinstance(asked, Asked)
+        answering = asyncio.create_task(_speak(speech, asked, writer))
+        leaving = asyncio.create_task(reader.read())
+        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (answering, leaving):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ConnectionError):
+                await task
+    except (asyncio.IncompleteReadError, ConnectionError):
+        # The studio has left.
+        return
+    finally:
+        writer.close()
+
+
+async def _speak(speech: ClusterSpeech, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    if asked.is_prepared:
+        await speech.prepare(asked)
+        return
+    async with contextlib.aclosing(speech.sound(asked)) as events:
+        async for event in events:
+            writer.write(packed(speech.explain(event)))
+            await writer.drain()
+
+
+async def _serve(speech: ClusterSpeech, control: socket.socket) -> None:
+    """Take requests until the studio has ended, and finish what is spoken then."""
+    loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+    while (connection := await loop.run_in_executor(None, _next_connection, control)) is not None:
+        task = asyncio.create_task(_answer(speech, connection))
+        running.add(task)
+        task.add_done_callback(running.discard)
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def _next_connection(control: socket.socket) -> socket.socket | None:
+    said, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+    return socket.socket(fileno=descriptors[0]) if said else None
+
+
+def main() -> None:
+    """Speak for the studio at the other end of the socket whose descriptor is the only argument."""
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        opening = receive(control)
+        assert isinstance(opening, Opening)
+        machine = Machine(num_cpus=0, num_gpus=0, address=opening.address)
+        try:
+            with connect(SPEAK, machine):
+                speech = ClusterSpeech(opening)
+                try:
+                    control.sendall(packed(Opened(facts=speech.facts)))
+                    asyncio.run(_serve(speech, control))
+                finally:
+                    speech.end()
+        except EncoreError as error:
+            with contextlib.suppress(OSError):
+                control.sendall(packed(Opened(error=error)))
+
+
+if __name__ == "__main__":
+    main()
