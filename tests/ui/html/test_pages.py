@@ -183,14 +183,18 @@ def test_nothing_foreign_becomes_markup(html):
 
 
 def test_the_model_is_named_with_precision_and_device():
-    facts = FACTS.model_copy(update={"name": "mini", "precision": "bf16", "device": "cuda", "cluster": ""})
-    text = Page(models.model_line(facts)).text
+    def line(name, **changes):
+        own = {"name": name, "cluster": ""}
+        return models.model_line(FACTS.model_copy(update=own | changes))
+
+    text = Page(line("mini", precision="bf16", device="cuda")).text
     assert text.startswith("Model: mini, in half precision (bf16) on the GPU (CUDA).")
     assert "small model inside Encore" in text
-    assert "small model" not in models.model_line("/models/tiny", "fp32", "cpu")
-    assert "tiny" in models.model_line("/a/b/tiny/", "fp32", "cpu")
-    assert "/a/b" not in models.model_line("/a/b/tiny/", "fp32", "cpu")
-    assert "Qwen/Qwen3-TTS" in models.model_line("Qwen/Qwen3-TTS", "fp32", "cpu")
+    assert "small model" not in line("/models/tiny")
+    assert "tiny" in line("/a/b/tiny/")
+    assert "/a/b" not in line("/a/b/tiny/")
+    assert "Qwen/Qwen3-TTS" in line("Qwen/Qwen3-TTS")
+    assert "on the CPU, on the Ray cluster at head:6379." in Page(line("/models/tiny", cluster="head:6379")).text
 
 
 def test_without_a_model_every_way_to_one_is_explained():
