@@ -266,6 +266,7 @@ class Studio:
 
         def load(task: BackgroundTask[None]) -> None:
             if is_there:
+                task.tell(0, 0, self.cluster or "")
                 self.load_on_cluster(name, precision=precision, cancelled=task.is_cancelled)
                 return
             self.load_model(

@@ -105,7 +105,7 @@ class ModelChooser:
         status = no_model_line(is_busy)
         if loaded is not None:
             status = model_line(loaded.facts)
-        can_cancel = is_busy and loading is not None and loading.num_total > 0
+        can_cancel = is_busy and loading is not None and (loading.num_total > 0 or bool(loading.detail))
         return {
             self.status: status,
             self.load: gr.update(interactive=not is_busy),

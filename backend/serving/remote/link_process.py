@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import select
 import socket
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -34,6 +37,7 @@ from training.machine import Machine
 ABOUT_SECONDS = 30.0
 """In which a replica says what it is; it is loaded before it is asked."""
 
+_POLL_SECONDS = 0.2
 _logger = logging.getLogger(__name__)
 
 
@@ -106,6 +110,7 @@ class ClusterSpeech:
             self.facts = self._about(self._name)
         except (RuntimeError, ValueError, RayError) as error:
             _logger.exception("the speech application did not start")
+            serve.delete(self._name, _blocking=False)
             reason = str(error).strip().splitlines() or [type(error).__name__]
             raise ClusterSpeechError.not_started(self._address, reason[-1].rstrip(".")[:300]) from error
 
@@ -167,6 +172,15 @@ def _next_connection(control: socket.socket) -> socket.socket | None:
     return socket.socket(fileno=descriptors[0]) if said else None
 
 
+def _give_up(control: socket.socket, opening: Opening, is_open: threading.Event) -> None:
+    """End all of it if the studio leaves before the application is there, which may never have room to start."""
+    while not is_open.wait(_POLL_SECONDS):
+        # Nothing is sent before that.
+        if select.select([control], [], [], 0)[0]:
+            serve.delete(opening.settings.name, _blocking=False)
+            os._exit(1)
+
+
 def main() -> None:
     """Speak for the studio at the other end of the socket whose descriptor is the only argument."""
     with socket.socket(fileno=int(sys.argv[1])) as control:
@@ -175,7 +189,10 @@ def main() -> None:
         machine = Machine(num_cpus=0, num_gpus=0, address=opening.address)
         try:
             with connect(SPEAK, machine):
+                is_open = threading.Event()
+                threading.Thread(target=_give_up, args=(control, opening, is_open), daemon=True).start()
                 speech = ClusterSpeech(opening)
+                is_open.set()
                 try:
                     control.sendall(packed(Opened(facts=speech.facts)))
                     asyncio.run(_serve(speech, control))

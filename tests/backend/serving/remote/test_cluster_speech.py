@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import closing
 
 import numpy as np
 import pytest
 
 from backend.errors import PromptError
+from backend.serving.remote import remote_model
 from backend.serving.remote.errors import ClusterSpeechError
+from backend.serving.remote.remote_model import RemoteModel
 from backend.serving.requests import Reference, RunCheckpoint, SynthesisRequest
 from backend.settings import Settings
 from backend.studio import Studio
@@ -90,6 +93,18 @@ def test_what_cannot_be_spoken_is_said_and_the_next_take_is_spoken(studio, recor
         list(stream)
     samples, _ = spoken(studio.loaded, request)
     assert len(samples)
+
+
+def test_a_model_that_finds_no_room_can_be_given_up(studio, monkeypatch):
+    """Two processors are all that there is, and a replica waits for what is not there for as long as it takes."""
+    asked = studio._cluster_settings(str(GOLDEN_CHECKPOINT), "bf16")
+    asked = asked.model_copy(update={"num_cpus": 64.0, "name": "encore-too-large"})
+    begun, left = time.monotonic(), []
+    monkeypatch.setattr(remote_model, "_end", lambda control, process: (left.append(process), control.close()))
+    with pytest.raises(ClusterSpeechError, match="stopped before it began"):
+        RemoteModel(asked, studio.cluster, cancelled=lambda: time.monotonic() > begun + 8)
+    # The process has seen it, and has taken back what it asked for.
+    assert left[0].wait(60) == 1
 
 
 def test_whoever_leaves_frees_the_place(studio, recording):
