@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.cluster.connect import SPEAK, answers, explain_no_ray
+from backend.cluster.errors import ClusterError
 from backend.errors import RecordingNotFound
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.loaded_model import ModelFacts
@@ -110,7 +112,12 @@ class RemoteModel:
 
     def _ask(self, request: SynthesisRequest, *, is_prepared: bool = False) -> socket.socket:
         asked = Asked(order=request, recording=_recording_of(request), is_prepared=is_prepared)
+        address = self._opening.address
         with self._joining:
+            if not answers(address):
+                # Ray itself tries for a minute. The next take joins again.
+                self._link.close()
+                raise ClusterError(explain_no_ray(SPEAK, address, ConnectionError()))
             if not self._link.is_alive:
                 self._link.close()
                 self._link = _Link(self._opening, None)
