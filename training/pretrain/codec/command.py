@@ -45,6 +45,7 @@ def main(arguments: list[str]) -> int:
             num_layers=options.layers,
             codebook_size=options.codebook_size,
             decoder_size=options.decoder_size,
+            num_filters=options.filters,
             num_refinements=options.refinements,
             discriminator_width=options.discriminator_width,
         ),
@@ -130,6 +131,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
     )
     size = TokenizerSize()
+    parser.add_argument("--filters", type=int, default=size.num_filters, help="channels of the encoder's input")
     parser.add_argument("--layers", type=int, default=size.num_layers, help="of each transformer")
     parser.add_argument("--codebook-size", type=int, default=size.codebook_size, help="entries of each codebook")
     parser.add_argument(
