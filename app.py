@@ -8,6 +8,7 @@ import sys
 
 from pydantic import SecretStr
 
+from backend.commands.loading import loading
 from backend.commands.parser import COMMANDS, build_parser, run_command
 from backend.errors import EncoreError
 from backend.settings import Settings
@@ -15,11 +16,15 @@ from backend.settings import Settings
 
 def start_studio(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve the page until interrupted."""
-    from ui.layout import serve  # noqa: PLC0415 - Gradio takes seconds to load, and no other command needs it
-
     auth = settings.auth if arguments.auth is None else SecretStr(arguments.auth)
     given = {"host": arguments.host, "port": arguments.port, "share": arguments.share}
-    return serve(settings.model_copy(update={**given, "auth": auth}))
+    settings = settings.model_copy(update={**given, "auth": auth})
+    # Refused before the seconds that Gradio takes to load.
+    settings.credentials()
+    with loading():
+        from ui.layout import serve  # noqa: PLC0415 - no other command needs it
+
+    return serve(settings)
 
 
 def main(argv: list[str] | None = None) -> int:

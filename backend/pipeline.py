@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress
-from backend.runs.planning.plan import RunPlan, RunRequest
+from backend.runs.planning.plan import RunPlan
+from backend.runs.planning.request import RunRequest
 from backend.runs.runs import Runs
 from backend.voices.consent import Consent, require_consent
 

@@ -6,7 +6,6 @@ import hashlib
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,18 +15,13 @@ import torch
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from backend.audio.quality import Concern, ReferenceReport, report_on
-from backend.audio.writing import WavWriter, write_wav
+from backend.audio.quality import ReferenceReport
+from backend.audio.writing import WavWriter
 from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskState
-from backend.comparisons.comparisons import Comparisons
-from backend.comparisons.vote_table import VoteTable
 from backend.dataset.errors import DatasetInUse
 from backend.errors import EncoreError, ModelError, SettingsError
-from backend.evaluation.review_take import Likeness, hear_parts, likeness_of
-from backend.evaluation.take_scores import read_own_pcm16
 from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
-from backend.runs.runs import Runs
 from backend.serving.engine.engine import Engine
 from backend.serving.loaded_model import LoadedModel
 from backend.serving.pool.engine_pool import EnginePool
@@ -44,11 +38,10 @@ from backend.takes.stored_takes import StoredTakes
 from backend.takes.take import Take
 from backend.takes.takes import TakeBounds, Takes
 from backend.transcription.listening import Heard, hear_recording
-from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentInvalid, VoiceError
 from backend.voices.publisher import VoicePublisher
-from backend.voices.reference import write_reference
+from backend.voices.reference import examine_reference, read_reference, write_reference
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
 from backend.voices.speaker_verifier import load_verifier
@@ -62,7 +55,10 @@ from training.model.precision import PrecisionChoice
 from training.storage.objects import open_store
 
 if TYPE_CHECKING:
+    from backend.comparisons.comparisons import Comparisons
     from backend.dataset.datasets import Datasets
+    from backend.evaluation.review_take import Likeness
+    from backend.runs.runs import Runs
 
 _LOADING = "model"
 
@@ -117,7 +113,7 @@ class Studio:
     @cached_property
     def datasets(self) -> Datasets:
         """Clips with transcripts, to fine-tune on."""
-        # Imported here: it brings Ray along, which takes seconds to load and which speaking does not need.
+        # Imported here, as below: speaking, which is what this is mostly loaded for, needs none of it.
         from backend.dataset.datasets import Datasets  # noqa: PLC0415 - see above
 
         return Datasets(self.home)
@@ -125,11 +121,16 @@ class Studio:
     @cached_property
     def runs(self) -> Runs:
         """Fine-tunes."""
+        from backend.runs.runs import Runs  # noqa: PLC0415 - see above
+
         return Runs(self.home)
 
     @cached_property
     def comparisons(self) -> Comparisons:
         """Voices side by side, and votes."""
+        from backend.comparisons.comparisons import Comparisons  # noqa: PLC0415 - see above
+        from backend.comparisons.vote_table import VoteTable  # noqa: PLC0415
+
         votes, home = VoteTable(self.home.database), self.settings.home_folder
         return Comparisons(votes, self.voices, self.runs, home, self.signer)
 
@@ -286,20 +287,8 @@ class Studio:
         self._tasks.cancel(_LOADING)
 
     def examine(self, reference: Path, preview: Path | None = None) -> ReferenceReport:
-        """Say how good a recording is to clone a voice from; `preview` names a WAV to make of it that is safe to play.
-
-        Raises:
-            RecordingError: no voice can be cloned from it.
-            AudioWriteFailed: the preview cannot be stored.
-        """
-        recording = read_reference(reference)
-        if preview is not None:
-            write_wav(preview, recording.samples, recording.sample_rate)
-        report = report_on(recording)
-        # Any Checker: to look at a recording must not make a home.
-        if Checker().judge(reference, recording).is_made_by_encore:
-            report = replace(report, concerns=(*report.concerns, Concern.MADE_BY_ENCORE))
-        return report
+        """Say how good a recording is to clone a voice from; see `examine_reference`. Raises EncoreError."""
+        return examine_reference(reference, preview)
 
     def hear_recording(self, reference: Path, report: Callable[[int, int], object]) -> Heard | None:
         """Write down what a recording says; None where nobody on this machine can.
@@ -337,6 +326,8 @@ class Studio:
         Raises:
             EncoreError: it is too short for its text, the take was deleted meanwhile, or the disk is full.
         """
+        from backend.evaluation.take_scores import read_own_pcm16  # noqa: PLC0415 - see `datasets`
+
         stream.check_length()
         take = self.takes.get(take.id)
         samples, sample_rate = read_own_pcm16(take.path)
@@ -352,6 +343,8 @@ class Studio:
         Raises:
             RecordingError: the reference cannot be read.
         """
+        from backend.evaluation.review_take import likeness_of  # noqa: PLC0415 - see `datasets`
+
         checkpoint = (take.statement.checkpoint if take.statement is not None else None) or take.model_name
         key = (reference, reference.stat().st_mtime_ns if reference.is_file() else 0, checkpoint)
         if key not in self._likeness and (found := likeness_of(take, reference)) is not None:
@@ -366,6 +359,8 @@ class Studio:
         Raises:
             EncoreError: the listener failed, or the take was deleted meanwhile.
         """
+        from backend.evaluation.review_take import hear_parts  # noqa: PLC0415 - see `datasets`
+
         with self._hearing:
             parts = hear_parts(take, report)
             now = self.takes.get(take.id)

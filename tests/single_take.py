@@ -14,7 +14,8 @@ from torch import Tensor
 
 from backend.serving.engine.running_take import BUFFERED_CHUNK_FRAMES, LIVE_CHUNK_FRAMES
 from training.model.codec.stream_state import DecoderState
-from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
+from training.model.generation.finish_reason import FinishReason
+from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.generation.primed_decoder import ReferenceDecoders
 from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out
 from training.model.voice_model import VoiceModel

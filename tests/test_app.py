@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import struct
 import subprocess
@@ -309,3 +311,73 @@ def test_what_only_prints_loads_nothing_heavy(arguments):
         [sys.executable, "-c", program, *arguments], cwd=PROJECT_FOLDER, capture_output=True, text=True
     )
     assert done.stderr.splitlines()[-1] == "set()"
+
+
+HEAVY = ("torch", "transformers", "ray", "gradio", "fastapi", "pandas", "whisper", "huggingface_hub")
+RUFUS = str(PROJECT_FOLDER / "assets" / "voices" / "rufus.flac")
+SPEAK = ["clone", "--reference", RUFUS, "--text", "Hm.", "--output", "take.wav"]
+WRONG = {
+    "clone without consent": (SPEAK, "consent"),
+    "clone of nothing": ([*SPEAK, *CONSENT, "--reference", "nothing.wav"], "nothing.wav does not exist"),
+    "clone of a text": ([*SPEAK, *CONSENT, "--reference", "README.md"], "known here"),
+    "clone of an unknown device": ([*SPEAK, *CONSENT, "--device", "abacus"], "no device 'abacus'"),
+    "clone in an unknown precision": ([*SPEAK, *CONSENT, "--precision", "fp64"], "fp64"),
+    "clone in an unknown language": ([*SPEAK, *CONSENT, "--language", "Klingon"], "does not speak 'Klingon'"),
+    "clone with a model that is not there": ([*SPEAK, *CONSENT, "--model", "./nowhere"], "no folder ./nowhere"),
+    "clone to nowhere": ([*SPEAK, *CONSENT, "--output", "no/such/folder/a.wav"], "does not exist"),
+    "clone of no text": ([*SPEAK, *CONSENT, "--text", " "], "no text"),
+    "say by nobody": (["say", "--voice", "nobody", "--text", "Hm."], "no voice 'nobody'"),
+    "say at an impossible speed": (["say", "--voice", "nobody", "--text", "Hm.", "--speed", "9"], "speed"),
+    "build of nothing": (["dataset", "build", "nothing", "--name", "x"], "nothing does not exist"),
+    "build with an unknown Whisper": (["dataset", "build", RUFUS, "--name", "x", "--whisper", "huge"], "'huge'"),
+    "build under a bad name": (["dataset", "build", RUFUS, "--name", "../x"], "name of a dataset"),
+    "build with half a consent": (["dataset", "build", RUFUS, "--name", "x", "--consent", "synthetic"], "name of"),
+    "show of no dataset": (["dataset", "show", "nobody"], "no dataset 'nobody'"),
+    "deletion of no dataset": (["dataset", "delete", "nobody"], "no dataset 'nobody'"),
+    "fine-tune on no dataset": (["finetune", "nobody"], "no dataset 'nobody'"),
+    "pipeline without consent": (["pipeline", RUFUS, "--voice", "x"], "consent"),
+    "pipeline of nothing": (["pipeline", "nothing", "--voice", "x", *CONSENT], "nothing does not exist"),
+    "runs": (["runs", "list"], "no runs yet"),
+    "no run": (["runs", "show", "nobody"], "no run 'nobody'"),
+    "voices": (["voices", "list"], "no voices yet"),
+    "voice of nothing": (["voices", "add", "x", "--recording", "nothing.wav", *CONSENT], "nothing.wav does not exist"),
+    "voice without consent": (["voices", "add", "x", "--recording", RUFUS], "consent"),
+    "import of nothing": (["voices", "import", "nothing"], "nothing is not a file"),
+    "check of nothing": (["check", "nothing"], "nothing does not exist"),
+    "API for all": (["serve", "--host", "0.0.0.0"], "ENCORE_API_KEYS"),
+    "API of no voice": (["serve", "--local", "--voice", "nobody"], "no voice 'nobody'"),
+    "studio for all": (["--host", "0.0.0.0"], "give --auth"),
+    "studio at no port": (["--port", "70000"], "'70000' is not a port"),
+}
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory):
+    """What each line of WRONG wrote, and the heavy modules that were loaded by then, all of them in one process."""
+    program = (
+        "import contextlib, io, json, sys, app\n"
+        "told = {}\n"
+        "for name, line in json.loads(sys.argv[1]).items():\n"
+        "    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.suppress(SystemExit):\n"
+        "        app.main(line)\n"
+        f"    told[name] = said.getvalue(), [module for module in {HEAVY} if module in sys.modules]\n"
+        "print(json.dumps(told))"
+    )
+    lines = json.dumps({name: line for name, (line, _) in WRONG.items()})
+    environment = os.environ | {"ENCORE_HOME": str(tmp_path_factory.mktemp("home"))}
+    done = subprocess.run(
+        [sys.executable, "-c", program, lines],
+        cwd=PROJECT_FOLDER,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_before_anything_heavy_is_loaded(refusals, name):
+    said, loaded = refusals[name]
+    assert WRONG[name][1] in said
+    assert loaded == [], "each takes a second or more, and so does every typing error then"

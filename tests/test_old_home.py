@@ -24,7 +24,7 @@ from backend.commands.parser import build_parser
 from backend.dataset.clips.build_job import BuildJob
 from backend.evaluation.plan import EvaluationPlan
 from backend.runs.planning.launch import LaunchPlan
-from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.request import RunRequest
 from backend.runs.storage.control import Control
 from backend.runs.storage.run_folder import RunFolder
 from backend.serving.requests import SynthesisRequest

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from training.errors import TrainingError
-from training.job import FineTuneJob
+from training.job import ADAPTER_FOLDER, FineTuneJob
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config
@@ -35,7 +35,7 @@ from training.strategies.learner import WHOLE_WEIGHTS_FILE
 Kind = Literal["custom_voice", "base"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-EXPORTS_FOLDER, ADAPTER_FOLDER = "exports", "adapter"
+EXPORTS_FOLDER = "exports"
 PREFERRED_SPEAKER_ROW = 3000
 """Where the public fine-tuning script puts the first speaker."""
 

@@ -40,7 +40,7 @@ METHOD_CHOICES: tuple[MethodChoice, ...] = ("auto", *METHODS)
 Preset = Literal["quick", "standard", "thorough"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 
-JOB_FILE, CHECKPOINTS_FOLDER = "job.json", "checkpoints"
+JOB_FILE, CHECKPOINTS_FOLDER, ADAPTER_FOLDER = "job.json", "checkpoints", "adapter"
 MAX_STEPS, MAX_EPOCHS = 1_000_000, 10_000
 """Larger values are typing errors, and planning such a run would exhaust the memory."""
 MAX_LORA_RANK = 1024

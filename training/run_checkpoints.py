@@ -20,7 +20,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
@@ -31,8 +31,10 @@ from training.model.checkpoint.atomic_folder import sync, sync_tree
 from training.model.checkpoint.hashes import find_damage, write_hashes
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import CheckpointUploads, StoredCheckpoints
-from training.strategies.learner import Learner
-from training.workers import Workers
+
+if TYPE_CHECKING:
+    from training.strategies.learner import Learner
+    from training.workers import Workers
 
 STATE_FOLDER = "state"
 PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"

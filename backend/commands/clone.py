@@ -6,33 +6,48 @@ import argparse
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.audio.quality import Concern
-from backend.audio.writing import WavWriter
+from backend.commands.checks import check_device, check_language_of, check_recordings
+from backend.commands.loading import loading
 from backend.commands.options.shared import consent_of
 from backend.commands.output import check_output, doubts_of
 from backend.commands.progress import Progress
-from backend.serving.requests import Reference, SynthesisRequest
 from backend.serving.speech.text_check import check_text
-from backend.serving.synthesizer import Synthesizer
 from backend.settings import Settings
-from backend.store.artifacts import write_whole
-from backend.studio import Studio
-from backend.takes.take import TakeFacts
-from backend.voices.consent import bound_to_recording
-from training.model.hub.hub import DownloadProgress
+from backend.voices.consent import Consent, bound_to_recording
+from backend.voices.reference import examine_reference
+
+if TYPE_CHECKING:
+    from backend.serving.synthesizer import Synthesizer
+    from backend.takes.take import TakeFacts
+    from training.model.hub.hub import DownloadProgress
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
+    # What can be wrong without a model is found out before one is downloaded, and before PyTorch is loaded.
+    consent = consent_of(arguments)
+    check_output(arguments.output, suffix=".wav")
+    check_text(arguments.text)
+    check_recordings([arguments.reference])
+    check_device(arguments.device)
+    check_language_of(arguments.model, arguments.language)
+    if Concern.MADE_BY_ENCORE in examine_reference(arguments.reference).concerns:
+        print(f"{arguments.reference.name} was made by Encore: this clones a copy.", file=sys.stderr)
+    return _speak(arguments, settings, consent)
+
+
+def _speak(arguments: argparse.Namespace, settings: Settings, consent: Consent) -> int:
+    with loading():
+        from backend.audio.writing import WavWriter  # noqa: PLC0415 - see `run`
+        from backend.serving.requests import Reference, SynthesisRequest  # noqa: PLC0415
+        from backend.store.artifacts import write_whole  # noqa: PLC0415
+        from backend.studio import Studio  # noqa: PLC0415
+
     output: Path = arguments.output
     studio = Studio(settings)
-    # What can be wrong without a model is found out before one is downloaded.
-    consent = consent_of(arguments)
-    check_output(output, suffix=".wav")
-    check_text(arguments.text)
-    if Concern.MADE_BY_ENCORE in studio.examine(arguments.reference).concerns:
-        print(f"{arguments.reference.name} was made by Encore: this clones a copy.", file=sys.stderr)
     with Progress(unit="B") as download:
 
         def show(progress: DownloadProgress) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from backend.commands.checks import check_device, check_model, check_recordings, check_whisper
+from backend.commands.loading import loading
 from backend.commands.options.shared import optional_consent_of
 from backend.commands.progress import Progress
 from backend.commands.trash import conclude_deletion
@@ -31,6 +33,10 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     # Imported here: it takes a second to load, which no other command needs.
     from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - see above
 
+    check_recordings([*arguments.recordings, *arguments.transcripts])
+    check_whisper(arguments.whisper)
+    check_device(arguments.device)
+    check_model(arguments.model)
     datasets = _datasets(settings)
     job = BuildJob.parse(
         arguments.name,
@@ -101,7 +107,10 @@ def _is_from(clip: ClipRow, pattern: str) -> bool:
 
 def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
     """Remove a dataset that no run is learning from."""
-    from backend.studio import Studio  # noqa: PLC0415 - seconds to load
+    # Those there are, before what looks for runs that learn from it is loaded.
+    _datasets(settings).job(arguments.name)
+    with loading():
+        from backend.studio import Studio  # noqa: PLC0415 - seconds to load
 
     deleted = Studio(settings).delete_dataset(arguments.name)
     return conclude_deletion(Home(settings.home_folder), deleted, for_good=arguments.for_good)

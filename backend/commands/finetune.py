@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from backend.commands.checks import check_model
 from backend.commands.options.shared import consent_of, optional_consent_of
 from backend.commands.progress import Progress, describe_seconds
 from backend.errors import SettingsError
-from backend.runs.planning.plan import RunRequest
-from backend.runs.planning.speakers import SpeakerRequest
+from backend.runs.planning.request import RunRequest
+from backend.runs.planning.speakers import SpeakerRequest, find_dataset
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
 from backend.runs.storage.states import RunState
@@ -37,7 +38,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     runs = open_runs(settings)
     (dataset, voice), *more = name_speakers(arguments.datasets, arguments.voice)
-    plan = runs.plan(training_request(arguments, dataset, voice, more)).require_possible()
+    request = training_request(arguments, dataset, voice, more)
+    # Before the seconds that planning takes to load.
+    for name in arguments.datasets:
+        find_dataset(settings.home_folder, name)
+    check_model(arguments.model)
+    optional_consent_of(arguments)
+    plan = runs.plan(request).require_possible()
     # Of several speakers it is the run that knows who is missing.
     is_asked_for = runs.needs_consent(plan) and not more
     consent = consent_of(arguments) if is_asked_for else optional_consent_of(arguments)

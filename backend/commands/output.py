@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.errors import OutputInvalid
-from backend.takes.take import TakeFacts
+
+if TYPE_CHECKING:
+    from backend.takes.take import TakeFacts
 
 
 def check_output(output: Path, example: str = "take.wav", *, suffix: str | None = None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
+from backend.commands.loading import loading
+from backend.commands.options.shared import parse_port
 from backend.settings import Settings
 
 DESCRIPTION = "Encore: clone a voice, fine-tune it, choose by ear. Without a command, start the studio."
@@ -41,7 +43,7 @@ def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentPar
     studio = commands.add_parser("studio", help="start the studio (default)", argument_default=argparse.SUPPRESS)
     for one in (parser, studio):
         one.add_argument("--host", help=f"address to listen on (default: {settings.host})")
-        one.add_argument("--port", type=int, help=f"port (default: {settings.port})")
+        one.add_argument("--port", type=parse_port, help=f"port (default: {settings.port})")
         one.add_argument("--auth", metavar="USER:PASSWORD", help="ask for these; ENCORE_AUTH hides them better")
         one.add_argument("--share", action="store_true", help="also make a link that works from anywhere")
     given = {"host": settings.host, "port": settings.port, "share": settings.share}
@@ -52,4 +54,6 @@ def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentPar
 def run_command(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do what the options of the chosen command name, such as `voices.run_list`; EncoreError says why it cannot."""
     command, _, function = arguments.action.partition(".")
-    return int(getattr(importlib.import_module(f"backend.commands.{command}"), function)(arguments, settings))
+    with loading():
+        module = importlib.import_module(f"backend.commands.{command}")
+    return int(getattr(module, function)(arguments, settings))

@@ -6,22 +6,25 @@ import argparse
 import re
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
+from backend.commands.checks import check_model, check_recordings, check_whisper
 from backend.commands.dataset import show_build
 from backend.commands.finetune import conclude, follow, training_request
+from backend.commands.loading import loading
 from backend.commands.options.shared import consent_of
 from backend.commands.output import check_output
 from backend.commands.progress import Progress
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress
 from backend.dataset.datasets import Datasets
-from backend.errors import RecordingNotFound
-from backend.pipeline import build_and_start
-from backend.runs.planning.plan import RunPlan
 from backend.runs.runs import Runs
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
+
+if TYPE_CHECKING:
+    from backend.runs.planning.plan import RunPlan
 
 _LINES_PER_STAGE = 5
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -34,9 +37,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     request = training_request(arguments, None, arguments.voice)
     if arguments.report is not None:
         check_output(arguments.report, "report.html")
-    for recording in arguments.recordings:
-        if not recording.exists():
-            raise RecordingNotFound(str(recording), problem="does not exist")
+    check_recordings([*arguments.recordings, *arguments.transcripts])
+    check_whisper(arguments.whisper)
+    check_model(arguments.model)
     home = settings.home_folder
     opened = Home(home)
     datasets, runs = Datasets(opened), Runs(opened)
@@ -57,6 +60,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     if arguments.dataset is None and not _goes_on(datasets, build):
         build = build.model_copy(update={"name": datasets.free_name(build.name)})
+    with loading():
+        from backend.pipeline import build_and_start  # noqa: PLC0415 - seconds
+
     with Progress(delay_seconds=0, num_lines=_LINES_PER_STAGE) as progress:
 
         def show(state: BuildProgress) -> None:

@@ -10,19 +10,15 @@ from pathlib import Path
 
 from backend.audio.formats import find_format
 from backend.audio.tempo import check_speed
+from backend.commands.checks import check_device, check_language_of
+from backend.commands.loading import loading
 from backend.commands.output import check_output, doubts_of
 from backend.errors import OutputInvalid
-from backend.provenance.signing import FileSigner
-from backend.serving.deploy.factory import build_synthesizer
-from backend.serving.requests import SynthesisRequest
-from backend.serving.settings import EngineSettings
 from backend.serving.speech.text_check import check_text
-from backend.serving.synthesizer import encoded
-from backend.serving.voice_resolver import checkpoint_of
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.registry import Voices
-from backend.watermark.installation import mark_of
+from backend.voices.voice import Voice
 
 NUM_SLOTS = 4
 """Sentences of a long text spoken at once."""
@@ -30,16 +26,32 @@ NUM_SLOTS = 4
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
-    # What can be wrong without a model is found out before one is loaded.
+    # What can be wrong without a model is found out before one is loaded, and before PyTorch is.
     check_text(arguments.text)
     check_speed(arguments.speed)
+    check_device(arguments.device)
     home = Home(settings.home_folder)
     voice = Voices(home).get(arguments.voice)
     output: Path = arguments.output or Path(f"{voice.name}.wav")
-    audio_format = find_format(output.suffix.removeprefix("."))
+    find_format(output.suffix.removeprefix("."))
     check_output(output)
     if arguments.style:
         voice.style(arguments.style)
+    if voice.kind != "fine-tuned":
+        check_language_of(arguments.model, arguments.language or voice.language)
+    return _speak(arguments, settings, home, voice, output)
+
+
+def _speak(arguments: argparse.Namespace, settings: Settings, home: Home, voice: Voice, output: Path) -> int:
+    with loading():
+        from backend.provenance.signing import FileSigner  # noqa: PLC0415 - see `run`
+        from backend.serving.deploy.factory import build_synthesizer  # noqa: PLC0415
+        from backend.serving.requests import SynthesisRequest  # noqa: PLC0415
+        from backend.serving.settings import EngineSettings  # noqa: PLC0415
+        from backend.serving.synthesizer import encoded  # noqa: PLC0415
+        from backend.serving.voice_resolver import checkpoint_of  # noqa: PLC0415
+        from backend.watermark.installation import mark_of  # noqa: PLC0415
+
     # A fine-tuned voice needs no base model beside its own checkpoint; one with an adapter needs that which it adapts.
     own = voice.model if voice.adapter is not None else None
     model = (own or str(checkpoint_of(voice, arguments.style))) if voice.kind == "fine-tuned" else arguments.model
@@ -59,7 +71,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             text=arguments.text,
             language=arguments.language or voice.language,
             seed=arguments.seed,
-            audio_format=audio_format,
+            audio_format=find_format(output.suffix.removeprefix(".")),
             speed=arguments.speed,
             is_streamed=False,
             sampling=voice.sampling,
@@ -73,7 +85,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         stream.check_length()
         facts = stream.facts()
         signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
-        content = signer.sign(content, audio_format, facts.statement)
+        content = signer.sign(content, request.audio_format, facts.statement)
     finally:
         synthesizer.close()
     _write(output, content)

@@ -6,20 +6,24 @@ import argparse
 import signal
 import threading
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from backend.cluster.connect import SERVE, connect
+from backend.commands.checks import check_device, check_model
+from backend.commands.loading import loading
 from backend.serving.deploy.configure import ServeOptions, configure
-from backend.serving.deploy.local_server import serve_locally
-from backend.serving.settings import ServeSettings
 from backend.settings import Settings
 from backend.tenants.keys import ApiKeys
-from training.machine import Machine
+
+if TYPE_CHECKING:
+    from backend.serving.settings import ServeSettings
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Serve until interrupted; EncoreError carries anything a person can put right."""
     settings = settings.model_copy(update={"host": arguments.host})
     keys = settings.accepted_keys(has_others=ApiKeys.exist_in(settings.home_folder))
+    check_device(arguments.device)
+    check_model(arguments.model)
     options = ServeOptions(
         model=arguments.model,
         precision=arguments.precision,
@@ -33,6 +37,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     )
     serving = configure(settings, options, keys, port=arguments.port)
     if arguments.local:
+        with loading():
+            from backend.serving.deploy.local_server import serve_locally  # noqa: PLC0415 - seconds, see `loading`
+
         serve_locally(serving)
     else:
         _serve_on_ray(serving)
@@ -41,7 +48,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _serve_on_ray(serving: ServeSettings) -> None:
     """Start the application on the cluster that RAY_ADDRESS names, or on one of this machine's own."""
-    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - loads Ray
+    with loading():
+        from backend.cluster.connect import SERVE, connect  # noqa: PLC0415 - loads Ray
+        from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415
+        from training.machine import Machine  # noqa: PLC0415
 
     machine = Machine.here()
     interrupted = threading.Event()

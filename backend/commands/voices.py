@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
+from backend.commands.checks import check_recordings
 from backend.commands.options.shared import consent_of
 from backend.commands.tenant_home import home_of
 from backend.commands.trash import conclude_deletion
 from backend.settings import Settings
+from backend.voices.errors import VoiceFileInvalid
 from backend.voices.registry import Voices
 from backend.voices.styles import in_words
 
@@ -29,6 +31,7 @@ def run_list(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
     """Make a zero-shot voice."""
+    check_recordings(arguments.recording)
     voice = _open(arguments, settings).create_zero_shot(
         arguments.name,
         arguments.recording,
@@ -51,6 +54,8 @@ def run_export(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def run_import(arguments: argparse.Namespace, settings: Settings) -> int:
     """Read a voice file."""
+    if not arguments.file.is_file():
+        raise VoiceFileInvalid(f"{arguments.file} is not a file. Choose one that `app.py voices export` has written.")
     voice = _open(arguments, settings).import_(arguments.file, arguments.name)
     print(f"{voice.name}: {voice.kind}, consent: {voice.consent.statement} by {voice.consent.who}")
     return 0

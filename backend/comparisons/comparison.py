@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from backend.comparisons.contenders import Contender
 from backend.evaluation.scores import TakeScores
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 Letter = Literal["A", "B", "C"]
 Verdict = Literal["A", "B", "C", "same", "bad"]

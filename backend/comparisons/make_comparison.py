@@ -27,7 +27,7 @@ from backend.provenance.statement import SpeechStatement
 from backend.serving.loaded_model import LoadedModel
 from backend.serving.requests import SynthesisRequest
 from backend.serving.speech.text_check import check_text
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.seed import draw_seed
 
 MAX_TEXT_LENGTH = 1_000

@@ -14,7 +14,7 @@ from backend.transcription.listening import Heard, Report, hear_clips
 from backend.transcription.select_transcriber import language_code
 from backend.transcription.text_difference import compare_letters
 from backend.transcription.transcriber import TRANSCRIBER_HZ
-from backend.voices.cloning import read_reference
+from backend.voices.reference import read_reference
 from backend.voices.speaker_verifier import load_verifier
 
 NO_LIKENESS = 0.62

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.evaluation.scores import CheckpointScores, Measures
-from backend.voices.speaker_verifier import STRANGER_SIMILARITY
+from backend.voices.strangers import STRANGER_SIMILARITY
 
 OWN_OPINION = "the model's own opinion"
 """What a likeness is that no speaker verifier measured: the encoder that steers the model also judges it."""

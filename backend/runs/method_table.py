@@ -11,7 +11,7 @@ from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
-from training.export import ADAPTER_FOLDER
+from training.job import ADAPTER_FOLDER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.dataset.storage.consent_table import ConsentTable
 from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunNotFound, RunStateInvalid
 from backend.runs.method_table import MethodRow, compare_methods
-from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest, plan_run
-from backend.runs.process.conclude_run import read_exportable
 from backend.runs.process.supervisor_process import end_owner, has_owner, start_watchdog
 from backend.runs.report import write_report
 from backend.runs.storage.control import Control
@@ -30,10 +29,13 @@ from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, consent_of_several_missing, consents_of_all, require_consent
 from backend.voices.errors import ConsentMissing
 from training.data.code_rows import CARD_FILE, ROWS_FILE, read_card
-from training.export import export_adapter, export_all
 from training.job import FineTuneJob, JobSpeaker
 from training.model.checkpoint.hashes import HASHES_FILE, find_damage
 from training.run_checkpoints import list_checkpoints
+
+if TYPE_CHECKING:
+    from backend.runs.planning.plan import DataPlan, RunPlan
+    from backend.runs.planning.request import RunRequest
 
 LET_GO_SECONDS = 5.0
 """How long to wait for a run's lock that another process is just giving back."""
@@ -61,6 +63,9 @@ class Runs:
         Raises:
             EncoreError: there is nothing to plan, see `plan_run`; what else is in the way is among its problems.
         """
+        # Here and in `export`: networks take seconds to load, and listing or steering runs needs none.
+        from backend.runs.planning.plan import plan_run  # noqa: PLC0415 - see above
+
         return plan_run(request, self._opened, self._num_cpus)
 
     def start(self, plan: RunPlan, consent: Consent | None) -> str:
@@ -237,6 +242,9 @@ class Runs:
             raise RunInvalid(f"Run {run_id} has no checkpoint{f' {name[:40]!r}' if name else ''}. {known}")
         if folder.exists():
             raise OutputInvalid(f"{folder} exists already. Name a new folder.")
+        from backend.runs.process.conclude_run import read_exportable  # noqa: PLC0415 - see `plan`
+        from training.export import export_adapter, export_all  # noqa: PLC0415
+
         weights = read_exportable(own, name)
         if weights.adapter is not None and not merged:
             export_adapter(weights, folder)

@@ -16,7 +16,7 @@ from backend.serving.requests import SynthesisRequest
 from backend.takes.errors import TakeTooShort
 from backend.voices.errors import VoiceError
 from backend.voices.voice import Voice
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.owner import working_name
 
 FOLDER = "introductions"

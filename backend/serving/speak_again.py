@@ -16,7 +16,7 @@ from backend.takes.parts import TakePart
 from backend.takes.take import SpokenFrom, Take, TakeFacts
 from backend.voices.registry import Voices
 from backend.voices.voice import Voice
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 
 def spoken_from(request: SynthesisRequest) -> SpokenFrom | None:

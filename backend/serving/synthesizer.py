@@ -39,7 +39,7 @@ from backend.serving.voice_resolver import VoiceResolver
 from backend.takes.take import TakeOrigin
 from backend.voices.voice_encoder import VoiceEncoder
 from training.model.checkpoint.digest import adapted_digest, checkpoint_digest
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.voice_model import VoiceModel
 from training.style_name import clean_style

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.prompt.length import expected_seconds
 
 TOO_SHORT_SHARE = 1 / 3

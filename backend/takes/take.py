@@ -13,7 +13,7 @@ from backend.provenance.statement import SpeechStatement
 from backend.takes.parts import TakePart, doubtful
 from backend.voices.consent import Consent
 from backend.voices.voice import CloningMode
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.sampling_settings import Sampling
 
 

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.transcription.errors import WhisperUnavailable
+
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedWhisper:
@@ -55,6 +57,12 @@ PUBLISHED_WHISPERS = (
 )
 DEFAULT_WHISPER = "base"
 
+NO_TRANSCRIBER = "none"
+"""In place of a model's name: nothing is transcribed, and only recordings that come with a text can be used."""
+
+# "mini" was a small Whisper that came with the program, which older datasets and jobs name.
+AUTOMATIC = (None, "", "mini")
+
 
 def cache_folder() -> Path:
     """Where openai-whisper keeps its downloads."""
@@ -65,3 +73,17 @@ def published_names() -> str:
     """All names, for a sentence."""
     *others, last = (model.name for model in PUBLISHED_WHISPERS)
     return f"{', '.join(others)} or {last}"
+
+
+def check_whisper(name: str | None) -> None:
+    """Refuse a name that is no published model, no path, and neither none nor automatic. Raises WhisperUnavailable."""
+    is_known = name in AUTOMATIC or name == NO_TRANSCRIBER or name in [model.name for model in PUBLISHED_WHISPERS]
+    if not is_known and not os.path.exists(os.path.expanduser(name or "")):
+        raise not_a_whisper(name or "")
+
+
+def not_a_whisper(name: str) -> WhisperUnavailable:
+    """The error for a name that is nothing."""
+    return WhisperUnavailable(
+        f"{name!r} is not a Whisper model. Use {published_names()}, or the path of a weights file."
+    )

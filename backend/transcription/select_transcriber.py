@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backend.errors import EncoreError
-from backend.transcription.catalogue import DEFAULT_WHISPER, PUBLISHED_WHISPERS
+from backend.transcription.catalogue import AUTOMATIC, DEFAULT_WHISPER, NO_TRANSCRIBER, PUBLISHED_WHISPERS
 from backend.transcription.errors import WhisperUnavailable
 from backend.transcription.pocketsphinx_transcriber import (
     POCKETSPHINX,
@@ -22,11 +22,6 @@ from training.model.hub.hub import DownloadProgress
 
 _logger = logging.getLogger(__name__)
 
-NO_TRANSCRIBER = "none"
-"""In place of a model's name: nothing is transcribed, and only recordings that come with a text can be used."""
-
-# "mini" was a small Whisper that came with the program, which older datasets and jobs name.
-_AUTOMATIC = (None, "", "mini")
 _POCKETSPHINX_NOTICE = (
     "pocketsphinx transcribes; it knows English only and gets about one letter in ten wrong. "
     "Check the texts, or download a Whisper model under System."
@@ -111,7 +106,7 @@ def select_transcriber(
         return SelectedTranscriber(source=None)
     code = language_code(language)
     is_english = code == "en" or (code is None and (not is_installed() or reads_as_english(texts)))
-    if name in _AUTOMATIC:
+    if name in AUTOMATIC:
         stored = _stored_whispers()
         if not stored and is_english and is_installed():
             return SelectedTranscriber(source=PocketsphinxSource(), notice=_POCKETSPHINX_NOTICE)

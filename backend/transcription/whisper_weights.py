@@ -9,7 +9,7 @@ from pathlib import Path
 
 import whisper
 
-from backend.transcription.catalogue import DEFAULT_WHISPER, cache_folder, published_names
+from backend.transcription.catalogue import DEFAULT_WHISPER, cache_folder, not_a_whisper
 from backend.transcription.errors import WhisperDamaged, WhisperUnavailable
 from backend.transcription.transcriber import WhisperWeights
 from backend.transcription.whisper_download import download_weights
@@ -83,6 +83,4 @@ def _find_own(name: str) -> WhisperWeights:
                 f"{path} should hold one Whisper weights file ({_SUFFIX}); it holds {listed}. Name the file."
             )
         return WhisperWeights(path=files[0].absolute(), name=files[0].name, identity=hash_file(files[0]))
-    raise WhisperUnavailable(
-        f"{name!r} is not a Whisper model. Use {published_names()}, or the path of a weights file."
-    )
+    raise not_a_whisper(name)

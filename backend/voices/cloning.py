@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
-from backend.audio.decoding import decode_recording
-from backend.audio.quality import check_reference
 from backend.audio.recording import Recording
 from backend.audio.resample import resample
 from training.model.generation.take_request import VoicePrompt
 from training.model.prompt.reference import prepare_reference
 from training.model.voice_model import VoiceModel
-
-REFERENCE_SAMPLE_RATE = 24_000
-"""Recordings are decoded at this rate, whatever the model's own rates are."""
-
-
-def read_reference(path: Path) -> Recording:
-    """Decode a reference recording, and refuse one that no voice can be cloned from.
-
-    Raises:
-        RecordingError: see `decode_recording` and `check_reference`.
-    """
-    recording = decode_recording(path, sample_rate=REFERENCE_SAMPLE_RATE)
-    check_reference(recording)
-    return recording
 
 
 def clone_voice(model: VoiceModel, recording: Recording, transcript: str | None = None) -> VoicePrompt:

@@ -17,9 +17,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from backend.errors import RecordingNotFound
-from backend.voices.cloning import clone_voice, read_reference
+from backend.voices.cloning import clone_voice
 from backend.voices.errors import VoiceError
 from backend.voices.prompt_file import check_prompt_file, read_prompt_file
+from backend.voices.reference import read_reference
 from backend.voices.styles import VoiceStyle
 from backend.voices.voice import Voice
 from training.model.errors import CheckpointError

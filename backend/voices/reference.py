@@ -1,21 +1,55 @@
-"""The reference recording of a voice, in the one format that is stored: 24 kHz, mono, PCM16."""
+"""The reference recording of a voice: read, judged, and stored in one format: 24 kHz, mono, PCM16."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from backend.audio.decoding import decode_recording
 from backend.audio.limits import REFERENCE_LIMITS
+from backend.audio.quality import Concern, ReferenceReport, check_reference, report_on
 from backend.audio.recording import Recording
 from backend.audio.writing import write_wav
 from backend.errors import RecordingTooLong
-from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
+from backend.provenance.check import Checker
 from backend.voices.errors import VoiceError
+
+REFERENCE_SAMPLE_RATE = 24_000
+"""Recordings are decoded at this rate, whatever the model's own rates are."""
 
 PAUSE_SECONDS = 0.3
 """Silence between two recordings of one reference: a breath between sentences."""
+
+
+def read_reference(path: Path) -> Recording:
+    """Decode a reference recording, and refuse one that no voice can be cloned from.
+
+    Raises:
+        RecordingError: see `decode_recording` and `check_reference`.
+    """
+    recording = decode_recording(path, sample_rate=REFERENCE_SAMPLE_RATE)
+    check_reference(recording)
+    return recording
+
+
+def examine_reference(path: Path, preview: Path | None = None) -> ReferenceReport:
+    """Say how good a recording is to clone a voice from; `preview` names a WAV to make of it that is safe to play.
+
+    Raises:
+        RecordingError: no voice can be cloned from it.
+        AudioWriteFailed: the preview cannot be stored.
+    """
+    recording = read_reference(path)
+    if preview is not None:
+        write_wav(preview, recording.samples, recording.sample_rate)
+    report = report_on(recording)
+    # Any Checker: to look at a recording must not make a home.
+    if Checker().judge(path, recording).is_made_by_encore:
+        report = replace(report, concerns=(*report.concerns, Concern.MADE_BY_ENCORE))
+    return report
 
 
 def write_reference(

@@ -11,25 +11,26 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, ValidationError
 
-from backend.provenance.check import Checker
 from backend.store.home import Home
 from backend.store.rows import understanding, understood
 from backend.store.trash import Deleted, Trash
 from backend.voices.consent import Consent, fingerprint_of_files, require_consent
 from backend.voices.errors import VoiceError, VoiceLimitReached, VoiceNameTaken, VoiceNotFound
 from backend.voices.names import clean_name, name_key
-from backend.voices.reference import write_reference
 from backend.voices.styles import STYLES_FOLDER, StyleClip, VoiceStyle
-from backend.voices.variants import copy_adapter, copy_variants
 from backend.voices.voice import REFERENCE_FILE, Variant, Voice, VoiceRecord
-from backend.voices.voice_file import Report, export_voice, import_voice
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.hashes import write_hashes
 from training.model.sampling_settings import Sampling
 
+if TYPE_CHECKING:
+    from backend.voices.voice_file import Report
+
+# Finding a voice loads no networks. Those who make one, export or import one import what they need themselves.
 VOICES_FOLDER = "voices"
 _logger = logging.getLogger(__name__)
 # A folder gets its name when it is filled, and its row at once; one without was left by a process that died between.
@@ -89,6 +90,9 @@ class Voices:
         )
         if not is_derived:
             record = _bound(record, paths)
+        from backend.provenance.check import Checker  # noqa: PLC0415 - see `VOICES_FOLDER`
+        from backend.voices.reference import write_reference  # noqa: PLC0415
+
         refuse = None if accept_synthetic else Checker().refuse_synthetic
         return self.add(record, lambda folder: write_reference(folder / REFERENCE_FILE, paths, refuse))
 
@@ -131,6 +135,9 @@ class Voices:
             VoiceNameInvalid, VoiceNameTaken: the name cannot be used.
             EncoreError: a checkpoint or adapter is missing or of another kind, or the reference cannot be used.
         """
+        from backend.voices.reference import write_reference  # noqa: PLC0415 - see `VOICES_FOLDER`
+        from backend.voices.variants import copy_adapter, copy_variants  # noqa: PLC0415
+
         _require_speech(checkpoints, adapter, reference, styles)
         record = self._new_record(
             name,
@@ -206,7 +213,10 @@ class Voices:
             VoiceNotFound: no voice has that name.
             VoiceError: the file cannot be written.
         """
-        return export_voice(self.get(name), destination, report=report)
+        voice = self.get(name)
+        from backend.voices.voice_file import export_voice  # noqa: PLC0415 - see `VOICES_FOLDER`
+
+        return export_voice(voice, destination, report=report)
 
     def import_(
         self, path: Path, name: str | None = None, *, report: Report | None = None, renames: bool = False
@@ -222,6 +232,8 @@ class Voices:
         def add(record: VoiceRecord, fill: Callable[[Path], object]) -> Voice:
             """As `add`, under a name that is free."""
             return self.add(record.model_copy(update={"name": self.free_name(record.name)}), fill)
+
+        from backend.voices.voice_file import import_voice  # noqa: PLC0415 - see `VOICES_FOLDER`
 
         adding = add if renames else self.add
         return import_voice(path, add=adding, name=name, report=report)
@@ -338,6 +350,8 @@ def _require_speech(
 
 def _write_style_clips(folder: Path, record: VoiceRecord, styles: Sequence[StyleClip]) -> None:
     """The clips that a voice continues to speak in its styles."""
+    from backend.voices.reference import write_reference  # noqa: PLC0415 - see `VOICES_FOLDER`
+
     for stored, given in zip(record.styles, styles, strict=True):
         if given.clip is not None:
             folder.mkdir(exist_ok=True)

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from backend.audio.writing import write_wav
-from backend.voices.cloning import read_reference
 from backend.voices.consent import Consent
 from backend.voices.errors import VoiceError
+from backend.voices.reference import read_reference
 from training.model.project import PROJECT_FOLDER
 
 SAMPLES_FOLDER = PROJECT_FOLDER / "assets" / "voices"

@@ -27,10 +27,6 @@ _logger = logging.getLogger(__name__)
 VERIFIER_SAMPLE_RATE = 16_000
 VERIFIER_WEIGHTS = PROJECT_FOLDER / "assets" / "verifier" / "ge2e.safetensors"
 
-STRANGER_SIMILARITY = 0.7
-"""What strangers hardly reach with the speaker verifier. Chosen with synthetic voices: of 944 phrases of six seconds
-3.4 % are that much like another voice's sentences, while the same voice is always above 0.9."""
-
 _FFT_SAMPLES, _HOP_SAMPLES, _MEL_BANDS, _WIDTH, _LAYERS = 400, 160, 40, 256, 3
 # Resemblyzer's own: utterances are cut into windows of 1.6 s that overlap by half, at this loudness.
 _WINDOW_FRAMES, _STEP_FRAMES = 160, 77

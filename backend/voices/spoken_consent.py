@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from backend.audio.resample import resample
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX_PIECE_SECONDS, PocketsphinxTranscriber
 from backend.transcription.sentence_check import hears_sentence_of
-from backend.voices.cloning import REFERENCE_SAMPLE_RATE, read_reference
 from backend.voices.consent import SpokenProof
 from backend.voices.consent_phrase import (
     COLUMNS,
@@ -29,7 +28,9 @@ from backend.voices.consent_phrase import (
     statement_error_rate,
 )
 from backend.voices.errors import ConsentInvalid
-from backend.voices.speaker_verifier import STRANGER_SIMILARITY, SpeakerVerifier
+from backend.voices.reference import REFERENCE_SAMPLE_RATE, read_reference
+from backend.voices.speaker_verifier import SpeakerVerifier
+from backend.voices.strangers import STRANGER_SIMILARITY
 from backend.voices.voice_encoder import VoiceEncoder
 
 LISTENING_SAMPLE_RATE = 16_000

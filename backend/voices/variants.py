@@ -13,8 +13,9 @@ from pathlib import Path
 from backend.voices.errors import VoiceError
 from backend.voices.voice import ADAPTER_FOLDER, VARIANT_FOLDERS, Variant
 from training.model.checkpoint.adapter_folder import read_adapter_header
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.checkpoint.reading import CONFIG_FILE, read_config, read_json_object
-from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, ADAPTER_FILE, PROVENANCE_FILE
+from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, PROVENANCE_FILE
 from training.model.config import ModelConfig
 
 # Exports may hold reports and logs beside the checkpoint; only what a model is loaded from becomes part of a voice.

@@ -19,3 +19,25 @@ def test_starting_loads_neither_what_trains_nor_what_reads_texts(module: str) ->
     program = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not set(loaded) & (NEEDED_WHERE_MODELS_ARE_SPREAD | NEEDED_WITH_A_MODEL)
+
+
+NETWORKS = {"torch", "transformers", "whisper", "ray", "fastapi", "gradio", "huggingface_hub"}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "backend.commands.finetune",
+        "backend.commands.say",
+        "backend.dataset.datasets",
+        "backend.runs.runs",
+        "backend.serving.deploy.configure",
+        "backend.takes.takes",
+        "backend.voices.reference",
+        "training.model.checkpoint.reading",
+    ],
+)
+def test_looking_at_what_is_kept_loads_no_networks(module: str) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(loaded) & NETWORKS

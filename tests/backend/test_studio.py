@@ -23,7 +23,7 @@ from tests.backend.serving.conftest import wait_until
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.hub.hub import DownloadProgress
 from training.model.project import PROJECT_FOLDER
 

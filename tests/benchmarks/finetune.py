@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from backend.runs.planning.speakers import fingerprint_of
+from backend.runs.planning.base_model import fingerprint_of
 from tests.benchmarks.finetune_launchers import compare_launchers
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import Spread

@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil
 
-from backend.runs.planning.plan import RunPlan, RunRequest
+from backend.runs.planning.plan import RunPlan
+from backend.runs.planning.request import RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.control import LineReader
 from backend.runs.storage.run_folder import RunFolder

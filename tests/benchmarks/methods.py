@@ -32,7 +32,8 @@ from backend.runs.storage.records import RunRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
-from backend.voices.cloning import clone_voice, read_reference
+from backend.voices.cloning import clone_voice
+from backend.voices.reference import read_reference
 from backend.voices.speaker_verifier import load_verifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line

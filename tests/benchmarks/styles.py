@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.datasets import Datasets
 from backend.evaluation.take_scores import read_own_wav
-from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.request import RunRequest
 from backend.runs.process.conclude_run import conclude
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord
@@ -49,7 +49,7 @@ from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
 from tests.benchmarks.voice import SENTENCES
 from tests.training.strategy_worker import RecordingContext
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.worker import run_worker
 
 PACES = {"slow": 1.35, "fast": 0.75}

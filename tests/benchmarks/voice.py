@@ -28,7 +28,7 @@ from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser
 from tests.benchmarks.voice_report import Column, Judged, voice_table
 from tests.benchmarks.voice_sources import Source, other_profiles, seen_sources, unseen_sources
 from tests.single_take import Synthesizer
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import resolve_model
 from training.model.project import PROJECT_FOLDER

@@ -19,7 +19,7 @@ from backend.audio.writing import write_wav
 from backend.runs.errors import RunStateInvalid
 from backend.settings import Settings
 from backend.studio import Studio
-from backend.voices.cloning import read_reference
+from backend.voices.reference import read_reference
 from backend.voices.samples import get_sample
 from tests.browser.sounds import loudest, play
 from tests.browser.test_studio_tabs import await_pair, open_tab

@@ -20,7 +20,6 @@ from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
 from training.errors import TrainingError
 from training.export import (
-    ADAPTER_FOLDER,
     EXPORTS_FOLDER,
     PROVENANCE_FILE,
     FineTunedWeights,
@@ -29,10 +28,12 @@ from training.export import (
     read_weights,
     speaker_row,
 )
+from training.job import ADAPTER_FOLDER
 from training.job_data import plan_data
 from training.model.checkpoint.hashes import find_damage
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.checkpoint.reading import read_config
-from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, ADAPTER_FILE, BASE_DIGEST_KEY
+from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, BASE_DIGEST_KEY
 from training.model.errors import CheckpointError
 from training.model.hub.hub import EMBEDDED_FOLDER, published_name
 from training.model.network.talker import Talker

@@ -9,7 +9,8 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.finetuning import make_rows, run_stages, stage, task, write_dataset
 from tests.training.recorded_runs import FRAME_COUNTS, HALF, Runs, assert_same_learning
 from tests.training.test_lora_strategies import ADAPTER
-from training.export import ADAPTER_FOLDER, EXPORTS_FOLDER
+from training.export import EXPORTS_FOLDER
+from training.job import ADAPTER_FOLDER
 from training.memory_plan import network_tensors, worker_memory
 from training.model.checkpoint.reading import read_config
 from training.model.voice_model import VoiceModel

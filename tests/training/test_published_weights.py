@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from tests.single_take import Synthesizer
 from training.data.example import IGNORED, build_example, collate
 from training.loss import SpeechLoss
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel
 

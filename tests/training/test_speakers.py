@@ -16,11 +16,12 @@ from tests.training.recorded_runs import FEW_STEPS, HALF, Runs, assert_same_lear
 from tests.training.strategy_worker import RecordingContext
 from training.data.code_rows import ROWS_FILE, read_code_rows
 from training.errors import JobInvalid, PreflightError
-from training.export import ADAPTER_FOLDER, EXPORTS_FOLDER, PROVENANCE_FILE, export_all, read_weights
-from training.job import FineTuneJob
+from training.export import EXPORTS_FOLDER, PROVENANCE_FILE, export_all, read_weights
+from training.job import ADAPTER_FOLDER, FineTuneJob
 from training.job_data import plan_data
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.checkpoint.reading import read_config
-from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE, ADAPTER_FILE
+from training.model.checkpoint.writing import ADAPTER_CONFIG_FILE
 from training.model.generation.take_request import VoicePrompt
 from training.model.voice_model import VoiceModel
 from training.preflight import model_problems

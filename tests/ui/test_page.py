@@ -271,7 +271,7 @@ def test_a_take_is_reviewed_beside_the_page_and_a_stranger_is_called_one(page, m
     assert any("no more like its recording than a stranger" in str(one) for one in said)
     assert page.studio.takes.get(take.id).parts == take.parts, "nothing can be heard in noise"
     # Measured once for a voice and a checkpoint.
-    monkeypatch.setattr("backend.studio.likeness_of", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("backend.evaluation.review_take.likeness_of", lambda *_: pytest.fail("measured again"))
     reference = page.studio.sample_reference("iris")
     page.studio._likeness = {(reference, *key[1:]): one for key, one in page.studio._likeness.items()}
     assert not page.studio.likeness_of(take, reference).is_there

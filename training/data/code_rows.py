@@ -11,14 +11,16 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
-from torch import Tensor
 
 from training.model.errors import EncoreError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CARD_FILE, ROWS_FILE, AUDIO_FOLDER = "dataset.json", "rows.parquet", "audio"
 
@@ -98,6 +100,8 @@ def codes_of(row: CodeRow, num_codebooks: int) -> Tensor:
         raise TrainingDataError(
             f"Clip {row.clip_id} has {len(row.codes)} codes, which is not a whole number of frames."
         )
+    import torch  # noqa: PLC0415 - a second, for those who only look at a dataset
+
     return torch.tensor(row.codes, dtype=torch.long).view(-1, num_codebooks)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
 
-# Those of the published checkpoints. Others are looked up in transformers, which takes seconds to import.
-_USUAL: Mapping[str, Callable[[], nn.Module]] = {"silu": nn.SiLU, "gelu": nn.GELU, "relu": nn.ReLU}
+# Those of the published checkpoints, by PyTorch's names. Others are looked up in transformers.
+_USUAL = {"silu": "SiLU", "gelu": "GELU", "relu": "ReLU"}
 
 
 def is_activation(name: str) -> bool:
@@ -18,12 +19,14 @@ def is_activation(name: str) -> bool:
 
 def build_activation(name: str) -> nn.Module:
     """The activation of this name. Raises KeyError if there is none."""
-    activation: nn.Module = _USUAL[name]() if name in _USUAL else _others()[name]
+    from torch import nn  # noqa: PLC0415 - configurations are read where no network is built, and torch takes a second
+
+    activation: nn.Module = getattr(nn, _USUAL[name])() if name in _USUAL else _others()[name]
     return activation
 
 
 def _others() -> Mapping[str, Any]:  # Any: transformers' untyped table, which builds on look-up
-    from transformers.activations import ACT2FN  # noqa: PLC0415 - see `_USUAL`
+    from transformers.activations import ACT2FN  # noqa: PLC0415 - takes seconds
 
     table: Mapping[str, Any] = ACT2FN
     return table

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from backend.audio.formats import FORMAT_TABLE
 from backend.takes.parts import TakePart
 from backend.takes.take import Take
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.hub.hub import short_name
 from ui.html.messages import note
 from ui.html.sound import length_in_words, sound_html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from backend.commands.options.shared import add_model_options
+from backend.commands.options.shared import add_model_options, parse_port
 from backend.settings import MAX_CHARACTERS, Settings
 
 DEFAULT_PORT = 8000
@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
         "--voice", action="append", default=[], metavar="NAME", help="make this voice ready before the first request"
     )
     parser.add_argument("--host", default=settings.host, help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="port (default: %(default)s)")
+    parser.add_argument("--port", type=parse_port, default=DEFAULT_PORT, help="port (default: %(default)s)")
     parser.add_argument(
         "--num-replicas",
         type=_replicas,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from backend.errors import SettingsError
 from backend.settings import Settings
 from backend.voices.consent import STATEMENTS, Consent
 from training.model.device_names import DEVICE_HELP
@@ -69,3 +70,10 @@ def optional_consent_of(arguments: argparse.Namespace) -> Consent | None:
 def add_synthetic_option(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Whether recordings that Encore made may be used."""
     parser.add_argument("--accept-synthetic", action="store_true", help=f"{purpose} recordings that Encore made")
+
+
+def parse_port(text: str) -> int:
+    """A port as it is typed; 0 is any that is free. Raises SettingsError."""
+    if not (text.isascii() and text.isdecimal() and int(text[:9]) < 2**16):
+        raise SettingsError(f"{text[:40]!r} is not a port. Use a whole number from 0 to {2**16 - 1}.")
+    return int(text)

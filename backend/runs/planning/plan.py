@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -16,11 +15,11 @@ from pydantic import BaseModel, ConfigDict
 
 from backend.evaluation.plan import EvaluationPlan, plan_evaluation
 from backend.runs.errors import RunInvalid
+from backend.runs.planning.base_model import check_model
 from backend.runs.planning.launch import FORMER_NAMES, LaunchOptions, LaunchPlan
+from backend.runs.planning.request import RunRequest
 from backend.runs.planning.speakers import (
     Speaker,
-    SpeakerRequest,
-    check_model,
     find_speakers,
     first_name,
     synthetic_problems,
@@ -32,7 +31,7 @@ from training.data.balance import frames_per_epoch
 from training.data.training_set import TrainingSet
 from training.estimate import RunEstimate, estimate_run, free_bytes
 from training.former_names import with_current_names
-from training.job import PRESETS, STRATEGIES, FineTuneJob, Method, MethodChoice, Preset, Strategy
+from training.job import PRESETS, STRATEGIES, FineTuneJob, Method, Preset, Strategy
 from training.job_data import plan_batches, read_data
 from training.machine import Machine
 from training.memory_plan import Tensors, WorkerMemory, network_tensors, worker_memory
@@ -54,32 +53,6 @@ LITTLE_MINUTES, MUCH_MINUTES = 3.0, 30.0
 _DECIDED_HERE = frozenset(
     {"voice", "dataset", "dataset_digest", "more_speakers", "base_model", "output", "export_at_end", "method"}
 )
-
-
-class RunRequest(BaseModel):
-    """The fine-tune that a user asks for.
-
-    Attributes:
-        model: mini, a checkpoint folder or a hub id; must be on this machine unless a voice is named.
-        dataset: name of one in the home, or its folder; None while it is yet to be built.
-        voice: name of the new voice; None while the run is only looked at.
-        more_speakers: further datasets, each of which is another speaker of the same run.
-        preset: quick, standard or thorough; chosen by the amount of speech when None.
-        method: full trains all weights, lora an adapter; auto trains an adapter where all weights do not fit.
-        accept_synthetic: learn also from recordings that Encore made.
-        options: fields of `FineTuneJob` and `LaunchOptions` that the preset shall not decide.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    model: str
-    dataset: str | Path | None = None
-    voice: str | None = None
-    more_speakers: tuple[SpeakerRequest, ...] = ()
-    preset: str | None = "standard"
-    method: MethodChoice = "auto"
-    accept_synthetic: bool = False
-    options: Mapping[str, Any] = {}
 
 
 class MemoryCell(BaseModel):

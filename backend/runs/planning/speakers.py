@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-import torch
 from pydantic import BaseModel, ConfigDict
 
 from backend.dataset.storage.dataset_table import DatasetTable
@@ -20,9 +18,6 @@ from backend.voices.names import clean_name, name_key
 from backend.voices.registry import Voices
 from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, read_card, read_code_rows
 from training.job import JobSpeaker
-from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
-from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
 
 MIN_CLIPS = 2
 """One to learn from and one to evaluate with, at the very least."""
@@ -82,7 +77,7 @@ def find_speakers(
         EncoreError: a dataset is missing, or has too little in it; a name is taken, or two have the same.
     """
     asked = [SpeakerRequest(dataset=dataset, voice=voice), *more]
-    found = [_find_dataset(home.folder, one.dataset) for one in asked]
+    found = [find_dataset(home.folder, one.dataset) for one in asked]
     names = [
         _name(home, one, folder, len(asked), keeps_voice=keeps_voice)
         for one, (folder, _) in zip(asked, found, strict=True)
@@ -128,12 +123,14 @@ def _free_name(home: Home, voice: str, *, keeps_voice: bool) -> str:
     return name
 
 
-def _find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
-    """A dataset of the home by its name, or any by its folder."""
+def find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
+    """A dataset of the home by its name, or any by its folder. Raises RunInvalid, TrainingDataError."""
     named = home / DATASETS_FOLDER / str(dataset)
     folder = named if named.is_dir() else Path(dataset).expanduser().absolute()
     if not folder.is_dir():
-        found = sorted(path.name for path in named.parent.iterdir()) if named.parent.is_dir() else []
+        # Locks and what is being written lie beside them, hidden.
+        listed = named.parent.iterdir() if named.parent.is_dir() else ()
+        found = sorted(path.name for path in listed if path.is_dir() and not path.name.startswith("."))
         known = f"There are: {', '.join(found[:20])}." if found else "Build one with `app.py dataset build`."
         raise RunInvalid(f"There is no dataset {str(dataset)[:100]!r}. {known}")
     return folder, read_card(folder)
@@ -163,32 +160,3 @@ def _check_clips(rows: Sequence[CodeRow], card: DatasetCard) -> None:
             f"The dataset {card.name} has one accepted clip, and a fine-tune needs {MIN_CLIPS} or more. "
             "Add recordings, or clone the voice without fine-tuning."
         )
-
-
-def check_model(folder: Path, card: DatasetCard, model: str) -> None:
-    """Refuse a model that is not a base model, or that uses other codes than the dataset. Raises RunInvalid."""
-    config = read_config(folder)
-    if config.tts_model_type != "base":
-        raise RunInvalid(
-            f"{model} is a {config.tts_model_type} checkpoint, and only base ones can be fine-tuned. "
-            "Choose a base checkpoint, or the base variant of a fine-tuned voice."
-        )
-    if fingerprint_of(folder) != card.tokenizer_fingerprint:
-        raise RunInvalid(
-            f"The dataset {card.name} was made with {card.model}, whose codes {model} does not understand. "
-            f"Build the dataset again with {model}, or fine-tune {card.model}."
-        )
-
-
-def fingerprint_of(folder: Path) -> str:
-    """Which codes a checkpoint folder uses."""
-    files = find_weights(folder / SPEECH_TOKENIZER_FOLDER)
-    return _fingerprint(folder, tuple((path, path.stat().st_mtime_ns) for path in files))
-
-
-@lru_cache(maxsize=4)  # reads all of the tokenizer, and the page plans again with every change of a field
-def _fingerprint(folder: Path, files: tuple[tuple[Path, int], ...]) -> str:
-    with torch.device("meta"):
-        tokenizer = SpeechTokenizer(read_speech_tokenizer_config(folder))
-    load_weights(tokenizer, [path for path, _ in files], "", dtype=torch.float32, device=torch.device("cpu"))
-    return tokenizer_fingerprint(tokenizer)

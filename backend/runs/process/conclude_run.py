@@ -25,8 +25,8 @@ from backend.voices.registry import Voices
 from backend.voices.styles import StyleClip
 from backend.voices.voice import Variant, Voice
 from training.errors import ResumeError, StorageError, TrainingError
-from training.export import ADAPTER_FOLDER, FineTunedWeights, export_all, read_weights
-from training.job import FineTuneJob, JobSpeaker
+from training.export import FineTunedWeights, export_all, read_weights
+from training.job import ADAPTER_FOLDER, FineTuneJob, JobSpeaker
 from training.run_checkpoints import list_checkpoints, mark_best, read_checkpoint, set_aside
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import put_export

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from backend.evaluation.score_words import OWN_OPINION
 from backend.evaluation.scores import CheckpointScores, ListenerErrors
 from backend.runs.storage.records import CheckpointRecord
-from backend.voices.speaker_verifier import STRANGER_SIMILARITY
+from backend.voices.strangers import STRANGER_SIMILARITY
 
 ERROR_WEIGHT = 1.0
 """A tenth more characters wrong outweighs a tenth more similarity: a voice that cannot be understood is useless."""

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.serving.errors import EngineBusy
-from training.model.checkpoint.writing import ADAPTER_FILE
-from training.model.generation.adapter import Adapter
+from training.model.checkpoint.names import ADAPTER_FILE
+
+if TYPE_CHECKING:
+    from training.model.generation.adapter import Adapter
 
 MAX_ADAPTER_BYTES = 2**30
 """Of one engine: hundreds for the embedded model, 14 of rank 16 for the public 1.7B checkpoint."""

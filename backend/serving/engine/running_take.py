@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from backend.serving.engine.take_stream import TakeStream
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 NEVER = float("inf")
 

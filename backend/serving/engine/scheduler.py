@@ -15,7 +15,7 @@ from backend.serving.engine.running_take import NEVER, RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import TakeFailed
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_batch import TakeBatch
 
 MAX_PREFILL_TOKENS = 512

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backend.serving.engine.take_timeline import TakeTimeline
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 _logger = logging.getLogger(__name__)
 

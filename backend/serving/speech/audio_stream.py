@@ -19,7 +19,7 @@ from backend.serving.speech.speech_source import SpeechSource
 from backend.takes.errors import TakeTooShort
 from backend.takes.parts import TOO_SHORT_SHARE, Pace, TakePart, doubtful, said_so_far
 from backend.takes.take import TakeFacts, TakeOrigin
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest
 
 _EAGERNESS = 3.0

@@ -14,7 +14,7 @@ from backend.serving.engine.take_stream import TakeStream
 from backend.serving.speech.crossfade import Crossfader
 from backend.serving.speech.sentences import measure
 from backend.serving.speech.speech_source import SpeechState
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest
 
 LETTERS_PER_SECOND = 14

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from backend.comparisons.comparison import LETTERS, ComparedTake, Comparison
 from backend.comparisons.contenders import Contender
 from backend.evaluation.scores import TakeScores
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 
 def side(name: str, way: str = "x-vector") -> Contender:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backend.comparisons.time_alignment import NUM_MOMENTS, aligned_times
-from backend.voices.cloning import read_reference
+from backend.voices.reference import read_reference
 from backend.voices.samples import get_sample
 
 

@@ -14,7 +14,7 @@ from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.datasets import Datasets
 from backend.dataset.storage.consent_table import ConsentTable
 from backend.runs.errors import RunError
-from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.request import RunRequest
 from backend.runs.runs import Runs
 from backend.store.home import Home
 from backend.voices.consent import Consent, SpokenProof, combine_consents, hash_of_file

@@ -9,10 +9,10 @@ from backend.audio.decoding import decode_recording
 from backend.audio.writing import write_wav
 from backend.evaluation.review_take import NO_LIKENESS, hear_parts, likeness_of
 from backend.takes.parts import TakePart
-from backend.voices.cloning import read_reference
+from backend.voices.reference import read_reference
 from backend.voices.samples import get_sample, list_samples
 from tests.backend.serving.test_speak_again import facts_of, take_of
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 RATE = 24_000
 SPOKEN, LOST = 0, 1

@@ -8,7 +8,7 @@ import pytest
 
 from app import main
 from backend.errors import EncoreError
-from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.request import RunRequest
 from backend.runs.process.conclude_run import conclude
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
@@ -22,9 +22,9 @@ from tests.backend.runs.storage.test_records import record
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.strategy_worker import RecordingContext
 from training.data.code_rows import ROWS_FILE, read_code_rows
-from training.export import ADAPTER_FOLDER
+from training.job import ADAPTER_FOLDER
 from training.model.checkpoint.hashes import find_damage
-from training.model.checkpoint.writing import ADAPTER_FILE
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.voice_model import VoiceModel
 from training.worker import run_worker
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.runs.planning.plan import RunRequest
+from backend.runs.planning.request import RunRequest
 from backend.runs.process.supervisor_process import end_owner
 from backend.runs.runs import Runs
 from backend.runs.storage.records import RunRecord

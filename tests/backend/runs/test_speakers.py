@@ -13,7 +13,8 @@ from backend.errors import EncoreError
 from backend.evaluation.evaluate import evaluate, load_scorers
 from backend.evaluation.scores import summarize
 from backend.runs.errors import RunInvalid
-from backend.runs.planning.plan import RunPlan, RunRequest
+from backend.runs.planning.plan import RunPlan
+from backend.runs.planning.request import RunRequest
 from backend.runs.planning.speakers import SpeakerRequest
 from backend.runs.process.conclude_run import conclude
 from backend.runs.runs import Runs, _store

@@ -28,7 +28,7 @@ from tests.backend.voices.checkpoints import adapter_of, fine_tuned_checkpoint, 
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 from training.model.checkpoint.digest import adapted_digest, checkpoint_digest
-from training.model.checkpoint.writing import ADAPTER_FILE
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.generation.adapter import Adapter, load_adapter
 from training.model.voice_model import VoiceModel
 

@@ -20,7 +20,7 @@ from backend.takes.parts import TakePart
 from backend.takes.take import Take, TakeFacts, TakeOrigin
 from backend.voices.consent import Consent
 from tests.backend.serving.speech.test_audio_stream import SENTENCE
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 RATE = 24_000
 OVERLAP = round(CROSSFADE_SECONDS * RATE)

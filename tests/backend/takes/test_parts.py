@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.takes.parts import HeardInPart, Pace, TakePart, said_so_far
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.prompt.length import expected_seconds
 
 TEXT = "The kettle was whistling before anyone had found the cups, and nobody minded."

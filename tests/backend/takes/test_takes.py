@@ -14,7 +14,7 @@ from backend.takes.errors import TakeNotFound
 from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
 from backend.voices.consent import Consent
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.sampling_settings import Sampling
 
 FACTS = TakeFacts(

@@ -13,7 +13,7 @@ from backend.transcription.errors import TranscriptionError
 from backend.transcription.listening import Heard, hear_clips, hear_recording
 from backend.transcription.text_difference import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ
-from backend.voices.cloning import read_reference
+from backend.voices.reference import read_reference
 from backend.voices.samples import get_sample
 
 CLIP_SECONDS = 3.0

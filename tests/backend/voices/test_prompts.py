@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from backend.store.home import Home
-from backend.voices.cloning import clone_voice, read_reference
+from backend.voices.cloning import clone_voice
 from backend.voices.consent import Consent
 from backend.voices.errors import VoiceError
 from backend.voices.prompts import VoicePrompts, fingerprint
+from backend.voices.reference import read_reference
 from backend.voices.registry import Voices
 from tests.backend.voices.checkpoints import SPEAKER, fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT

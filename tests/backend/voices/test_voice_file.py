@@ -28,7 +28,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.hashes import find_damage
-from training.model.checkpoint.writing import ADAPTER_FILE
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.voice_model import VoiceModel
 
 CONSENT = Consent.give("Anna", "speaker-agreed")

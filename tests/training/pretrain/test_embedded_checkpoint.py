@@ -11,7 +11,8 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from backend.voices.cloning import clone_voice, read_reference
+from backend.voices.cloning import clone_voice
+from backend.voices.reference import read_reference
 from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.voice_judges import Recogniser, character_error
 from tests.single_take import Synthesizer, Take

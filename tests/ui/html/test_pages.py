@@ -25,7 +25,7 @@ from backend.takes.take import Take
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from backend.voices.consent import Consent
 from backend.voices.voice import Voice
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.hub.hub import KNOWN_MODELS
 from training.model.sampling_settings import Sampling
 from ui.html import models, words

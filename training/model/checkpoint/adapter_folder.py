@@ -11,12 +11,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.checkpoint.reading import read_json_object
 from training.model.checkpoint.stored_tensors import StoredTensor, open_safetensors
 from training.model.checkpoint.writing import (
     ADAPTED_PREFIX,
     ADAPTER_CONFIG_FILE,
-    ADAPTER_FILE,
     BASE_DIGEST_KEY,
     PROVENANCE_FILE,
     ROWS,

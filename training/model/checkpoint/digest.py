@@ -7,8 +7,8 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
+from training.model.checkpoint.names import ADAPTER_FILE
 from training.model.checkpoint.reading import find_weights
-from training.model.checkpoint.writing import ADAPTER_FILE
 from training.model.errors import CheckpointError
 
 _MAX_REMEMBERED = 64

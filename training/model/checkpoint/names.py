@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
+ADAPTER_FILE = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)

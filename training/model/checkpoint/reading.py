@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER, Component, is_codebook_statistic
-from training.model.checkpoint.stored_tensors import StoredTensor, compare_tensors, locate_tensors, open_safetensors
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from training.model.checkpoint.stored_tensors import StoredTensor
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -107,6 +109,8 @@ def load_weights(
         CheckpointError: missing, unknown and misshapen tensors, all in one message and before anything is replaced;
             a file that is damaged; values that are NaN or infinite (after which `network` is half loaded).
     """
+    import torch  # noqa: PLC0415 - see `_open_stored`
+
     assert dtype.is_floating_point, dtype
     with ExitStack() as stack:
         stored = _open_stored(stack, network, files, prefix)
@@ -130,6 +134,13 @@ def _open_stored(
     stack: ExitStack, network: nn.Module, files: Sequence[Path], prefix: str
 ) -> Mapping[str, StoredTensor]:
     """All tensors of a network in open files, with their shapes checked."""
+    # Here and below: configurations are also read where no network is built, and PyTorch takes a second to import.
+    from training.model.checkpoint.stored_tensors import (  # noqa: PLC0415 - see above
+        compare_tensors,
+        locate_tensors,
+        open_safetensors,
+    )
+
     listed = [component for component in COMPONENTS.values() if component.prefix == prefix]
     component = listed[0] if listed else Component(folder="", prefix=prefix)
     neighbours = [other for other in COMPONENTS.values() if other.folder == component.folder]
@@ -142,6 +153,8 @@ def _open_stored(
 
 
 def _replace(network: nn.Module, name: str, target: Tensor, values: Tensor) -> None:
+    from torch import nn  # noqa: PLC0415 - see `_open_stored`
+
     owner_name, _, attribute = name.rpartition(".")
     if isinstance(target, nn.Parameter):
         values = nn.Parameter(values, requires_grad=target.requires_grad)

@@ -18,7 +18,7 @@ from torch import Tensor
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.config_file import model_config_to_json, speech_tokenizer_config_to_json
 from training.model.checkpoint.hashes import write_hashes
-from training.model.checkpoint.names import COMPONENTS, SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.names import ADAPTER_FILE, COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, find_weights
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError
@@ -29,7 +29,7 @@ MAX_SHARD_BYTES = 2_000_000_000
 
 GENERATION_CONFIG_FILE = "generation_config.json"
 PREPROCESSOR_CONFIG_FILE = "preprocessor_config.json"
-ADAPTER_FILE, ADAPTER_CONFIG_FILE = "adapter_model.safetensors", "adapter_config.json"
+ADAPTER_CONFIG_FILE = "adapter_config.json"
 BASE_DIGEST_KEY = "base_sha256"
 """In an adapter's header: SHA-256 of the weights that it was trained on."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from training.model.config import ModelConfig
 from training.model.errors import PromptError
 from training.model.generation.adapter import AdaptedRows, Adapter, arrange
 from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, round_up
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
 from training.model.generation.sampling import draw, first_code_mask, penalize_repetition
 from training.model.generation.slot_state import SlotState
@@ -28,14 +28,6 @@ from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import Prompt
 from training.model.sampling_settings import Sampling
-
-
-class FinishReason(StrEnum):
-    """Why a take ended: end of speech, frame cap, or cancelled by the client."""
-
-    EOS = "eos"
-    LENGTH = "length"
-    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, kw_only=True)

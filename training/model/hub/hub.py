@@ -76,6 +76,17 @@ def resolve_model(
         DownloadError: the name is invalid, or the model cannot be downloaded; the message says what to do.
         DownloadCancelled: `cancel` returned true.
     """
+    found = find_local(name)
+    return found or _download(name, revision, progress or (lambda _: None), cancel or (lambda: False))
+
+
+def find_local(name: str) -> Path | None:
+    """The checkpoint folder of a model that needs no download; None for a name on the hub, here already or not.
+
+    Raises:
+        CheckpointError: the embedded checkpoint or the folder does not exist.
+        DownloadError: it can be no model's name.
+    """
     if name == EMBEDDED_MODEL:
         return _find_embedded()
     if _URL.match(name):
@@ -90,7 +101,7 @@ def resolve_model(
         raise CheckpointError(f"There is no folder {name}.")
     if not is_repo_name(name):
         raise DownloadError(f"{name!r} is not a model. {list_choices()}")
-    return _download(name, revision, progress or (lambda _: None), cancel or (lambda: False))
+    return None
 
 
 def _find_embedded() -> Path:

@@ -34,8 +34,7 @@ from training.model.network.talker_input import (
     id_positions,
     speaker_position,
 )
-
-AUTO_LANGUAGE = "auto"
+from training.model.prompt.language import AUTO_LANGUAGE, check_language
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,9 +200,7 @@ def language_tag(config: ModelConfig, language: str, speaker: str | None = None)
     talker, name = config.talker, language.lower()
     language_id = None
     if name != AUTO_LANGUAGE:
-        if name not in config.languages:
-            known = ", ".join((AUTO_LANGUAGE, *config.languages))
-            raise PromptError(f"This model does not speak {language!r}. Choose one of: {known}.")
+        check_language(config, language)
         language_id = talker.codec_language_id[name]
     dialect = talker.spk_is_dialect.get(speaker.lower()) if speaker is not None else None
     if dialect and name in (AUTO_LANGUAGE, "chinese"):

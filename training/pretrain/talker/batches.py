@@ -18,7 +18,8 @@ from torch import Tensor
 from training.data.example import TrainingBatch, TrainingExample, build_example, collate
 from training.model.config import ModelConfig
 from training.model.network.mel import log_mel
-from training.model.prompt.prompt import AUTO_LANGUAGE, PromptHead, in_context_prompt, x_vector_prompt
+from training.model.prompt.language import AUTO_LANGUAGE
+from training.model.prompt.prompt import PromptHead, in_context_prompt, x_vector_prompt
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.corpus.channels import sometimes_through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE

@@ -10,7 +10,8 @@ from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import Material, proposed_name
 from backend.pipeline import build_and_start
-from backend.runs.planning.plan import DataPlan, RunPlan, RunRequest
+from backend.runs.planning.plan import DataPlan, RunPlan
+from backend.runs.planning.request import RunRequest
 from backend.runs.planning.speakers import SpeakerRequest
 from backend.voices.consent import Consent, hash_of_file
 from backend.voices.names import name_key

@@ -15,7 +15,7 @@ from backend.takes.take import Take
 from backend.voices.errors import ConsentInvalid, ConsentMissing
 from backend.voices.samples import SampleVoice
 from backend.voices.voice import Voice
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.hub.hub import EMBEDDED_MODEL, short_name
 from ui.fields import FormIncomplete
 from ui.html.messages import note, reason, says

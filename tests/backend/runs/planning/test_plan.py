@@ -14,7 +14,8 @@ from backend.dataset.clips.views import RecordingDetails, RecordingView
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.errors import EncoreError
 from backend.runs.errors import RunInvalid
-from backend.runs.planning.plan import RunPlan, RunRequest
+from backend.runs.planning.plan import RunPlan
+from backend.runs.planning.request import RunRequest
 from backend.runs.runs import Runs
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable

@@ -13,7 +13,7 @@ from backend.serving.engine.codec_worker import AudioDecodeWorker, DecodeBatch
 from backend.serving.engine.running_take import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import VoicePrompt
 

@@ -15,7 +15,7 @@ from backend.serving.engine import engine as engine_module
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
 from training.allocator import return_freed_memory
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest
 from training.model.sampling_settings import Sampling
 

@@ -9,7 +9,7 @@ import torch
 from backend.serving.engine.running_take import NEVER, RunningTake
 from backend.serving.engine.take_stream import PlaybackClock, TakeStream
 from backend.serving.errors import EngineBusy
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 FRAME = torch.zeros(16, dtype=torch.long)
 

@@ -12,7 +12,7 @@ from backend.serving.errors import EngineBusy
 from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.speech.crossfade import CROSSFADE_SECONDS
 from tests.backend.serving.conftest import take_of, wait_until
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 SENTENCE = "This is a sentence of some length, which is spoken for the sake of its neighbours. "
 

@@ -11,7 +11,7 @@ from backend.serving.speech.audio_stream import AudioStream
 from backend.serving.speech.crossfade import CROSSFADE_SECONDS
 from backend.serving.speech.text_check import MAX_TEXT_LENGTH
 from tests.backend.serving.conftest import take_of, wait_until
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 
 

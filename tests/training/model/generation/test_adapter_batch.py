@@ -18,7 +18,8 @@ from tests.training.model.prompting import prompt_for
 from training.model.device import supports_bf16
 from training.model.errors import CheckpointError
 from training.model.generation.adapter import Adapter
-from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
+from training.model.generation.finish_reason import FinishReason
+from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.lora_config import LoraConfig
 from training.model.prompt.prompt import PromptHead, x_vector_prompt

@@ -12,7 +12,8 @@ from tests.training.model.prompting import prompt_for
 from training.data.example import build_example
 from training.loss import SpeechLoss
 from training.model.errors import PromptError
-from training.model.generation.frame_loop import FinishReason, FrameLoop, FrameRequest
+from training.model.generation.finish_reason import FinishReason
+from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.generation.sampling import draw
 from training.model.sampling_settings import Sampling
 

@@ -9,7 +9,7 @@ import torch
 from tests.single_take import Synthesizer
 from training.model.device import choose_device, supports_bf16
 from training.model.errors import ModelError, PromptError
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt, build_prompt
 from training.model.voice_model import VoiceModel, choose_precision
 

@@ -1,4 +1,4 @@
-"""The text tokenizer without transformers gives the ids that transformers' class gives, and leaves it what it doesn't know."""
+"""The text tokenizer without transformers gives the ids of transformers' class, and leaves it what it doesn't know."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import Qwen2Tokenizer
 
 from tests.golden import GOLDEN_CHECKPOINT
 from training.model.errors import CheckpointError
 from training.model.hub.hub import EMBEDDED_FOLDER
+from training.model.project import PROJECT_FOLDER
 from training.model.prompt.qwen_bpe import read_published
 from training.model.prompt.text_tokenizer import ROLE_TURN, TextTokenizer
-from training.model.project import PROJECT_FOLDER
 
 PLAIN = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|audio_start|>", "<tts_pad>")
@@ -76,8 +77,6 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["learned", "mini", "golden"])
 def pair(request: pytest.FixtureRequest, learned: Path) -> tuple[TextTokenizer, Any]:
     """Ours and transformers' of one folder."""
-    from transformers import Qwen2Tokenizer
-
     folder = {"learned": learned, "mini": EMBEDDED_FOLDER, "golden": GOLDEN_CHECKPOINT}[request.param]
     assert read_published(folder) is not None, "the published layout is read without transformers"
     return TextTokenizer.from_folder(folder), Qwen2Tokenizer.from_pretrained(str(folder), local_files_only=True)
@@ -135,8 +134,6 @@ def test_what_is_laid_out_otherwise_is_left_to_transformers(
 
 
 def test_a_folder_that_transformers_wrote_is_read(learned: Path, tmp_path: Path) -> None:
-    from transformers import Qwen2Tokenizer
-
     reference = Qwen2Tokenizer.from_pretrained(str(learned), local_files_only=True)
     reference.save_pretrained(str(tmp_path))
     assert (tmp_path / "tokenizer.json").is_file()

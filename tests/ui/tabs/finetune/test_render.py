@@ -9,7 +9,8 @@ import pytest
 
 from backend.background_tasks import TaskState
 from backend.evaluation.scores import EvaluatedTake, summarize
-from backend.runs.planning.plan import RunRequest, SpeakerMinutes, plan_run
+from backend.runs.planning.plan import SpeakerMinutes, plan_run
+from backend.runs.planning.request import RunRequest
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from backend.store.home import Home
