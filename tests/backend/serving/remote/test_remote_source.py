@@ -26,7 +26,7 @@ from backend.studio import Studio
 from backend.takes.take import TakeOrigin
 from backend.voices.errors import VoiceError
 from tests.backend.serving.speech.test_audio_stream import SENTENCE
-from training.model.generation.frame_loop import FinishReason
+from training.model.generation.finish_reason import FinishReason
 
 ORIGIN = TakeOrigin(made_by="studio", voice="Anna", model_name="tiny", is_fine_tuned=False, consent=None)
 
