@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +19,8 @@ from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.codec.stream_state import DecoderState
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.device import supports_bf16
-from training.model.generation.cuda_graphs import GraphedCalls
-from training.model.generation.frame_loop import FrameLoop, FrameRequest
+from training.model.generation.cuda_graphs import CudaRecorder, GraphedCalls
+from training.model.generation.frame_loop import FrameLoop, FrameRequest, TalkerKey
 from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import PromptHead, x_vector_prompt
@@ -42,13 +42,13 @@ class TimedCalls(GraphedCalls):
     """Adds up how long each half of a frame takes."""
 
     def __init__(self, device: torch.device) -> None:
-        super().__init__(device)
-        self.milliseconds: dict[Hashable, float] = defaultdict(float)
+        super().__init__(CudaRecorder(device) if device.type == "cuda" else None)
+        self.milliseconds: dict[str, float] = defaultdict(float)
 
     def run(self, key: Any, call: Callable[[], None]) -> None:
         started = now(self.enabled)
         super().run(key, call)
-        self.milliseconds[key[0]] += now(self.enabled) - started
+        self.milliseconds["talker" if isinstance(key, TalkerKey) else "depth"] += now(self.enabled) - started
 
 
 def now(on_cuda: bool) -> float:
@@ -80,6 +80,8 @@ class FrameWorker:
             talker, self.config, precision=self.precision, cache_length=rows + frames + 1, consume=True
         )
         self.timed = self.loop._graphs = TimedCalls(self.device)
+        for key in self.loop.usual_graphs():
+            self.loop.capture(key)
         head = PromptHead(role_ids=range(ROLE_ROWS))
         self.request = FrameRequest(
             prompt=x_vector_prompt(self.config, head, [id_ % 100 for id_ in range(rows - HEAD_ROWS)]),

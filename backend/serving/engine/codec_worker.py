@@ -1,4 +1,4 @@
-"""Decodes codec frames to audio, in a worker thread when a second CPU core is free."""
+"""Decodes codec frames to audio, in a worker thread where that helps: on a GPU, or with a second CPU core free."""
 
 from __future__ import annotations
 
@@ -120,7 +120,9 @@ class AudioDecodeWorker:
 
 
 def has_core_for_decoding(model: VoiceModel) -> bool:
-    """True if decoding in parallel with the frame loop helps: a small network keeps at most one CPU core busy."""
+    """True if decoding in parallel with the frame loop helps: a GPU has streams, a small network needs one CPU core."""
+    if model.device.type == "cuda":
+        return True
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return model.is_small and model.device.type == "cpu" and processors > 1
 

@@ -49,6 +49,12 @@ MAX_FAILURES = 3
 IDLE_SECONDS, RETURN_SECONDS = 5.0, 60.0
 """Memory that was freed goes back to the system after so long without a take, and then, or amid takes, every minute."""
 
+CAPTURE_SECONDS = 0.05
+"""Between two graphs that are captured while there is no take."""
+
+UNSAID_SECONDS = 2.0
+"""Of preparing a GPU, before anything is said about it."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -88,6 +94,7 @@ class Engine:
         self._places = FairShare(num_slots + max_waiting, "takes are being spoken or waiting")
         self._statistics = EngineStatistics(num_slots=num_slots, max_waiting=max_waiting)
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
+        _capture_usual(self._batch)
         self.adapters = AdapterCache(lambda folder: load_adapter(folder, model), max_adapter_bytes)
         """Of its model: what takes may bring along."""
         self._scheduler = Scheduler(self._batch, self._queue, self._statistics)
@@ -267,9 +274,14 @@ class Engine:
                 if self._scheduler.has_work or self._is_closed:
                     return not self._is_closed
                 is_woken = self._wake.wait(patience)
-            if not is_woken:
-                patience = RETURN_SECONDS
-                return_freed_memory()
+            if is_woken:
+                continue
+            # One at a time: a take that comes meanwhile waits for no more than that.
+            if (missed := self._batch.missed_graphs()) and self._batch.capture(missed[:1]):
+                patience = CAPTURE_SECONDS
+                continue
+            patience = RETURN_SECONDS
+            return_freed_memory()
 
     def _run_round(self) -> None:
         try:
@@ -280,3 +292,20 @@ class Engine:
             _logger.exception("a round of the engine failed")
             self._num_failures += 1
             self._scheduler.fail_all(TakeFailed(), waiting=False)
+
+
+def _capture_usual(batch: TakeBatch) -> None:
+    """Capture a GPU's graphs before anybody waits for a frame, with a line for every tenth of them."""
+    keys = batch.usual_graphs()
+    if not keys:
+        return
+    started = time.monotonic()
+
+    def report(num_done: int, num_all: int) -> None:
+        seconds = time.monotonic() - started
+        if num_done * 10 // num_all > (num_done - 1) * 10 // num_all and seconds > UNSAID_SECONDS:
+            left = seconds / num_done * (num_all - num_done)
+            # Shown by default: for seconds nothing else is.
+            _logger.warning("preparing the GPU: %d of %d graphs, %.0f s left", num_done, num_all, left)
+
+    batch.capture(keys, report)

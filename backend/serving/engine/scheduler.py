@@ -16,16 +16,13 @@ from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
 from backend.serving.errors import TakeFailed
 from training.model.generation.finish_reason import FinishReason
-from training.model.generation.take_batch import TakeBatch
+from training.model.generation.take_batch import MAX_FRAMES_PER_CALL, TakeBatch
 
 MAX_PREFILL_TOKENS = 512
 """Prompt tokens per round beyond the first take's, so that running takes are not held up by many new ones."""
 
 MAX_DEFERRAL_SECONDS = 1.0
 """A new take is deferred for live clients that would run dry, but no longer than this beyond its own deadline."""
-
-MAX_FRAMES_PER_CALL = 128
-"""Frames of all takes in one call of the decoder: bounds its memory."""
 
 _logger = logging.getLogger(__name__)
 
@@ -155,10 +152,9 @@ class Scheduler:
         self.statistics.num_steps_total += 1
         self.statistics.num_frames_total += len(step.spoke)
         by_slot = {take.slot: take for take in self.running if take.reason is None}
-        codes = step.codes_BQ.cpu()
         for slot in step.spoke:
-            by_slot[slot].waiting.append(codes[slot])
-            by_slot[slot].stream.codes.append(codes[slot])
+            by_slot[slot].waiting.append(step.codes_BQ[slot])
+            by_slot[slot].stream.codes.append(step.codes_BQ[slot])
             by_slot[slot].stream.timeline.add_frame()
         for slot, reason in step.finished.items():
             by_slot[slot].reason = reason

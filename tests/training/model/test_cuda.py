@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.training.model.prompting import prompt_for
+from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.frame_loop import FrameLoop, FrameRequest
 from training.model.sampling_settings import Sampling
 from training.model.voice_model import VoiceModel
@@ -15,7 +16,11 @@ pytestmark = pytest.mark.gpu
 
 def decode(model, *, graphs, sampling, num_takes=1):
     loop = FrameLoop(model.talker, model.config, precision=model.precision, num_slots=num_takes, cache_length=512)
-    loop._graphs.enabled = graphs
+    if graphs:
+        for key in loop.usual_graphs():
+            loop.capture(key)
+    else:
+        loop._graphs = GraphedCalls(None)
     for slot in range(num_takes):
         speaker = torch.full((model.config.talker.hidden_size,), 0.05, device=model.device)
         prompt = prompt_for(model, "A few words, then a few more.")

@@ -79,7 +79,7 @@ def test_recordings_are_analysed_and_decoded_with_plain_operations(networks):
 @pytest.mark.parametrize("kind", ["cpu", "mps", "xpu"])
 def test_graphs_are_captured_on_cuda_alone(kind):
     called = []
-    calls = GraphedCalls(torch.device(kind))
+    calls = GraphedCalls.on(torch.device(kind))
     for _ in range(3):
         calls.run("key", lambda: called.append(1))
     assert len(called) == 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,16 @@ from torch import Tensor, nn
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
 from training.model.generation.adapter import AdaptedRows, Adapter, arrange
-from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, round_up
+from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, Recorder, round_up
 from training.model.generation.finish_reason import FinishReason
 from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
-from training.model.generation.sampling import draw, first_code_mask, penalize_repetition
+from training.model.generation.sampling import (
+    USUAL_PLANS,
+    DrawPlan,
+    draw,
+    first_code_mask,
+    penalize_repetition,
+)
 from training.model.generation.slot_state import SlotState
 from training.model.generation.step_transformer import StepTransformer
 from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_batch_invariant, pack
@@ -93,6 +100,22 @@ class _AdaptedSlots:
     predictor: Sequence[AdaptedRows] = ()
 
 
+class PredictorKey(NamedTuple):
+    """A graph of the code predictor's pass over a frame's codebooks."""
+
+    plan: DrawPlan
+
+
+class TalkerKey(NamedTuple):
+    """A graph of the talker's step."""
+
+    plan: DrawPlan
+    kv_length: int
+
+
+GraphKey = PredictorKey | TalkerKey
+
+
 class FrameLoop:
     """Decodes up to `num_slots` takes at once, batch-invariantly: a take's codes do not depend on the other takes.
 
@@ -112,6 +135,7 @@ class FrameLoop:
         num_slots: int = 1,
         cache_length: int = 4096,
         consume: bool = False,
+        graph_recorder: Recorder | None = None,
     ) -> None:
         """Pack the talker's weights and allocate the caches.
 
@@ -123,13 +147,15 @@ class FrameLoop:
             cache_length: steps per slot, prompt and frames together.
             consume: empty the talker's layers as they are packed, to hold the weights only once. The talker
                 can embed prompts afterwards, but neither train nor score.
+            graph_recorder: captures the parts of a frame; None for that of the device, if it has one.
         """
         self.config, self.talker, self.precision = config, talker, precision
         self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
         num_codebooks = config.talker.num_code_groups
+        self._graphs = GraphedCalls.on(self.device) if graph_recorder is None else GraphedCalls(graph_recorder)
         # With a single slot and no graphs, neither masks nor rounding are needed.
-        self._is_alone = num_slots == 1 and self.device.type != "cuda"
+        self._is_alone = num_slots == 1 and not self._graphs.enabled
         self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
         predictor = talker.code_predictor
         self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
@@ -158,11 +184,11 @@ class FrameLoop:
         linears = [*self._heads, self._codec_head, *([self._project] if isinstance(projection, nn.Linear) else [])]
         self._skips_empty_slots = (
             self.device.type == "cpu"
+            and not self._graphs.enabled
             and is_batch_invariant(linears)
             and self._main.is_batch_invariant
             and self._depth.is_batch_invariant
         )
-        self._graphs = GraphedCalls(self.device)
         self._takes: list[_Take | None] = [None] * num_slots
         self._adapted = _AdaptedSlots()
         self._codes_unread = False
@@ -187,6 +213,37 @@ class FrameLoop:
     def free_slots(self) -> tuple[int, ...]:
         """Slots that hold no take."""
         return tuple(slot for slot, take in enumerate(self._takes) if take is None)
+
+    def usual_graphs(self) -> list[GraphKey]:
+        """The graphs that takes with the checkpoints' own settings need, short ones first; none without CUDA."""
+        if not self._graphs.enabled:
+            return []
+        lengths = range(self._kv_length_step, round_up(self.cache_length, self._kv_length_step) + 1, KV_LENGTH_STEP)
+        talkers = [TalkerKey(plan, length) for length in lengths for plan in USUAL_PLANS]
+        return [*map(PredictorKey, USUAL_PLANS), *talkers]
+
+    def missed_graphs(self) -> list[GraphKey]:
+        """The graphs that takes would have needed since, but were run without."""
+        return [key for key in self._graphs.missed if isinstance(key, PredictorKey | TalkerKey)]
+
+    @property
+    def num_graph_bytes(self) -> int:
+        """Device memory of the captured graphs."""
+        return self._graphs.num_bytes
+
+    @torch.inference_mode()
+    def capture(self, key: GraphKey) -> None:
+        """Capture a graph, while no slot holds a take: what the warm-up leaves in them is overwritten by the next."""
+        assert len(self.free_slots) == self.num_slots
+        self._codes_unread = False
+        state = self._state
+        if isinstance(key, TalkerKey):
+            kv_length = key.kv_length
+            with state.first_draw.planned(key.plan):
+                self._graphs.capture(key, lambda: self._talker_step(state, kv_length))
+        else:
+            with state.rest_draw.planned(key.plan):
+                self._graphs.capture(key, lambda: self._predict_residual(state))
 
     @torch.inference_mode()
     def admit(self, slot: int, request: FrameRequest) -> None:
@@ -266,7 +323,7 @@ class FrameLoop:
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
         if spoke:
             state = self._computed_slots()
-            key = None if self._adapted.predictor else ("depth", state.rest_draw.plan)
+            key = None if self._adapted.predictor else PredictorKey(state.rest_draw.plan)
             self._graphs.run(key, lambda: self._predict_residual(state))
             self._codes_unread = True
         for slot in spoke:
@@ -301,7 +358,7 @@ class FrameLoop:
         # One copy for all slots: on a GPU each would cost as much as a small kernel.
         self._state.uniform_BQ.copy_(self._drawn_BQ)
         kv_length, state = round_up(kv_length, self._kv_length_step), self._computed_slots()
-        key = None if self._adapted.talker else ("talker", kv_length, state.first_draw.plan)
+        key = None if self._adapted.talker else TalkerKey(state.first_draw.plan, kv_length)
         self._graphs.run(key, lambda: self._talker_step(state, kv_length))
 
     def _talker_step(self, state: SlotState, kv_length: int) -> None:

@@ -9,6 +9,8 @@ captured graph.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import torch
@@ -22,6 +24,12 @@ BELOW_ONE = 1 - 2**-22
 NARROW = 64
 """Draws are made among this many codes, or among all of them; the usual top-k of 50 fits."""
 
+
+DrawPlan = tuple[bool, bool, bool, bool]
+"""Which operations a draw consists of: among few codes, among all, with top-p, and taking the likeliest."""
+
+USUAL_PLANS: tuple[DrawPlan, ...] = ((True, False, False, False), (True, False, False, True))
+"""Of the checkpoints' own settings: in every slot, and beside slots that are free."""
 
 _PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
 
@@ -46,7 +54,7 @@ class DrawSettings:
         self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy = False, False, False, True
 
     @property
-    def plan(self) -> tuple[bool, bool, bool, bool]:
+    def plan(self) -> DrawPlan:
         """Selects the operations of a draw, and so the captured graph that holds them."""
         return self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy
 
@@ -71,6 +79,16 @@ class DrawSettings:
         seen._slots = self._slots[start : start + num_slots]
         seen._choose_plan()
         return seen
+
+    @contextmanager
+    def planned(self, plan: DrawPlan) -> Iterator[None]:
+        """Draw by another plan meanwhile, to capture its operations; no slot may be set."""
+        before = self.plan
+        self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy = plan
+        try:
+            yield
+        finally:
+            self.any_narrow, self.any_wide, self.any_top_p, self.any_greedy = before
 
     def _choose_plan(self) -> None:
         # Greedy and empty slots take the likeliest code, whatever is cut off behind it.

@@ -14,7 +14,9 @@ from backend.errors import PromptError
 from backend.serving.engine import engine as engine_module
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
+from tests.training.model.generation.tape import TapeRecorder
 from training.allocator import return_freed_memory
+from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest
 from training.model.sampling_settings import Sampling
@@ -324,3 +326,23 @@ def test_it_says_what_it_holds(new_engine, request_of):
     talker = engine.model.config.talker
     num_kept = 2 * talker.num_key_value_heads * talker.head_dim * talker.num_hidden_layers
     assert empty["kv_caches"] > 4 * NUM_SLOTS * 600 * num_kept
+
+
+@pytest.fixture
+def on_tapes(monkeypatch):
+    """Engines made meanwhile capture graphs as on CUDA."""
+    monkeypatch.setattr(GraphedCalls, "on", lambda _: GraphedCalls(TapeRecorder()))
+    monkeypatch.setattr(engine_module, "IDLE_SECONDS", 0.2)
+
+
+def test_an_engine_has_its_graphs_before_the_first_take_and_captures_others_when_idle(on_tapes, new_engine, voice):
+    usual = TakeRequest(text="Hello.", voice=voice, seed=1, max_frames=6)
+    own = replace(usual, sampling=SAMPLINGS[1])
+    with new_engine(num_slots=1) as engine:
+        before = engine.num_bytes()["graphs"]
+        assert before > 0
+        take_of(engine.submit(usual))
+        assert not engine._batch.missed_graphs()
+        first = take_of(engine.submit(own))
+        wait_until(lambda: engine.num_bytes()["graphs"] > before and not engine._batch.missed_graphs())
+        assert torch.equal(take_of(engine.submit(own)).codes, first.codes)
