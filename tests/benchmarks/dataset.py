@@ -75,10 +75,11 @@ def main() -> None:
         folder = Path(temporary)
         make_recordings(folder / "recordings", options.recordings, options.sentences)
         job = BuildJob.parse(
-            "bench", [folder / "recordings"], model=options.model, whisper=options.whisper, num_actors=options.actors
+            "bench", [folder / "recordings"], model=options.model, whisper=options.whisper, num_actors=options.actors[0]
         )
         alone: list[TimedCounts] = []
         taken: dict[str, list[Taken]] = {"one process": [], "Ray Data": []}
+        more: dict[int, list[Taken]] = {actors: [] for actors in options.actors[1:]}
         memory: list[tuple[int, float]] = []
         began = time.perf_counter()
         with connect(BUILD_DATASET):
@@ -89,6 +90,9 @@ def main() -> None:
                 taken["one process"].append(measure(job, folder / f"alone-{number}", counts, run_in_one_process))
                 alone.append(counts)
                 taken["Ray Data"].append(measure(job, folder / f"ray-{number}", shared_counts(), run_passes))
+                for actors, rounds in more.items():
+                    larger = job.model_copy(update={"num_actors": actors})
+                    rounds.append(measure(larger, folder / f"ray-{actors}-{number}", shared_counts(), run_passes))
             for times in (1, options.times_as_many) if options.times_as_many else ():
                 make_recordings(folder / f"times-{times}", times * options.recordings, options.sentences)
                 many = job.model_copy(update={"recordings": (str(folder / f"times-{times}"),)})
@@ -96,7 +100,7 @@ def main() -> None:
                     measure(many, folder / f"memory-{times}", shared_counts(), run_passes)
                 memory.append((times * options.recordings, peak.peak_mib))
             cores = ray.cluster_resources().get("CPU", 0)
-    report = write_report(options, machine, alone, taken, memory, start_seconds, cores)
+    report = write_report(options, machine, alone, taken, more, memory, start_seconds, cores)
     print(report)
     if options.output is not None:
         options.output.write_text(report + "\n", encoding="utf-8")
@@ -111,7 +115,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--whisper", default="none", help="a Whisper model, mini or none (texts come along)")
     parser.add_argument("--recordings", type=int, default=16)
     parser.add_argument("--sentences", type=int, default=4, help="per recording")
-    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--actors", type=int, nargs="+", default=[2], help="per pass; more numbers: by processor time")
     parser.add_argument("--rounds", type=int, default=3, help="0 looks at memory only")
     parser.add_argument("--times-as-many", type=int, default=4, help="recordings, to see memory grow; 0 does not look")
     parser.add_argument("--output", type=Path, help="write the report here as well")
@@ -160,6 +164,7 @@ def write_report(
     machine: list[str],
     alone: list[TimedCounts],
     taken: dict[str, list[Taken]],
+    more: dict[int, list[Taken]],
     memory: list[tuple[int, float]],
     start_seconds: float,
     cores: float,
@@ -170,9 +175,14 @@ def write_report(
         "",
         *(f"- {line}" for line in machine),
         f"- {options.recordings} recordings; model {options.model}, whisper {options.whisper}; Ray on {cores:g} cores "
-        f"with {options.actors} actors per pass; one thread per process",
+        f"with {options.actors[0]} actors per pass; one thread per process",
         f"- Starting Ray took {start_seconds:.1f} s and is not in the table.",
         *(write_paces(alone, taken) if alone else []),
+        *(
+            f"| processor time of {actors} actors : {options.actors[0]} | {_work_of(rounds, taken['Ray Data'])} |"
+            for actors, rounds in more.items()
+            if rounds
+        ),
     ]
     if memory:
         lines += [
@@ -198,16 +208,21 @@ def write_paces(alone: list[TimedCounts], taken: dict[str, list[Taken]]) -> list
     one, many = taken["one process"], taken["Ray Data"]
     gains = [alone.wall_seconds / shared.wall_seconds for alone, shared in zip(one, many, strict=True)]
     best = min(each.wall_seconds for each in one) / min(each.wall_seconds for each in many)
-    work = [shared.cpu_seconds / alone.cpu_seconds for alone, shared in zip(one, many, strict=True)]
     busy = {name: [each.cpu_seconds / each.wall_seconds for each in rounds] for name, rounds in taken.items()}
     lines += [
         f"| **times as fast with Ray Data** | {Spread.of(gains).show(2)} |",
         f"| times as fast with Ray Data, best round against best round | {best:.2f} |",
         f"| cores at work, one process | {Spread.of(busy['one process']).show(2)} |",
         f"| cores at work, Ray Data | {Spread.of(busy['Ray Data']).show(2)} |",
-        f"| processor time of Ray Data : one process | {Spread.of(work).show(2)} |",
+        f"| processor time of Ray Data : one process | {_work_of(many, one)} |",
     ]
     return lines
+
+
+def _work_of(rounds: list[Taken], before: list[Taken]) -> str:
+    """How much processor time each round took of that of another way in the same round."""
+    pairs = zip(rounds, before, strict=True)
+    return Spread.of([now.cpu_seconds / then.cpu_seconds for now, then in pairs]).show(2)
 
 
 if __name__ == "__main__":
