@@ -51,6 +51,7 @@ EncoreError
 │   ├── EngineBusy
 │   ├── EngineClosed
 │   │   └── ReplicaLost
+│   ├── HomeUnavailable
 │   ├── RequestTimedOut
 │   └── TakeFailed
 ├── SettingsError
@@ -102,7 +103,6 @@ message, so that it reads the same wherever the error is raised.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from training.model.errors import (
     CheckpointError,
@@ -147,10 +147,6 @@ class RecordingError(EncoreError):
     def __init__(self, name: str, message: str) -> None:
         self.recording_name = name
         super().__init__(f"{_printable(name)} {message}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Errors travel between processes by pickle, which would call the constructor with the message.
-        return _restore, (type(self), self.args, self.__dict__)
 
 
 class RecordingNotFound(RecordingError):
@@ -238,9 +234,6 @@ class AudioWriteFailed(EncoreError):
     def __init__(self, name: str, *, problem: str) -> None:
         super().__init__(f"{_printable(name)} was not written: {problem}.")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.args, self.__dict__)
-
 
 class OutputInvalid(EncoreError):
     """The place named for a result cannot take it; found out before the work, not after."""
@@ -248,12 +241,6 @@ class OutputInvalid(EncoreError):
 
 class SettingsError(EncoreError):
     """An environment variable or option has a value that is not allowed."""
-
-
-def _restore(kind: type[EncoreError], args: tuple[Any, ...], state: dict[str, Any]) -> EncoreError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(state)
-    return error
 
 
 def _length(seconds: float) -> str:

@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         num_slots=arguments.num_slots,
         min_replicas=arguments.num_replicas[0],
         max_replicas=arguments.num_replicas[1],
+        num_ingresses=arguments.num_ingresses,
         num_gpus=arguments.num_gpus,
         max_characters=arguments.max_characters,
     )

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -22,6 +23,21 @@ from backend.provenance.manifest import ACTIONS, ASSERTION, CONFINED_SETTINGS, T
 from backend.provenance.statement import GENERATOR, SpeechStatement
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SigningState:
+    """Of a signer.
+
+    Attributes:
+        signer: the name in its certificate; None where nothing is signed.
+        certificates: by which others can tell what it signed, as PEM.
+        problem: why the last file was not signed; empty when all is well.
+    """
+
+    signer: str | None
+    certificates: str | None
+    problem: str
 
 
 class FileSigner:
@@ -46,6 +62,15 @@ class FileSigner:
         """A whole file with its statement signed into it; as it came where that cannot be done."""
         signed = io.BytesIO()
         return signed.getvalue() if self._try(io.BytesIO(content), signed, audio_format, statement) else content
+
+    def state(self) -> SigningState:
+        """Who signs, and what stands in the way."""
+        own = self.credentials
+        return SigningState(
+            signer=None if own is None else own.signer,
+            certificates=None if own is None else own.certificates.decode(),
+            problem=self.problem,
+        )
 
     def sign_file(self, path: Path, audio_format: AudioFormat, statement: SpeechStatement | None) -> bool:
         """The same for a finished file, in place; returns whether it is signed now."""

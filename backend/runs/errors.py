@@ -19,9 +19,6 @@ class RunNotFound(RunError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"There is no run {run_id!r}. `runs list` shows those there are.")
 
-    def __reduce__(self) -> tuple[type[RunError], tuple[str, ...]]:
-        return RunError, tuple(map(str, self.args))
-
 
 class RunStateInvalid(RunError):
     """What was asked for does not fit what the run is doing."""

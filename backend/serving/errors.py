@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backend.errors import EncoreError
 
 
@@ -18,10 +16,6 @@ class EngineBusy(ServingError):
         self.what, self.retry_after_seconds = what, retry_after_seconds
         super().__init__(f"{what} Try again in {max(1, round(retry_after_seconds))} s.")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Errors travel between processes by pickle, which would call the constructor with the message.
-        return _busy_again, (type(self), self.what, self.retry_after_seconds)
-
 
 class EngineClosed(ServingError):
     """The engine was shut down before the take was over."""
@@ -30,12 +24,15 @@ class EngineClosed(ServingError):
         super().__init__(message)
 
 
+class HomeUnavailable(ServingError):
+    """The process that keeps voices, takes and keys does not answer."""
+
+    def __init__(self, message: str = "What is stored cannot be reached at the moment. Ask again.") -> None:
+        super().__init__(message)
+
+
 class TakeFailed(ServingError):
     """A take ended by a fault of ours; the log has the details."""
 
     def __init__(self, message: str = "Speaking failed because of a fault in Encore. The log has the details.") -> None:
         super().__init__(message)
-
-
-def _busy_again(kind: type[EngineBusy], what: str, retry_after_seconds: float) -> EngineBusy:
-    return kind(what, retry_after_seconds=retry_after_seconds)

@@ -78,8 +78,10 @@ class ServeSettings(BaseModel):
     max_queued: PositiveInt = 16
     """Requests that may wait for a replica that accepts them; more are answered with 429."""
     retry_after_seconds: PositiveFloat = 2.0
-    ingress_resource: str | None = None
-    """Ray's name for the machine that takes requests, which is that of the registry; the one that starts when None."""
+    num_ingresses: PositiveInt = 1
+    """Processes that take requests, on any machines."""
+    home_resource: str | None = None
+    """Ray's name for the machine of the registry's database; the one that starts when None."""
     name: str = "encore"
     route_prefix: str = "/"
 

@@ -180,6 +180,11 @@ class Takes:
             raise TakeNotFound(f"There is no take {take_id[:40]!r} in this list. List those there are.")
         return take
 
+    @contextmanager
+    def sound_of(self, take: Take) -> Iterator[Path]:
+        """The file of a take, for a block."""
+        yield take.path
+
     def of(self, statement_ids: Sequence[str]) -> Take | None:
         """The take whose file makes one of these statements, if it is among those here. Raises StoreError."""
         query = f"SELECT {_COLUMNS} FROM takes WHERE tenant = ? AND json_extract(record, '$.statement.id') = ?"

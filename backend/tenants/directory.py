@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from backend.store.errors import StoreError
-from backend.store.home import Home
-from backend.tenants.keys import ApiKey, ApiKeys
-from backend.tenants.limits import Limits, LimitTable
-from backend.tenants.usage import Usage
+from backend.errors import EncoreError
+from backend.tenants.keys import ApiKey
+from backend.tenants.limits import Limits
+from backend.tenants.tenant_store import TenantStore
 
 FRESH_SECONDS = 1.0
 """How long a key that was revoked, in whichever process, may still open the API."""
@@ -34,26 +33,33 @@ class _Entries:
 class TenantDirectory:
     """Keys and limits of one home; belongs to one event loop."""
 
-    def __init__(self, home: Home, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read from a home; `limits` are those of tenants for whom nothing else was said."""
-        self.usage = Usage(home.database)
-        self._keys, self._table = ApiKeys(home.database), LimitTable(home.database)
+    def __init__(
+        self, store: TenantStore, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Read from a store; `limits` are those of tenants for whom nothing else was said."""
+        self.usage, self._store = store.usage, store
         self._limits, self._clock = limits or Limits(), clock
         self._entries: _Entries | None = None
         self._reading = asyncio.Lock()
         self._noted: dict[str, float] = {}
 
     async def keys(self) -> tuple[ApiKey, ...]:
-        """Keys that open the API. Raises StoreError."""
+        """Keys that open the API. Raises EncoreError."""
         return (await self._current()).keys
 
     async def has_ever_had_keys(self) -> bool:
-        """Whether a key was ever made: without one, the API may be open to this machine. Raises StoreError."""
+        """Whether a key was ever made: without one, the API may be open to this machine. Raises EncoreError."""
         return (await self._current()).has_ever_had_keys
 
     async def limits_of(self, tenant: str) -> Limits:
-        """Of one tenant. Raises StoreError."""
-        return (await self._current()).limits.get(tenant, self._limits)
+        """Of one tenant; the operator's as they were last known while they cannot be read. Raises EncoreError."""
+        try:
+            entries = await self._current()
+        except EncoreError:
+            if tenant:
+                raise
+            return self._entries.limits.get(tenant, self._limits) if self._entries is not None else self._limits
+        return entries.limits.get(tenant, self._limits)
 
     async def note_use(self, key: ApiKey) -> None:
         """Remember that a key is in use, now and then; no room for it is no reason to refuse it."""
@@ -62,8 +68,8 @@ class TenantDirectory:
             return
         self._noted[key.id] = now
         try:
-            await asyncio.to_thread(self._keys.mark_used, key.id)
-        except StoreError as error:
+            await asyncio.to_thread(self._store.mark_used, key.id)
+        except EncoreError as error:
             _logger.warning("the use of a key is not noted: %s", error)
 
     async def _current(self) -> _Entries:
@@ -82,8 +88,8 @@ class TenantDirectory:
 
     def _read(self) -> _Entries:
         read_at = self._clock()
-        all_keys = self._keys.list()
-        limits = {tenant: changes.applied_to(self._limits) for tenant, changes in self._table.all().items()}
+        all_keys = self._store.keys()
+        limits = {tenant: changes.applied_to(self._limits) for tenant, changes in self._store.limits().items()}
         return _Entries(
             keys=tuple(key for key in all_keys if key.revoked_at is None),
             has_ever_had_keys=bool(all_keys),

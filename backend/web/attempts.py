@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 NUM_FREE = 5
 """Mistakes of an address that cost nothing: people mistype."""
@@ -72,6 +73,16 @@ class _Ledger:
                 del self._mistakes[key]
 
 
+class AddressAttempts(Protocol):
+    """Mistakes of addresses, counted here or elsewhere; see `Attempts`."""
+
+    def wait_seconds(self, address: str) -> float:
+        """How long this address has to wait before its next attempt is looked at."""
+
+    def try_begin(self, address: str) -> float:
+        """Count a mistake of this address, or return how long it has to wait."""
+
+
 class Attempts:
     """Counts what goes wrong; may be asked from any thread."""
 
@@ -94,6 +105,14 @@ class Attempts:
         """Count an attempt as a mistake of this address, before it is known: many at the same time count each."""
         with self._lock:
             self._addresses.add(_network_of(address), self._clock())
+
+    def try_begin(self, address: str) -> float:
+        """Count a mistake of this address, or return how long it has to wait: of many at the same time each counts."""
+        with self._lock:
+            network, now = _network_of(address), self._clock()
+            if not (wait := self._addresses.wait(network, now)):
+                self._addresses.add(network, now)
+            return wait
 
     def begin_name(self, name: str) -> None:
         """The same for a name."""

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import ast
+import pickle
 from collections import defaultdict
 
+import pytest
+
 import backend.errors
+from backend.errors import AudioWriteFailed, RecordingTooShort
+from backend.runs.errors import RunNotFound
+from backend.serving.api.errors import ApiError
+from backend.serving.errors import EngineBusy, HomeUnavailable
+from backend.tenants.errors import QuotaExceeded
 from training.model.project import PROJECT_FOLDER
 
 ROOT = "EncoreError"
@@ -44,3 +52,21 @@ def draw(name: str, children: dict[str, list[str]], indent: str = "") -> list[st
 def test_the_tree_is_drawn_as_it_is():
     tree = "\n".join([ROOT, *draw(ROOT, children_by_parent())])
     assert tree in (backend.errors.__doc__ or ""), tree
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AudioWriteFailed("a.wav", problem="the disk is full"),
+        ApiError(418, "No.", code="teapot"),
+        EngineBusy("All are busy.", retry_after_seconds=2.5),
+        HomeUnavailable(),
+        QuotaExceeded("Too many.", retry_after_seconds=1.5),
+        RecordingTooShort("a.wav", seconds=1.0, min_seconds=3.0),
+        RunNotFound("7"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_arrives_in_another_process_as_it_is(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

@@ -4,9 +4,17 @@ The root lives in the lowest layer so that every package can raise from the same
 `backend/errors.py` grows the other branches and draws the whole tree.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class EncoreError(Exception):
     """Base of all errors shown to the user; the message says what happened and what to do about it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel between processes by pickle, which would call the constructor with the message.
+        return _restore, (type(self), self.args, self.__dict__)
 
 
 class ModelError(EncoreError):
@@ -31,3 +39,9 @@ class DownloadCancelled(DownloadError):
 
 class PromptError(ModelError):
     """A request cannot be turned into a prompt: empty text, unknown language or speaker."""
+
+
+def _restore(kind: type[EncoreError], args: tuple[Any, ...], facts: dict[str, Any]) -> EncoreError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error

@@ -25,6 +25,9 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
         metavar="N or MIN-MAX",
         help="processes that speak; with MIN-MAX as many as there is work for (default: 1)",
     )
+    parser.add_argument(
+        "--num-ingresses", type=int, default=1, help="processes that take requests, on Ray (default: %(default)s)"
+    )
     parser.add_argument("--num-gpus", type=float, default=0.0, help="GPUs of each process (default: 0)")
     parser.add_argument("--num-slots", type=int, default=8, help="takes spoken at once by each process (default: 8)")
     parser.add_argument(

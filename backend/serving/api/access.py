@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from backend.serving.errors import EngineBusy
 from backend.tenants.directory import TenantDirectory
 from backend.tenants.keys import ApiKey, digest_of
 from backend.web.attempts import MAX_ENTRIES as MAX_KNOWN
-from backend.web.attempts import Attempts
+from backend.web.attempts import AddressAttempts, Attempts
 from backend.web.host_guard import HostGuard, Refusal
 from backend.web.hosts import AllowedHosts
 
@@ -40,10 +41,11 @@ class AccessControl:
         hosts: AllowedHosts,
         api_keys: Sequence[str] = (),
         directory: TenantDirectory | None = None,
-        attempts: Attempts | None = None,
+        attempts: AddressAttempts | None = None,
     ) -> None:
         """Let in the operator with one of `api_keys`, and tenants with theirs, which the directory knows."""
-        self._app, self._directory, self._attempts = app, directory, attempts or Attempts()
+        self._app, self._directory = app, directory
+        self._attempts: AddressAttempts = attempts or Attempts()
         # Hashes of one length: comparing them in constant time tells nothing about the keys.
         self._digests = tuple(map(digest_of, api_keys))
         # Which key is let in from where even while others guess there; bounded.
@@ -85,8 +87,7 @@ class AccessControl:
         if not state["needs_key"] or scope["path"] in OPEN_PATHS:
             state["client"] = address
             return
-        stored = () if self._directory is None else await self._directory.keys()
-        digest, key = self._find_key(scope, address, stored)
+        digest, key = await self._find_key(scope, address)
         state["client"] = digest.hex()[:16]
         if key is not None:
             assert self._directory is not None
@@ -94,7 +95,7 @@ class AccessControl:
             # A tenant has one share, however many keys.
             state.update(tenant=key.tenant, client=f"tenant {key.tenant}" if key.tenant else state["client"])
 
-    def _find_key(self, scope: Scope, address: str, stored: Sequence[ApiKey]) -> tuple[bytes, ApiKey | None]:
+    async def _find_key(self, scope: Scope, address: str) -> tuple[bytes, ApiKey | None]:
         """The hash of the key that was sent, with its record where it is stored.
 
         Raises:
@@ -102,22 +103,37 @@ class AccessControl:
         """
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
         digest = digest_of(key.strip())
-        # Every key is compared, so that the time tells nothing about which one was close.
-        matching = [one for one in stored if secrets.compare_digest(digest, one.digest)]
-        is_valid = sum(secrets.compare_digest(digest, own) for own in self._digests) > 0 or bool(matching)
         has_key = scheme.lower() == "bearer" and bool(key.strip())
-        wait = self._attempts.wait_seconds(address) if has_key else 0.0
-        if wait and not (is_valid and (address, digest) in self._known):
-            raise EngineBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
+        # Every key is compared, so that the time tells nothing about which one was close.
+        is_operators = sum(secrets.compare_digest(digest, own) for own in self._digests) > 0
+        matching = [one for one in await self._stored_keys(is_operators) if secrets.compare_digest(digest, one.digest)]
+        is_valid = is_operators or bool(matching)
+        if has_key:
+            await self._refuse_guessing(address, digest, is_valid=is_valid)
         if has_key and is_valid:
             self._known[address, digest] = None
             self._known.move_to_end((address, digest))
             if len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
             return digest, matching[0] if matching else None
-        if has_key:
-            self._attempts.begin(address)
         raise ApiError(401, "No or no valid API key. Send one as 'Authorization: Bearer KEY'.", code="invalid_api_key")
+
+    async def _stored_keys(self, is_operators: bool) -> Sequence[ApiKey]:
+        """Those in the directory; a key of the operator's opens the API also while that cannot be read."""
+        try:
+            return () if self._directory is None else await self._directory.keys()
+        except EncoreError:
+            if not is_operators:
+                raise
+            return ()
+
+    async def _refuse_guessing(self, address: str, digest: bytes, *, is_valid: bool) -> None:
+        """Count a wrong key. Raises EngineBusy where too many came, also for a right one that is new from there."""
+        if is_valid and (address, digest) in self._known:
+            return
+        asked = self._attempts.wait_seconds if is_valid else self._attempts.try_begin
+        if wait := await asyncio.to_thread(asked, address):
+            raise EngineBusy("Too many wrong API keys came from your address.", retry_after_seconds=wait)
 
 
 class BodyLimit:

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.errors import EncoreError
 from backend.serving.api.access import OPEN_PATHS
 from backend.serving.api.errors import error_response
-from backend.store.errors import StoreError
 from backend.tenants.directory import TenantDirectory
 from backend.tenants.errors import QuotaExceeded
 from backend.tenants.limits import Limits
-from backend.tenants.usage import Left, Usage
+from backend.tenants.tenant_store import UsageStore
+from backend.tenants.usage import Left
 
 _MINUTE, _HOUR = 60, 3600
 _logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Spending:
 class Allowance:
     """Of one request; what it finds out is told in the headers of the answer."""
 
-    def __init__(self, usage: Usage | None = None, tenant: str = "", limits: Limits | None = None) -> None:
+    def __init__(self, usage: UsageStore | None = None, tenant: str = "", limits: Limits | None = None) -> None:
         """Count for a tenant; nothing is counted without `usage`, or where the limits have none of that kind."""
         self._usage, self._tenant, self.limits = usage, tenant, limits or Limits()
         self._requests: Left | None = None
@@ -75,18 +75,18 @@ class Allowance:
             if not spending.is_spoken:
                 await asyncio.shield(self._give_back(usage, number, taking))
 
-    async def _give_back(self, usage: Usage, number: int, taking: asyncio.Task[str]) -> None:
+    async def _give_back(self, usage: UsageStore, number: int, taking: asyncio.Task[str]) -> None:
         try:
             day = await taking
         except EncoreError:
             return  # they were refused
         try:
             await asyncio.to_thread(usage.give_back, self._tenant, number, day)
-        except StoreError as error:
+        except EncoreError as error:
             # The speech has ended for a reason of its own, which is what the client is told.
             _logger.warning("%d characters are not given back: %s", number, error)
 
-    def _take_request(self, usage: Usage) -> None:
+    def _take_request(self, usage: UsageStore) -> None:
         limits = self.limits
         if limits.characters_per_day is not None:
             self._characters = usage.characters_left(self._tenant, limits.characters_per_day)
@@ -97,7 +97,7 @@ class Allowance:
                 self._requests = usage.requests_left(self._tenant, limits.requests_per_minute)
                 raise
 
-    def _spend(self, usage: Usage, number: int, per_day: int) -> str:
+    def _spend(self, usage: UsageStore, number: int, per_day: int) -> str:
         day = usage.spend_characters(self._tenant, number, per_day)
         self._characters = usage.characters_left(self._tenant, per_day)
         return day

@@ -23,13 +23,12 @@ router = APIRouter(prefix="/v1/audio/check", tags=["provenance"])
 )
 async def get_information(context: ContextDep) -> CheckInformation:
     """What files carry that leave here, and the certificates by which others can tell them."""
-    signer = context.signer
-    credentials = signer.credentials if signer is not None else None
+    state = await asyncio.to_thread(context.signer.state) if context.signer is not None else None
     return CheckInformation(
         signed_formats=[name for name, entry in FORMAT_TABLE.items() if entry.signed_as],
-        signer=credentials.signer if credentials is not None else None,
-        certificates=credentials.certificates.decode() if credentials is not None else None,
-        problem=signer.problem if signer is not None else "",
+        signer=state.signer if state is not None else None,
+        certificates=state.certificates if state is not None else None,
+        problem=state.problem if state is not None else "",
         no_mark_means=NO_MARK,
     )
 

@@ -12,17 +12,15 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from backend.provenance.check import Checker
-from backend.provenance.signing import FileSigner
 from backend.serving.api.allowance import Allowance
 from backend.serving.api.errors import ApiError, RequestTimedOut
-from backend.serving.api.metrics import ApiMetrics
+from backend.serving.api.metrics import ApiMetrics, MetricTotals
+from backend.serving.api.stored import RecordingChecker, Signer, TakeStore, VoiceStore
 from backend.serving.api.take_recorder import TakeRecorder
 from backend.serving.api.tracing import SpeechTracing
 from backend.serving.protocol import SpeechService
 from backend.serving.requests import AudioChunk, Reference, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
 from backend.settings import MAX_CHARACTERS
-from backend.takes.takes import Takes
-from backend.voices.registry import Voices
 from backend.voices.voice import Voice
 from training.model.hub.hub import short_name
 
@@ -53,23 +51,27 @@ class ApiContext:
         takes: where what was spoken is kept; None keeps nothing.
         signer: signs what leaves as a whole file; None signs nothing.
         checker: says of recordings what they say of themselves.
-        started_at: when this process began to serve.
+        totals: adds up counts, where several processes take requests; None where there is only this one.
+        process: what this one is called there.
+        started_at: since when it is served.
         tracing: makes spans of what is spoken.
         tenant: who asks; empty for the operator.
         allowance: what they may still do.
     """
 
     service: SpeechService
-    voices: Voices
+    voices: VoiceStore
     model_name: str
     can_instruct: bool = False
     timeout_seconds: float = TIMEOUT_SECONDS
     max_characters: int = MAX_CHARACTERS
     metrics: ApiMetrics = field(default_factory=ApiMetrics)
+    totals: MetricTotals | None = None
+    process: str = ""
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    takes: Takes | None = None
-    signer: FileSigner | None = None
-    checker: Checker = field(default_factory=Checker)
+    takes: TakeStore | None = None
+    signer: Signer | None = None
+    checker: RecordingChecker = field(default_factory=Checker)
     tracing: SpeechTracing | None = None
     tenant: str = ""
     allowance: Allowance = field(default_factory=Allowance)

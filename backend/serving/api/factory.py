@@ -13,6 +13,7 @@ from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.errors import install_error_handlers
 from backend.serving.api.openapi import install_openapi
 from backend.tenants.directory import TenantDirectory
+from backend.web.attempts import AddressAttempts
 from backend.web.hosts import AllowedHosts
 
 VERSION = "1"
@@ -24,6 +25,7 @@ def create_api(
     api_keys: Sequence[str] = (),
     directory: TenantDirectory | None = None,
     hosts: AllowedHosts | None = None,
+    attempts: AddressAttempts | None = None,
     max_body_bytes: int = MAX_BODY_BYTES,
 ) -> FastAPI:
     """Build the application.
@@ -34,6 +36,7 @@ def create_api(
             only this machine is served.
         directory: further keys, and the limits of tenants.
         hosts: names under which it is reached without keys; None for those of this machine alone.
+        attempts: where wrong keys are counted; in this process where None.
         max_body_bytes: of one request.
     """
     # No pages for reading the document: they load scripts from the network.
@@ -47,6 +50,10 @@ def create_api(
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
     app.add_middleware(RateLimits, directory=directory)
     app.add_middleware(
-        AccessControl, hosts=hosts or AllowedHosts("localhost"), api_keys=tuple(api_keys), directory=directory
+        AccessControl,
+        hosts=hosts or AllowedHosts("localhost"),
+        api_keys=tuple(api_keys),
+        directory=directory,
+        attempts=attempts,
     )
     return app

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -47,4 +49,7 @@ async def metrics(context: ContextDep) -> Response:
     """Metrics on requests, speed and refusals, of the whole installation: for its operator alone."""
     if context.tenant:
         raise ApiError(403, "Metrics tell of everybody. Ask with a key of the operator's.", code="operator_only")
-    return Response(context.metrics.render(await context.service.state(with_engines=True)), media_type=MEDIA_TYPE)
+    state, counts = await context.service.state(with_engines=True), context.metrics.counts()
+    if context.totals is not None:
+        counts = await asyncio.to_thread(context.totals.exchange, context.process, counts)
+    return Response(context.metrics.render(state, counts), media_type=MEDIA_TYPE)

@@ -13,8 +13,8 @@ from typing import IO
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
 from backend.audio.pcm16 import wav_header
 from backend.errors import EncoreError
+from backend.serving.api.stored import TakeStore
 from backend.serving.requests import SpeechBegun, SpeechSummary, SynthesisRequest
-from backend.takes.takes import Takes
 
 _logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class TakeRecorder:
         problem: why it cannot be kept, in a sentence; empty while it can be.
     """
 
-    def __init__(self, takes: Takes | None, order: SynthesisRequest) -> None:
+    def __init__(self, takes: TakeStore | None, order: SynthesisRequest) -> None:
         self._takes, self._order = takes, order
         # Raw samples cannot be played; with a header before them they can.
         self._format: AudioFormat = "wav" if order.audio_format == "pcm" else order.audio_format

@@ -6,9 +6,12 @@ Takes made on the page are in lists of their own and are not shown here.
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
+from pathlib import Path
 
 from fastapi import APIRouter
 from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from backend.audio.formats import FORMAT_TABLE
 from backend.serving.api.dependencies import ApiContext, ContextDep
@@ -56,9 +59,25 @@ async def get_take(take_id: str, context: ContextDep) -> TakeView:
 async def get_content(take_id: str, context: ContextDep) -> Response:
     """Its file."""
     take = await _find(context, take_id)
-    response = FileResponse(take.path, media_type=FORMAT_TABLE[take.audio_format].media_type)
+    assert context.takes is not None
+    until_sent = ExitStack()
+    path = await asyncio.to_thread(until_sent.enter_context, context.takes.sound_of(take))
+    response = _SoundResponse(path, until_sent, media_type=FORMAT_TABLE[take.audio_format].media_type)
     response.raw_headers += provenance_headers(take.statement)
     return response
+
+
+class _SoundResponse(FileResponse):
+    """A file that may be here only until it is sent."""
+
+    def __init__(self, path: Path, until_sent: ExitStack, *, media_type: str) -> None:
+        super().__init__(path, media_type=media_type)
+        self._until_sent = until_sent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, in whole or a range."""
+        with self._until_sent:
+            await super().__call__(scope, receive, send)
 
 
 @router.delete(

@@ -31,7 +31,8 @@ class ServeOptions(BaseModel):
         num_cpus: of each.
         num_gpus: of each.
         max_characters: of one request's text.
-        ingress_resource: Ray's name for the machine with the home's database; the one that starts the API when None.
+        num_ingresses: processes that take requests, on any machines.
+        home_resource: Ray's name for the machine with the home's database; the one that starts the API when None.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,7 +47,8 @@ class ServeOptions(BaseModel):
     num_cpus: float = 1.0
     num_gpus: float = 0.0
     max_characters: int = MAX_CHARACTERS
-    ingress_resource: str | None = None
+    num_ingresses: int = 1
+    home_resource: str | None = None
 
 
 def configure(
@@ -88,7 +90,8 @@ def configure(
             max_replicas=options.max_replicas,
             num_cpus=options.num_cpus,
             num_gpus=options.num_gpus,
-            ingress_resource=options.ingress_resource,
+            num_ingresses=options.num_ingresses,
+            home_resource=options.home_resource,
         )
     except ValidationError as error:
         first = error.errors()[0]

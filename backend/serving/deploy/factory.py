@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from datetime import UTC, datetime
 
 from fastapi import FastAPI
 
@@ -11,7 +12,9 @@ from backend.provenance.check import Checker
 from backend.provenance.signing import FileSigner
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
+from backend.serving.api.stored import HomeStores
 from backend.serving.api.tracing import SpeechTracing, install_tracing, open_tracing
+from backend.serving.deploy.home_calls import HomeFacts
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.protocol import SpeechService
@@ -25,11 +28,13 @@ from backend.store.trash import Trash
 from backend.takes.stored_takes import StoredTakes
 from backend.takes.takes import TakeBounds, Takes
 from backend.tenants.directory import TenantDirectory
+from backend.tenants.tenant_store import HomeTenants
 from backend.voices.publisher import VoicePublisher
 from backend.voices.registry import Voices
 from backend.voices.shared_voices import PublishedVoices, SharedVoices
 from backend.voices.voice_index import owner_of
 from backend.watermark.installation import installation_key
+from backend.web.attempts import Attempts
 from backend.web.hosts import AllowedHosts
 from training.model.checkpoint.reading import read_config
 from training.model.hub.hub import resolve_model
@@ -61,26 +66,30 @@ def build_synthesizer(settings: EngineSettings) -> Synthesizer:
     return synthesizer
 
 
-def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
+def build_api(
+    settings: ServeSettings, service: SpeechService, stores: HomeStores, facts: HomeFacts, *, process: str = ""
+) -> FastAPI:
     """The API in front of a service.
 
-    Raises:
-        EncoreError: the registry cannot be opened, or the model is no checkpoint.
+    Args:
+        settings: of the application.
+        service: what speaks.
+        stores: what is stored, here or elsewhere.
+        facts: what the home says of the application.
+        process: how this process is told from others that take requests.
     """
     provider = open_tracing(os.environ)
-    config = read_config(resolve_model(settings.engine.model))
-    home = Home(settings.home)
-    signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
-    voices = open_voices(home)
-    voices.sweep()
     context = ApiContext(
         service=service,
-        voices=voices,
-        takes=_open_takes(home, settings, signer),
-        signer=signer,
-        checker=Checker(home.folder, settings.signing_cert, installation_key(home)),
+        voices=stores.voices,
+        takes=stores.takes,
+        signer=stores.signer,
+        checker=stores.checker,
+        totals=stores.totals,
+        process=process,
         model_name=settings.engine.model,
-        can_instruct=config.tts_model_type == _INSTRUCTED_TYPE,
+        can_instruct=facts.can_instruct,
+        started_at=facts.started_at,
         timeout_seconds=settings.timeout_seconds,
         max_characters=settings.max_characters,
         tracing=SpeechTracing(provider) if provider is not None else None,
@@ -88,12 +97,39 @@ def build_api(settings: ServeSettings, service: SpeechService) -> FastAPI:
     app = create_api(
         context,
         api_keys=settings.keys,
-        directory=TenantDirectory(home, settings.limits),
+        directory=TenantDirectory(stores.tenants, settings.limits),
         hosts=AllowedHosts(settings.host, settings.allowed_hosts),
+        attempts=stores.attempts,
     )
     if provider is not None:
         install_tracing(app, provider)
     return app
+
+
+def open_stores(settings: ServeSettings) -> HomeStores:
+    """What is stored in the home of this machine, swept, and kept in step with the object storage.
+
+    Raises:
+        EncoreError: the registry cannot be opened.
+    """
+    home = Home(settings.home)
+    signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
+    voices = open_voices(home)
+    voices.sweep()
+    return HomeStores(
+        voices=voices,
+        takes=_open_takes(home, settings, signer),
+        signer=signer,
+        checker=Checker(home.folder, settings.signing_cert, installation_key(home)),
+        tenants=HomeTenants(home),
+        attempts=Attempts(),
+    )
+
+
+def facts_of(settings: ServeSettings) -> HomeFacts:
+    """What the home says of an application that starts now. Raises EncoreError where the model is no checkpoint."""
+    config = read_config(resolve_model(settings.engine.model))
+    return HomeFacts(can_instruct=config.tts_model_type == _INSTRUCTED_TYPE, started_at=datetime.now(UTC))
 
 
 def open_voices(home: Home) -> Voices:

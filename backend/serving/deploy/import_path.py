@@ -47,8 +47,8 @@ def speech(arguments: Mapping[str, Any]) -> serve.Application:  # Any: what a co
             "Ray Serve may be reached by other machines, which could speak in every voice of Encore. "
             f"Set {PREFIX}API_KEYS=key or more keys with commas between them, or make one with `app.py keys add`."
         )
-    if options.ingress_resource is None:
-        options = options.model_copy(update={"ingress_resource": HEAD})
+    if options.home_resource is None:
+        options = options.model_copy(update={"home_resource": HEAD})
     return build_application(configure(settings, options, keys))
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import uvicorn
 
-from backend.serving.deploy.factory import build_api, build_synthesizer
+from backend.serving.deploy.factory import build_api, build_synthesizer, facts_of, open_stores
 from backend.serving.deploy.threads import iterate_in_thread
 from backend.serving.engine.fair_share import FairShare
 from backend.serving.errors import EngineBusy, ServingError
@@ -104,7 +104,7 @@ def serve_locally(settings: ServeSettings) -> None:
         service = LocalSpeech(build_synthesizer(settings.engine), settings.engine.max_requests)
         try:
             config = uvicorn.Config(
-                build_api(settings, service),
+                build_api(settings, service, open_stores(settings), facts_of(settings)),
                 log_level="warning",
                 timeout_graceful_shutdown=GRACE_SECONDS,
                 server_header=False,

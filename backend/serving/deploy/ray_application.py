@@ -1,4 +1,4 @@
-"""The Ray Serve application: one ingress, replicas that speak, and the bounds of both."""
+"""The Ray Serve application: ingresses, replicas that speak, the home, and the bounds of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from ray.exceptions import RayError
 from ray.serve.config import AutoscalingConfig, BackpressureConfig
 
 from backend.serving.deploy.proxy import environment
-from backend.serving.deploy.ray_deployments import API_DEPLOYMENT, ENGINE_DEPLOYMENT, ApiIngress, SpeechEngine
+from backend.serving.deploy.ray_deployments import (
+    API_DEPLOYMENT,
+    ENGINE_DEPLOYMENT,
+    HOME_DEPLOYMENT,
+    ApiIngress,
+    HomeReplica,
+    SpeechEngine,
+)
 from backend.serving.errors import ServingError
 from backend.serving.settings import ServeSettings
 
@@ -23,6 +30,7 @@ DRAIN_SECONDS = 20.0
 
 _MAX_START_ATTEMPTS = 3
 _MAX_API_REQUESTS = 256
+_MAX_HOME_CALLS = 1024
 _MAX_API_QUEUED = 64
 
 
@@ -30,19 +38,24 @@ def build_application(settings: ServeSettings) -> serve.Application:
     """Describe the application; nothing is started."""
     # Serve types its decorator for use without arguments only as a function of functions.
     deploy: Any = serve.deployment
+    # Once, beside the database. It answers each call in a thread; how many there may be is decided by the ingresses.
+    home = deploy(HomeReplica).options(
+        name=HOME_DEPLOYMENT,
+        num_replicas=1,
+        max_ongoing_requests=_MAX_HOME_CALLS,
+        ray_actor_options={"num_cpus": 0, "resources": {settings.home_resource or _this_node(): 0.001}},
+        **_common_options(settings),
+    )
     api = deploy(serve.ingress()(ApiIngress)).options(
         name=API_DEPLOYMENT,
-        num_replicas=1,
+        num_replicas=settings.num_ingresses,
         max_ongoing_requests=_MAX_API_REQUESTS,
         max_queued_requests=_MAX_API_QUEUED,
         backpressure_config=BackpressureConfig(status_code=429, retry_after_s=settings.retry_after_seconds),
-        ray_actor_options={"num_cpus": 0, "resources": {settings.ingress_resource or _this_node(): 0.001}},
-        health_check_period_s=HEALTH_CHECK_SECONDS,
-        health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
-        graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        max_constructor_retry_count=_MAX_START_ATTEMPTS,
+        ray_actor_options={"num_cpus": 0},
+        **_common_options(settings),
     )
-    application: serve.Application = api.bind(settings, build_speech(settings))
+    application: serve.Application = api.bind(settings, build_speech(settings), home.bind(settings))
     return application
 
 
@@ -55,10 +68,7 @@ def build_speech(settings: ServeSettings) -> serve.Application:
         max_ongoing_requests=2 * settings.engine.max_requests,
         max_queued_requests=settings.max_queued,
         ray_actor_options={"num_cpus": settings.num_cpus, "num_gpus": settings.num_gpus},
-        health_check_period_s=HEALTH_CHECK_SECONDS,
-        health_check_timeout_s=HEALTH_TIMEOUT_SECONDS,
-        graceful_shutdown_timeout_s=DRAIN_SECONDS,
-        max_constructor_retry_count=_MAX_START_ATTEMPTS,
+        **_common_options(settings),
         **_replica_options(settings),
     )
     application: serve.Application = engine.bind(settings.engine)
@@ -92,6 +102,16 @@ def stop_application(settings: ServeSettings, *, is_own_cluster: bool) -> None:
         serve.shutdown()  # type: ignore[no-untyped-call]
     else:
         serve.delete(settings.name)
+
+
+def _common_options(settings: ServeSettings) -> dict[str, Any]:
+    """Of all deployments: how they are looked after, and how they end."""
+    return {
+        "health_check_period_s": HEALTH_CHECK_SECONDS,
+        "health_check_timeout_s": HEALTH_TIMEOUT_SECONDS,
+        "graceful_shutdown_timeout_s": DRAIN_SECONDS,
+        "max_constructor_retry_count": _MAX_START_ATTEMPTS,
+    }
 
 
 def _replica_options(settings: ServeSettings) -> dict[str, Any]:

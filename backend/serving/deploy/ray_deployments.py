@@ -1,13 +1,15 @@
-"""What runs inside Ray Serve's replicas: those that speak, and the one that takes requests."""
+"""What runs inside Ray Serve's replicas: those that speak, those that take requests, and the one that has the home."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import ray
@@ -20,17 +22,28 @@ from ray.serve.handle import DeploymentHandle
 
 from backend.errors import EncoreError
 from backend.provenance.statement import encore_version
+from backend.serving.api.dependencies import ApiContext
 from backend.serving.at_hand import at_hand
-from backend.serving.deploy.factory import build_api, build_synthesizer
+from backend.serving.deploy.factory import build_api, build_synthesizer, facts_of, open_stores
+from backend.serving.deploy.home_calls import HomeAnswer, HomeCall, HomeFacts
+from backend.serving.deploy.home_service import HomeService
 from backend.serving.deploy.local_server import LocalSpeech
-from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
+from backend.serving.deploy.remote_home import keep_telling, remote_stores
+from backend.serving.errors import EngineBusy, EngineClosed, HomeUnavailable, TakeFailed
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import AudioChunk, SoundBegun, SoundEvent, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
+from backend.serving.voice_files import VoiceFiles
+from backend.settings import Settings
 from backend.voices.errors import VoiceError
+from backend.voices.published_index import PublishedIndex
+from backend.voices.registry import VOICES_FOLDER
 from backend.voices.voice import Voice
+from training.errors import StorageError
+from training.storage.objects import open_store
+from training.stored_inputs import cache_folder
 
-ENGINE_DEPLOYMENT, API_DEPLOYMENT = "SpeechEngine", "Api"
+ENGINE_DEPLOYMENT, API_DEPLOYMENT, HOME_DEPLOYMENT = "SpeechEngine", "Api", "Home"
 
 MAX_ATTEMPTS = 3
 """A dead replica is noticed by the request that is sent to it; the next attempt goes to another."""
@@ -40,6 +53,12 @@ MAX_ANNOUNCED = 64
 
 Adapters are small, so that many stay in memory; a whole model that had to go meanwhile is loaded again there, as it
 would be in another replica."""
+
+HOME_SECONDS, SLOW_HOME_SECONDS, FIRST_HOME_SECONDS = 10.0, 120.0, 60.0
+"""How long the home is waited for: with a quick question, with a recording to read, and where it is only starting."""
+
+HOME_PAUSE_SECONDS = 3.0
+"""After a question that was not answered."""
 
 _logger = logging.getLogger(__name__)
 _STATISTICS_SECONDS = 2.0
@@ -56,6 +75,7 @@ class SpeechEngine:
         """Load the model. Serve tries again a few times, and reports the error if that does not help."""
         self._synthesizer = build_synthesizer(settings)
         self._speech = LocalSpeech(self._synthesizer, settings.max_requests)
+        self._files = VoiceFiles(open_store(Settings.from_environment().storage), cache_folder() / "voices")
         self._num_by_ingress: Counter[str] = Counter()
         self._lost_ingresses: set[str] = set()
 
@@ -66,6 +86,11 @@ class SpeechEngine:
             order: what to speak.
             ingress: name of the actor that asks. Ray closes no iterator of one that is lost.
         """
+        try:
+            order = await asyncio.to_thread(self._files.here, order)
+        except StorageError as error:
+            yield SpeechFailure(error=error)
+            return
         async with contextlib.aclosing(self._while_there(ingress, order, self._speech.speak(order))) as items:
             async for item in items:
                 yield item
@@ -79,11 +104,12 @@ class SpeechEngine:
             recording: what is cloned, where it came along; it is kept for as long as it is spoken.
         """
         try:
+            order = await asyncio.to_thread(self._files.here, order)
             with at_hand(order, recording) as found:
                 async with contextlib.aclosing(self._while_there(asker, order, self._speech.sound(found))) as items:
                     async for item in items:
                         yield item
-        except VoiceError as error:
+        except (VoiceError, StorageError) as error:
             yield SpeechFailure(error=error)
 
     async def prepare(self, order: SynthesisRequest, recording: bytes | None) -> None:
@@ -268,14 +294,78 @@ class ReplicaLost(EngineClosed):
         super().__init__(f"{message} Ask again.")
 
 
+class HomeReplica:
+    """Answers for what is stored; there is one, on the machine of the database."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        """Open the home. Serve tries again a few times, and reports the error if that does not help."""
+        self._service = HomeService(open_stores(settings), facts_of(settings))
+
+    async def ask(self, call: HomeCall) -> HomeAnswer:
+        """See `HomeService.ask`."""
+        return await self._service.ask(call)
+
+    async def facts(self) -> HomeFacts:
+        """What an ingress is told once."""
+        return self._service.facts
+
+
+class HomeHandle:
+    """Asks the home; where it does not answer, it is left alone for a moment, so that not everybody waits."""
+
+    def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        self._handle, self._ask_at = handle, 0.0
+
+    def send(self, call: HomeCall) -> HomeAnswer:
+        """Ask and wait, in a thread of the caller's. Raises HomeUnavailable."""
+        if time.monotonic() < self._ask_at:
+            raise HomeUnavailable
+        response = self._handle.ask.remote(call)
+        try:
+            answer: HomeAnswer = response.result(timeout_s=SLOW_HOME_SECONDS if call.is_slow else HOME_SECONDS)
+        except TimeoutError as error:
+            self._ask_at = time.monotonic() + HOME_PAUSE_SECONDS
+            with contextlib.suppress(RayError, BackPressureError, DeploymentUnavailableError):
+                response.cancel()  # type: ignore[no-untyped-call]
+            raise HomeUnavailable from error
+        except RayTaskError:
+            raise
+        except (RayError, BackPressureError, DeploymentUnavailableError, RequestCancelledError) as error:
+            raise HomeUnavailable from error
+        return answer
+
+    async def facts(self) -> HomeFacts:
+        """What the home says of the application. Raises HomeUnavailable."""
+        try:
+            async with asyncio.timeout(FIRST_HOME_SECONDS):
+                facts: HomeFacts = await self._handle.facts.remote()
+        except (TimeoutError, RayError, BackPressureError, DeploymentUnavailableError) as error:
+            raise HomeUnavailable from error
+        return facts
+
+
 class ApiIngress:
-    """Takes requests; lives on the machine of the registry."""
+    """Takes requests, on any machine: it has no files, and asks the home for what is stored."""
 
-    def __init__(self, settings: ServeSettings, engine: DeploymentHandle[Any]) -> None:
-        self._settings, self._engine = settings, engine
+    def __init__(self, settings: ServeSettings, engine: DeploymentHandle[Any], home: DeploymentHandle[Any]) -> None:
+        self._settings, self._engine, self._home = settings, engine, HomeHandle(home)
 
-    def __serve_build_asgi_app__(self) -> FastAPI:
+    async def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve inside the replica."""
-        settings = self._settings
+        settings, process = self._settings, str(ray.get_runtime_context().get_actor_name())
         speech = ReplicatedSpeech(self._engine, settings.name, retry_after_seconds=settings.retry_after_seconds)
-        return build_api(settings, speech)
+        store = open_store(Settings.from_environment().storage)
+        index = PublishedIndex(store, settings.home / VOICES_FOLDER) if store is not None else None
+        try:
+            facts = await self._home.facts()
+        except HomeUnavailable:
+            if index is None:
+                raise
+            _logger.warning("the home does not answer; until it does, only what is in the storage is spoken")
+            facts = HomeFacts(can_instruct=False, started_at=datetime.now(UTC))
+        stores = remote_stores(self._home.send, keeps_takes=settings.max_takes > 0, index=index)
+        app = build_api(settings, speech, stores, facts, process=process)
+        context: ApiContext = app.state.context
+        assert stores.totals is not None
+        keep_telling(stores.totals, process, context.metrics)
+        return app

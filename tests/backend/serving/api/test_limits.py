@@ -13,6 +13,7 @@ from backend.store.home import Home
 from backend.tenants.directory import TenantDirectory
 from backend.tenants.keys import ApiKeys
 from backend.tenants.limits import LimitChanges, Limits, LimitTable
+from backend.tenants.tenant_store import HomeTenants
 from tests.backend.serving.api.served import CONSENT, TEXT, ask, client_of
 
 FORM = {"consent": CONSENT.statement, "consent_by": "Anna Example"}
@@ -29,7 +30,7 @@ def enter(context, voices):
         name = f"tenant-{next(NAMES)}"
         _, key = ApiKeys(home.database).add(name)
         LimitTable(home.database).save(name, LimitChanges.model_validate(limits))
-        app = create_api(context, api_keys=["of-the-operator"], directory=TenantDirectory(home, Limits()))
+        app = create_api(context, api_keys=["of-the-operator"], directory=TenantDirectory(HomeTenants(home), Limits()))
         return client_of(app, headers={"authorization": f"Bearer {key}"})
 
     return make
@@ -116,7 +117,7 @@ def test_without_limits_nothing_is_counted_and_nothing_told(enter):
 def test_the_first_key_closes_the_api_and_revoking_it_opens_nothing(context, tmp_path):
     keys = ApiKeys(Home(tmp_path).database)
     # Every look at the clock is later than what was read before.
-    directory = TenantDirectory(Home(tmp_path), clock=itertools.count(step=10).__next__)
+    directory = TenantDirectory(HomeTenants(Home(tmp_path)), clock=itertools.count(step=10).__next__)
     client = client_of(create_api(context, directory=directory))
 
     def status(key=None, host="127.0.0.1"):

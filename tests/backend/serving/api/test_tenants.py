@@ -12,6 +12,7 @@ from backend.store.home import Home
 from backend.store.trash import Trash
 from backend.tenants.directory import TenantDirectory
 from backend.tenants.keys import ApiKeys
+from backend.tenants.tenant_store import HomeTenants
 from tests.backend.serving.api.served import CONSENT, TEXT, ask, client_of
 
 FORM = {"consent": CONSENT.statement, "consent_by": "Anna Example"}
@@ -68,7 +69,7 @@ def home(voices) -> Home:
 
 @pytest.fixture(scope="module")
 def directory(home):
-    return TenantDirectory(home)
+    return TenantDirectory(HomeTenants(home))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What Ray Serve's own commands and KubeRay run: the same API, with keys, its ingress beside the database."""
+"""What Ray Serve's own commands and KubeRay run: the same API, with keys, its home beside the database."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def run_serve(home: Path, *words: str, **variables: str) -> subprocess.Completed
 
 def test_options_win_over_settings_and_numbers_are_checked(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu")
-    chosen = configure(settings, ServeOptions(device="cuda", num_slots=3, ingress_resource=HEAD), ())
+    chosen = configure(settings, ServeOptions(device="cuda", num_slots=3, home_resource=HEAD), ())
     assert (chosen.engine.device, chosen.engine.precision, chosen.engine.num_slots) == ("cuda", "fp32", 3)
-    assert (chosen.engine.model, chosen.ingress_resource) == (str(GOLDEN_CHECKPOINT), HEAD)
+    assert (chosen.engine.model, chosen.home_resource) == (str(GOLDEN_CHECKPOINT), HEAD)
     with pytest.raises(SettingsError, match="num_slots"):
         configure(settings, ServeOptions(num_slots=0), ())
     with pytest.raises(SettingsError, match="min_replicas"):
@@ -53,9 +53,11 @@ def test_serve_build_describes_the_api_and_serves_nobody_without_keys(tmp_path: 
     assert done.returncode == 0, done.stderr
     assert "key" not in written.read_text().replace("api_keys", "").split()
     (application,) = yaml.safe_load(written.read_text())["applications"]
-    engine, api = application["deployments"]
-    assert (engine["name"], api["name"]) == ("SpeechEngine", "Api")
-    assert api["ray_actor_options"]["resources"] == {HEAD: 0.001}
+    options = {one["name"]: one.get("ray_actor_options", {}) for one in application["deployments"]}
+    assert options.keys() == {"SpeechEngine", "Home", "Api"}
+    assert {name: one.get("resources") for name, one in options.items() if one.get("resources")} == {
+        "Home": {HEAD: 0.001}
+    }
 
 
 @pytest.mark.ray

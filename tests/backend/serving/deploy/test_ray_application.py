@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 import soundfile
 
+from backend.store.copies import DATABASE_FILE
 from backend.store.home import Home
 from backend.tenants.directory import FRESH_SECONDS
 from backend.tenants.keys import ApiKeys
@@ -40,6 +42,7 @@ pytestmark = [
 
 # Two that are asked for at once wait for a moment even where nobody speaks.
 NUM_SLOTS, MAX_WAITING, MAX_QUEUED = 2, 2, 2
+NUM_INGRESSES = 2
 NUM_CROWD = 10
 LONG = "One two three four five six seven eight nine ten eleven twelve. " * 40
 """Minutes of speech: nobody who listens to it ends by himself during a test."""
@@ -84,7 +87,7 @@ def client(home, voices) -> Iterator[httpx.Client]:
             model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu", num_slots=NUM_SLOTS,
             max_waiting=MAX_WAITING, cache_length=1024,
         ),
-        home=home, port=port, max_queued=MAX_QUEUED, num_cpus=0.5,
+        home=home, port=port, max_queued=MAX_QUEUED, num_cpus=0.5, num_ingresses=NUM_INGRESSES,
     )  # fmt: skip
     start_ray()
     try:
@@ -121,7 +124,7 @@ def spoken(client, **fields) -> bytes:
     return response.content
 
 
-ENGINE, INGRESS = "ServeReplica:encore:SpeechEngine", "ServeReplica:encore:Api"
+ENGINE, INGRESS, HOME = (f"ServeReplica:encore:{name}" for name in ("SpeechEngine", "Api", "Home"))
 PROXY, CONTROLLER = "ProxyActor", "ServeController"
 
 
@@ -136,13 +139,19 @@ def kept(client) -> dict[str, list[dict[str, object]]]:
     return {"voices": voices, "takes": takes}
 
 
-def process_of(actor: str) -> int | None:
-    """The process of one of Serve's actors, of which there is one each, among those of this test's Ray."""
+def processes_of(actor: str) -> set[int]:
+    """The processes of one kind of Serve's actors, among those of this test's Ray."""
+    found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, IndexError):
             if process.status() != psutil.STATUS_ZOMBIE and actor in process.cmdline()[0]:
-                return process.pid
-    return None
+                found.add(process.pid)
+    return found
+
+
+def process_of(actor: str) -> int | None:
+    """The process of one of Serve's actors, of which there is one each."""
+    return next(iter(processes_of(actor)), None)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -263,8 +272,8 @@ def test_a_replica_that_is_killed_is_replaced(client):
 
 def test_what_an_ingress_that_is_killed_leaves_undone_is_said(client):
     """It was a bare 500, and events that ended without a word."""
-    ingress, engine = process_of(INGRESS), process_of(ENGINE)
-    assert ingress is not None
+    ingresses, engine = processes_of(INGRESS), process_of(ENGINE)
+    assert len(ingresses) == NUM_INGRESSES
     assert engine is not None
     with ThreadPoolExecutor(1) as pool:
         body = {"input": LONG, "voice": "Anna"}
@@ -279,7 +288,8 @@ def test_what_an_ingress_that_is_killed_leaves_undone_is_said(client):
                 # For it to reach the ingress. The engine's numbers are left out, for it stands still.
                 time.sleep(3)
                 assert 'engine="base"' not in client.get("/metrics").text
-                os.kill(ingress, signal.SIGKILL)
+                for ingress in ingresses:
+                    os.kill(ingress, signal.SIGKILL)
                 *_, last = lines
                 answer = whole.result()
             finally:
@@ -292,8 +302,28 @@ def test_what_an_ingress_that_is_killed_leaves_undone_is_said(client):
         assert "Ask again" in error["message"]
     # The engine does not speak on for nobody.
     wait_until(lambda: client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"}).status_code == 200)
-    assert process_of(INGRESS) not in (None, ingress)
+    wait_until(lambda: len(processes_of(INGRESS) - ingresses) == NUM_INGRESSES)
     assert process_of(ENGINE) == engine
+
+
+def test_a_home_that_is_killed_is_replaced_and_speech_goes_on(client):
+    before, home = kept(client), process_of(HOME)
+    assert home is not None
+    with client.stream("POST", "/v1/audio/speech", json={**ask(), "model": str(GOLDEN_CHECKPOINT)}) as response:
+        assert response.status_code == 200
+        chunks = response.iter_raw()
+        heard = next(chunks)
+        os.kill(home, signal.SIGKILL)
+        heard += b"".join(chunks)
+    while (response := client.get("/v1/audio/voices")).status_code == 503:
+        assert response.json()["error"]["code"] == "unavailable"
+        time.sleep(0.2)
+    assert response.status_code == 200, response.text
+    after = kept(client)
+    assert after["voices"] == before["voices"]
+    assert after["takes"][-len(before["takes"]) :] == before["takes"]
+    assert is_same_sound(spoken(client), heard)
+    assert process_of(HOME) not in (None, home)
 
 
 def test_a_proxy_that_is_killed_is_replaced_with_its_bounds(client):
@@ -358,3 +388,22 @@ def test_tenants_are_separated_here_too(client, home, recording):
     refused = client.post("/v1/audio/speech", json={"input": "Too long for today.", "voice": "Anna"})
     assert (refused.status_code, refused.headers["x-ratelimit-remaining-characters"]) == (429, "7")
     assert client.get("/metrics").status_code == 403
+    # What one may ask for is counted for all ingresses together, which have no database themselves.
+    LimitTable(Home(home).database).save("alice", LimitChanges(requests_per_minute=20))
+    time.sleep(2 * FRESH_SECONDS)
+    begun = time.monotonic()
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(lambda _: client.get("/v1/models").status_code, range(40)))
+    num_filled_up = (time.monotonic() - begun) * 20 / 60
+    assert set(statuses) == {200, 429}
+    assert 20 <= statuses.count(200) <= 20 + num_filled_up
+    assert [has_database_open(process) for process in (process_of(HOME), *processes_of(INGRESS))] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def has_database_open(process: int) -> bool:
+    """Whoever counts keeps it open."""
+    return any(Path(file.path).name.startswith(DATABASE_FILE) for file in psutil.Process(process).open_files())
