@@ -73,7 +73,7 @@ NOT_SPEECH = {
 }
 
 SPEAKING_COMMANDS = {"say", "clone"}
-SILENT_COMMANDS = {"dataset", "finetune", "runs", "pipeline", "voices", "trash", "check", "serve", "doctor"}
+SILENT_COMMANDS = {"dataset", "finetune", "runs", "pipeline", "voices", "trash", "check", "keys", "serve", "doctor"}
 
 
 def writers() -> Iterator[str]:
