@@ -97,9 +97,10 @@ class SpeechBegun:
 
 @dataclass(frozen=True, kw_only=True)
 class AudioChunk:
-    """The next bytes of the file."""
+    """The next bytes of the file; the first ones say how much sound a player should have in hand, where it is known."""
 
     content: bytes
+    lead_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

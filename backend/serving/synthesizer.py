@@ -178,8 +178,11 @@ class Synthesizer:
         try:
             stream = self.speak(request, cancelled=cancelled)
             yield SpeechBegun(statement=stream.statement)
-            for content in encoded(stream, request):
-                yield AudioChunk(content=content)
+            for number, content in enumerate(encoded(stream, request)):
+                is_played_from = request.is_streamed and number == 0
+                yield AudioChunk(
+                    content=content, lead_seconds=stream.progress().lead_seconds if is_played_from else None
+                )
             if stream.finish_reason is not FinishReason.CANCELLED:
                 stream.check_length()
                 num_frames = round(stream.seconds * self.model.speech_tokenizer.config.frame_rate_hz)

@@ -28,10 +28,13 @@ from tests.benchmarks.serving_report import crowd_lines, open_loop_table
 from training.model.checkpoint.reading import read_speech_tokenizer_config
 from training.model.project import PROJECT_FOLDER
 
+SHARE = 0.7
+"""Of what the server can do at most, offered by listeners who come when they come."""
 STREAMS = (1, 2, 4, 8, 16)
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
 SAMPLE = "iris"
 SHORT_TEXT = "Yes."
+LONG_SENTENCES = 30
 
 HOW_TO_READ = """\
 Listeners arrive by chance (exponential gaps), at the pace at which as many as the first column says would listen at
@@ -84,9 +87,8 @@ def parse_options() -> argparse.Namespace:
 
 def start_server(options: argparse.Namespace, folder: Path) -> tuple[subprocess.Popen[str], str]:
     """The API in a process of its own, with one voice cloned in context."""
-    sample, reference = get_sample(SAMPLE), folder / "reference.wav"
-    sample.write_reference(reference)
-    home = folder / "home"
+    sample, home = get_sample(SAMPLE), folder / "home"
+    reference = sample.reference_in(home)
     Voices(Home(home)).create_zero_shot(
         SAMPLE, reference, consent=sample.consent(), model=str(options.checkpoint), transcript=sample.reference_text
     )
@@ -112,6 +114,7 @@ def measure(options: argparse.Namespace, machine: Sequence[str], crowd: Measured
         question = {"seed": 100 + streams, "seconds": options.seconds, "per_second": streams / mean_seconds}
         loads[streams] = crowd.ask(question)
         print(f"\r{streams} streams ", end="", file=sys.stderr, flush=True)
+    share = share_lines(crowd, options.slots, options.seconds, mean_seconds)
     memory = [server.memory_info().rss]
     flood = crowd.ask({"seed": 7, "count": options.crowd, "text": SHORT_TEXT})
     memory.append(server.memory_info().rss)
@@ -139,9 +142,36 @@ def measure(options: argparse.Namespace, machine: Sequence[str], crowd: Measured
         "",
         open_loop_table({streams: (load["wall_seconds"], heard_of(load)) for streams, load in loads.items()}),
         "",
+        *share,
+        "",
         *crowd_lines(heard_of(flood), flood["wall_seconds"], served, options.requests, memory),
     ]
     return "\n".join(lines)
+
+
+def share_lines(crowd: MeasuredProcess, slots: int, seconds: float, mean_seconds: float) -> list[str]:
+    """What a part of all that the server can do is like to listen to, alone and beside a long text."""
+    full = crowd.ask({"seed": 50, "count": 4 * slots, "at_once": slots})
+    capacity = sum(one["sound_seconds"] for one in heard_of(full)) / full["wall_seconds"]
+    question = {"seed": 300, "seconds": 2 * seconds, "per_second": SHARE * capacity / mean_seconds}
+    alone = crowd.ask(question)
+    sentences = SENTENCES.read_text(encoding="utf-8").splitlines()[:LONG_SENTENCES]
+    mixed = crowd.ask(question | {"seed": 400, "long_text": " ".join(sentences)})
+    table = open_loop_table(
+        {
+            f"{SHARE:.0%}": (alone["wall_seconds"], heard_of(alone)),
+            f"{SHARE:.0%} and a long text": (mixed["wall_seconds"], heard_of(mixed)),
+            "the long text": (mixed["wall_seconds"], heard_of(mixed)[:1]),
+        }
+    )
+    return [
+        f"{slots} listeners at a time, each with the next sentence once the last is over, get {capacity:.1f} s/s. "
+        f"{SHARE:.0%} of that, in listeners who come when they come; then the same with one who listens to "
+        f"{LONG_SENTENCES} sentences in one request, who is the last line alone. Everybody's sound is judged twice: "
+        "played from its first chunk on, and from where the lead is in hand that the server has told.",
+        "",
+        table,
+    ]
 
 
 def heard_of(answer: dict[str, Any]) -> list[dict[str, Any]]:

@@ -93,7 +93,7 @@ def serving_table(
     return "\n".join(lines)
 
 
-def open_loop_table(loads: Mapping[int, tuple[float, Sequence[Mapping[str, Any]]]]) -> str:
+def open_loop_table(loads: Mapping[int | str, tuple[float, Sequence[Mapping[str, Any]]]]) -> str:
     """One line per number of streams, from the seconds that the load lasted and what each listener heard."""
     heads = [
         "streams offered",
@@ -104,6 +104,11 @@ def open_loop_table(loads: Mapping[int, tuple[float, Sequence[Mapping[str, Any]]
         "first audio p95, ms",
         "underruns per take",
         "longest pause, s",
+        "chunks late, %",
+        "with the lead told: chunks late, %",
+        "longest pause, s",
+        "lead p50 and p95, s of sound",
+        "waited for it p50 and p95, ms",
     ]
     lines = [_line(heads), _line(["---"] * len(heads))]
     for streams, (wall_seconds, heard) in loads.items():
@@ -120,10 +125,25 @@ def open_loop_table(loads: Mapping[int, tuple[float, Sequence[Mapping[str, Any]]
                     f"{percentile(first, 0.95):.0f}",
                     f"{sum(one['num_underruns'] for one in served) / len(served):.2f}",
                     f"{max(one['max_pause_seconds'] for one in served):.2f}",
+                    *_led(served),
                 ]
             )
         )
     return "\n".join(lines)
+
+
+def _led(served: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many chunks were late for who plays at once, and what changes for who begins with the lead told."""
+    num_chunks = sum(one["num_chunks"] for one in served)
+    led = [one["lead"] for one in served]
+    leads, waits = [one["seconds"] for one in led], [1e3 * one["waited_seconds"] for one in led]
+    return [
+        f"{100 * sum(one['num_underruns'] for one in served) / num_chunks:.1f}",
+        f"{100 * sum(one['num_underruns'] for one in led) / num_chunks:.1f}",
+        f"{max(one['max_pause_seconds'] for one in led):.2f}",
+        f"{percentile(leads, 0.5):.2f}, {percentile(leads, 0.95):.2f}",
+        f"{percentile(waits, 0.5):.0f}, {percentile(waits, 0.95):.0f}",
+    ]
 
 
 def crowd_lines(

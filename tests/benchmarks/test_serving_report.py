@@ -38,6 +38,8 @@ def listener(status=200, sound_seconds=2.0, first_audio_seconds=0.1):
         "first_audio_seconds": first_audio_seconds,
         "num_underruns": 1,
         "max_pause_seconds": 0.3,
+        "num_chunks": 10,
+        "lead": {"seconds": 0.24, "waited_seconds": 0.05, "num_underruns": 0, "max_pause_seconds": 0.0},
         "ended_at": 5.0,
     }
 
@@ -48,7 +50,7 @@ REFUSED = listener(status=429, sound_seconds=0.0, first_audio_seconds=0.0)
 def test_who_was_turned_away_has_no_first_audio():
     heard = [listener(), listener(first_audio_seconds=0.2), REFUSED]
     line = open_loop_table({4: (8.0, heard)}).splitlines()[2]
-    assert line == "| 4 | 3 | 1 | 0.50 | 100 | 200 | 1.00 | 0.30 |"
+    assert line == "| 4 | 3 | 1 | 0.50 | 100 | 200 | 1.00 | 0.30 | 10.0 | 0.0 | 0.00 | 0.24, 0.24 | 50, 50 |"
 
 
 def test_every_request_of_a_crowd_is_accounted_for():

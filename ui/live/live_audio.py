@@ -7,6 +7,7 @@ seconds. Here the browser gets the samples themselves and plays them with the We
 from __future__ import annotations
 
 import base64
+import time
 from pathlib import Path
 from typing import TypedDict
 
@@ -28,6 +29,10 @@ class LiveWindow(TypedDict):
     `first` counts the chunks of the speech before those in the window. Between two updates `chunks` mostly
     grows at its end, and Gradio sends only what was added. `url` and `download`, the address and the name of the
     finished file, are empty until there is one.
+
+    `lead_seconds` is how much sound to have in hand before playing, by the engine's measured speed; None while nothing
+    was measured. `sent_seconds` is when the window was made, on any clock: how unevenly windows arrive, the page finds
+    out by it.
     """
 
     speech: str
@@ -35,6 +40,8 @@ class LiveWindow(TypedDict):
     voice: str
     sample_rate: int
     expected_seconds: float
+    lead_seconds: float | None
+    sent_seconds: float
     first: int
     chunks: str
     is_complete: bool
@@ -50,17 +57,21 @@ class LiveAudio:
         self._speech, self._title, self._voice = speech, title, voice
         self._sample_rate = sample_rate
         self._expected_seconds = 0.0
+        self._lead_seconds: float | None = None
         self._first = 0
         self._chunks: list[tuple[float, str]] = []
 
-    def add(self, chunk: NDArray[np.float32], expected_seconds: float = 0.0) -> LiveWindow:
+    def add(
+        self, chunk: NDArray[np.float32], expected_seconds: float = 0.0, lead_seconds: float | None = None
+    ) -> LiveWindow:
         """Append mono samples (samples,) between -1 and 1; louder ones are clipped, nothing is normalised.
 
         Args:
             chunk: what follows.
             expected_seconds: how long the whole take will probably be; 0 where nothing is known.
+            lead_seconds: how much sound to have in hand before playing; None where nothing was measured.
         """
-        self._expected_seconds = expected_seconds
+        self._expected_seconds, self._lead_seconds = expected_seconds, lead_seconds
         integers = np.rint(np.clip(chunk, -1.0, 1.0) * 32767.0).astype("<i2")
         encoded = base64.b64encode(integers.tobytes()).decode("ascii")
         self._chunks.append((len(chunk) / self._sample_rate, f"{encoded},"))
@@ -87,6 +98,8 @@ class LiveAudio:
             "voice": self._voice,
             "sample_rate": self._sample_rate,
             "expected_seconds": self._expected_seconds,
+            "lead_seconds": self._lead_seconds,
+            "sent_seconds": time.monotonic(),
             "first": self._first,
             "chunks": "".join(encoded for _, encoded in self._chunks),
             "is_complete": is_complete,

@@ -1,9 +1,11 @@
 // Plays the chunks of a take while they come in, as a source of the page's player. Gradio calls this once with
 // `element`, `props` and `watch`; what `props.value` holds is described at LiveWindow in live_audio.py.
 
-// Sound to have in hand before playing. Doubled whenever it runs out, so that a machine slower than listening
-// makes a few long pauses instead of many short ones.
-const FIRST_LEAD_SECONDS = 0.25;
+// Sound to have in hand before playing: what the server tells by the measured speed of its engine, and by how much
+// windows came unevenly in the take before, which only the page knows; before the first take as long as a busy machine
+// takes. Should it run out all the same, the next lead is twice the last: a few long pauses instead of many short ones.
+const UNMEASURED_SECONDS = 0.25;
+const LEAST_WINDOWS = 8;
 const LONGEST_LEAD_SECONDS = 30;
 // As much can be sought in while the take is made; its file has all of it.
 const KEPT_SECONDS = 1200;
@@ -16,7 +18,10 @@ let numTaken = 0;
 let waiting = []; // not yet scheduled
 let playing = new Set();
 let nextTime = 0;
-let lead = FIRST_LEAD_SECONDS;
+let told = 0; // the server's part of the lead
+let uneven = UNMEASURED_SECONDS; // the page's part
+let least = 0; // what the lead must be after it was too short
+let delays = []; // of this take's windows, in seconds, all more by the same unknown time
 let isSilenced = false;
 let made = []; // {at, samples}: what can be played again
 let parts = []; // {when, at, seconds}: what was scheduled, for the position
@@ -90,7 +95,8 @@ function begin(value) {
   speech = value.speech;
   numTaken = 0;
   nextTime = 0;
-  lead = FIRST_LEAD_SECONDS;
+  if (delays.length >= LEAST_WINDOWS) uneven = Math.max(...delays) - Math.min(...delays);
+  [told, least, delays] = [0, 0, []];
   isSilenced = false;
   [made, parts, reached] = [[], [], 0];
   Object.assign(live, { url: "", seconds: 0, isComplete: false, peaks: [], title: value.title, voice: value.voice });
@@ -121,9 +127,10 @@ function keep(samples) {
 function schedule() {
   const inHand = waiting.reduce((sum, samples) => sum + samples.length, 0) / context.sampleRate;
   const hasRunOut = nextTime <= context.currentTime;
+  const lead = Math.min(Math.max(told + uneven, least), LONGEST_LEAD_SECONDS);
   if (hasRunOut && inHand < lead && !live.isComplete) return;
   if (hasRunOut && waiting.length) {
-    if (nextTime > 0) lead = Math.min(2 * lead, LONGEST_LEAD_SECONDS);
+    if (nextTime > 0) least = 2 * lead;
     nextTime = context.currentTime + 0.05;
   }
   for (const samples of waiting) {
@@ -161,6 +168,8 @@ watch("value", () => {
   const chunks = value.chunks.split(",").slice(0, -1);
   const fresh = chunks.slice(Math.max(0, numTaken - value.first)).filter((chunk) => chunk).map(decode);
   numTaken = value.first + chunks.length;
+  told = value.lead_seconds ?? 0;
+  if (fresh.length && !value.is_complete) delays.push(performance.now() / 1000 - value.sent_seconds);
   for (const samples of fresh) keep(samples);
   Object.assign(live, { isComplete: value.is_complete, expectedSeconds: value.expected_seconds });
   if (value.url) Object.assign(live, { url: value.url, title: value.title, download: value.download });

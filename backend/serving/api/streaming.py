@@ -21,6 +21,8 @@ from backend.serving.api.metrics import ApiMetrics
 from backend.serving.requests import AudioChunk, SpeechBegun, SpeechFailure, SpeechSummary, SynthesisEvent
 
 PROVENANCE_HEADER = "x-encore-provenance"
+LEAD_HEADER = "x-encore-lead-seconds"
+"""How much sound a player should have in hand before it begins, so that it need not stop; nothing is held back."""
 
 Answer = TypeVar("Answer")
 
@@ -77,7 +79,7 @@ class StreamedSpeech(Response):
                     case SpeechBegun():
                         self.raw_headers += provenance_headers(item.statement)
                     case AudioChunk():
-                        await self._send_chunk(send, item.content)
+                        await self._send_chunk(send, item)
                     case SpeechSummary():
                         await self._finish(send, item)
         except EncoreError as error:
@@ -91,12 +93,17 @@ class StreamedSpeech(Response):
                 raise StreamBroken(str(error)) from error
             await self._send_bytes(send, error_event(error), is_last=True)
 
-    async def _send_chunk(self, send: Send, content: bytes) -> None:
+    async def _send_chunk(self, send: Send, item: AudioChunk) -> None:
+        content = item.content
         # Formats without an end of their own leave nothing for the last chunk.
         if not content:
             return
+        lead = None if item.lead_seconds is None else round(item.lead_seconds, 2)
         if self._is_sse:
-            content = event("speech.audio.delta", {"audio": base64.b64encode(content).decode()})
+            told = {} if lead is None else {"lead_seconds": lead}
+            content = event("speech.audio.delta", {"audio": base64.b64encode(content).decode()} | told)
+        elif lead is not None:
+            self.raw_headers.append((LEAD_HEADER.encode(), str(lead).encode()))
         await self._send_bytes(send, content)
 
     async def _finish(self, send: Send, summary: SpeechSummary) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from backend.serving.engine.frame_pace import PaceMeter
 from backend.serving.engine.running_take import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from training.model.generation.take_batch import TakeBatch
@@ -55,9 +56,9 @@ class DecodeBatch:
 class AudioDecodeWorker:
     """Decodes chunks one call after the other; used by one thread."""
 
-    def __init__(self, batch: TakeBatch, statistics: EngineStatistics, *, in_thread: bool) -> None:
+    def __init__(self, batch: TakeBatch, statistics: EngineStatistics, pace: PaceMeter, *, in_thread: bool) -> None:
         """With `in_thread` chunks are decoded while the caller goes on, else before `start` returns."""
-        self._batch, self._statistics = batch, statistics
+        self._batch, self._statistics, self._pace = batch, statistics, pace
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="decode") if in_thread else None
         self._batches: Sequence[DecodeBatch] = ()
         self._undone: Future[Sequence[DecodeBatch]] | None = None
@@ -114,8 +115,11 @@ class AudioDecodeWorker:
                 return batches[position:]
             audio = self._batch.decode([take.slot for take in batch.takes], batch.codes)
             for take, samples in zip(batch.takes, audio, strict=True):
+                before = take.stream.put_at
                 if take.stream.put(samples.copy()):
                     self._statistics.num_underruns_total += 1
+                if take.stream.is_live and before is not None and take.stream.put_at is not None:
+                    self._pace.add_chunk(batch.codes.shape[1], take.stream.put_at - before)
         return ()
 
 

@@ -17,6 +17,7 @@ import torch
 
 from backend.serving.engine.adapter_cache import MAX_ADAPTER_BYTES, AdapterCache
 from backend.serving.engine.fair_share import FairShare
+from backend.serving.engine.frame_pace import FramePace
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.scheduler import Scheduler
 from backend.serving.engine.statistics import EngineStatistics
@@ -219,6 +220,11 @@ class Engine:
             num_adapters=len(self.adapters.loaded()),
             num_adapter_loads_total=self.adapters.num_loads,
         )
+
+    @property
+    def pace(self) -> FramePace | None:
+        """How fast it makes frames at the moment; None before it has made any."""
+        return self._scheduler.pace.now()
 
     def num_bytes(self) -> dict[str, int]:
         """What it holds, by owner; the tensors are on the model's device."""

@@ -10,6 +10,7 @@ import torch
 
 from backend.errors import EncoreError
 from backend.serving.engine.codec_worker import AudioDecodeWorker, DecodeBatch, has_core_for_decoding
+from backend.serving.engine.frame_pace import PaceMeter
 from backend.serving.engine.request_queue import RequestQueue, WaitingTake
 from backend.serving.engine.running_take import NEVER, RunningTake
 from backend.serving.engine.statistics import EngineStatistics
@@ -32,9 +33,11 @@ class Scheduler:
 
     def __init__(self, batch: TakeBatch, queue: RequestQueue, statistics: EngineStatistics) -> None:
         self.batch, self.queue, self.statistics = batch, queue, statistics
-        self._decoding = AudioDecodeWorker(batch, statistics, in_thread=has_core_for_decoding(batch.model))
+        self.pace = PaceMeter()
+        self._decoding = AudioDecodeWorker(batch, statistics, self.pace, in_thread=has_core_for_decoding(batch.model))
         self.running: list[RunningTake] = []
         self._num_steps = 0
+        self._stepped_at: float | None = None
         self._prefill_seconds_per_token = 0.0
 
     @property
@@ -93,6 +96,7 @@ class Scheduler:
         if not self.running:
             # A take on its own comes out the same each time, see `RunningTake.next_frames`.
             self._num_steps = 0
+            self._stepped_at = None
         num_tokens = 0
         while self._free_slots and (entry := self.queue.first(self._num_running())) is not None:
             new_tokens = len(entry.request.prompt.inputs)
@@ -149,6 +153,10 @@ class Scheduler:
             return False
         step = self.batch.step()
         self._num_steps += 1
+        now = time.monotonic()
+        if self._stepped_at is not None and step.spoke:
+            self.pace.add_frame(len(step.spoke), now - self._stepped_at)
+        self._stepped_at = now
         self.statistics.num_steps_total += 1
         self.statistics.num_frames_total += len(step.spoke)
         by_slot = {take.slot: take for take in self.running if take.reason is None}

@@ -70,6 +70,7 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         client: who asked for it.
         timeline: when what happened to it.
         on_end: called once, when the engine is done with it.
+        put_at: `time.monotonic` time of its last chunk so far.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         self.timeline = TakeTimeline()
         self.client = client
         self.on_end: Callable[[], object] | None = None
+        self.put_at: float | None = None
         self._first_chunk_at: float | None = None
         self._finish_reason: FinishReason | None = None
         self._is_cancelled, self._is_over, self._cancelled = False, False, cancelled
@@ -113,7 +115,7 @@ class TakeStream(Iterator[NDArray[np.float32]]):
         """Hand over a chunk; true if a live client had run dry."""
         now = time.monotonic()
         with self._changed:
-            self._first_chunk_at = self._first_chunk_at or now
+            self._first_chunk_at, self.put_at = self._first_chunk_at or now, now
             was_dry = self.clock.add(len(chunk) / self.sample_rate, now) and self.is_live
             self._chunks.append(chunk)
             self.timeline.add_audio()

@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 
 from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
+from backend.serving.engine.frame_pace import lead_seconds
+from backend.serving.engine.running_take import LIVE_CHUNK_FRAMES
 from backend.serving.engine.take_timeline import TakeTimeline
+from backend.serving.speech.crossfade import CROSSFADE_SECONDS
 from backend.serving.speech.engine_source import EngineSource
 from backend.serving.speech.speech_source import SpeechSource
 from backend.takes.errors import TakeTooShort
 from backend.takes.parts import TOO_SHORT_SHARE, Pace, TakePart, doubtful, said_so_far
 from backend.takes.take import TakeFacts, TakeOrigin
+from backend.watermark.pattern import STEP_SECONDS
 from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest
+from training.model.prompt.length import FRAMES_PER_SECOND
 
 _EAGERNESS = 3.0
 """How soon a new guess at the time left counts in full: after a third of the time that it has taken so far."""
@@ -31,6 +36,9 @@ _LEAST_SECONDS_TO_GUESS = 1.0
 _MOST_OF_A_SEGMENT = 0.95
 """A segment that takes longer than its text needs is not over before it ends."""
 
+_MARKED_BEHIND_SECONDS = 2 * STEP_SECONDS
+"""At most so much of the sound waits for what follows it to be marked."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechProgress:
@@ -39,6 +47,8 @@ class SpeechProgress:
     Attributes:
         share_done: by characters, those of the segment that is being spoken as far as it has come.
         seconds_left: estimate of the wall time still needed; infinite before the first sound.
+        lead_seconds: sound to have in hand before playing, by the speed that was measured; 0: the first that comes will
+            do, None: nothing was measured yet.
         doubtful_parts: numbers of finished parts that have probably lost words.
     """
 
@@ -48,6 +58,7 @@ class SpeechProgress:
     wall_seconds: float
     share_done: float
     seconds_left: float
+    lead_seconds: float | None = None
     doubtful_parts: tuple[int, ...] = ()
 
 
@@ -85,6 +96,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
         self._pace = Pace(self.plan.language, self.plan.reference)
         self._parts: list[TakePart] = []
         self._time_left = TimeLeft()
+        self._num_chunks = 0
         self._chunks = source.chunks()
         # Also when it is dropped without a word: nothing in the source refers to it.
         self._end = weakref.finalize(self, _end, source, release)
@@ -145,6 +157,7 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             raise
         finally:
             self._wall_seconds = time.perf_counter() - self._started
+        self._num_chunks += 1
         return chunk
 
     def cancel(self) -> None:
@@ -279,7 +292,22 @@ class AudioStream(Iterator[NDArray[np.float32]]):
             wall_seconds=self._wall_seconds,
             share_done=num_spoken / sum(characters),
             seconds_left=seconds_left,
+            lead_seconds=self._lead_seconds(sum(needed)),
             doubtful_parts=tuple(number for number, _ in doubtful(parts)),
+        )
+
+    def _lead_seconds(self, needed_seconds: float) -> float | None:
+        """See `SpeechProgress`; where playing has begun, for who has run dry and begins again."""
+        if self.state.pace is None:
+            return None
+        # Chunks that have grown stay as they are; while they grow nobody plays yet, or begins again at once.
+        num_played = self._num_chunks if self._num_chunks >= len(LIVE_CHUNK_FRAMES) else 0
+        return lead_seconds(
+            self.state.pace,
+            needed_seconds if num_played else needed_seconds + self.seconds,
+            sound_per_frame=1 / FRAMES_PER_SECOND,
+            held_seconds=CROSSFADE_SECONDS + (_MARKED_BEHIND_SECONDS if self.is_marked else 0.0),
+            num_chunks=num_played,
         )
 
     def facts(self) -> TakeFacts:

@@ -77,6 +77,7 @@ class SegmentQueue:
                         break
                     # A segment that is handed out whole could still have been played from its first frame on.
                     state.seconds_to_first_audio = state.seconds_to_first_audio or segment.stream.seconds_to_first_audio
+                    state.pace = self._engine.pace
                     yield self._counted(crossfader.add(chunk))
                 reason = reason or segment.stream.finish_reason
                 assert reason is not None

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.serving.engine.frame_pace import FramePace
 from backend.serving.engine.take_timeline import TakeTimeline
 from training.model.generation.finish_reason import FinishReason
 from training.model.sampling_settings import Sampling
@@ -54,6 +55,7 @@ class SpeechState:
         num_stitched: samples that left the engine, with crossfades.
         num_spoken: of these, what was passed on to be played, before it is played faster or slower.
         seconds_to_first_audio: from the request to the first decoded frame; 0 before it.
+        pace: of the engine, when the last chunk left it; None where nothing was measured yet.
     """
 
     seeds: list[int] = field(default_factory=list)
@@ -64,6 +66,7 @@ class SpeechState:
     num_stitched: int = 0
     num_spoken: int = 0
     seconds_to_first_audio: float = 0.0
+    pace: FramePace | None = None
 
     def since(self, before: SpeechState) -> SpeechState:
         """What has been added to a state before: its lists hold only what is new."""
@@ -84,7 +87,7 @@ class SpeechState:
         self.lengths += new.lengths
         self.starts += new.starts
         self.num_stitched, self.num_spoken = new.num_stitched, new.num_spoken
-        self.seconds_to_first_audio = new.seconds_to_first_audio
+        self.seconds_to_first_audio, self.pace = new.seconds_to_first_audio, new.pace
 
 
 class SpeechSource(Protocol):

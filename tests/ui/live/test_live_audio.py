@@ -69,3 +69,10 @@ def test_only_the_last_window_is_complete():
     live = LiveAudio("speech", RATE)
     assert not live.add(np.zeros(3, np.float32))["is_complete"]
     assert live.complete()["is_complete"]
+
+
+def test_the_lead_is_what_was_told_last():
+    live = LiveAudio("speech", RATE)
+    assert live.add(np.zeros(3, np.float32))["lead_seconds"] is None
+    assert live.add(np.zeros(3, np.float32), 2.0, 0.5)["lead_seconds"] == 0.5
+    assert live.complete()["lead_seconds"] == 0.5

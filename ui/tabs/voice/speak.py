@@ -474,7 +474,11 @@ class SpeechPart:
                     chunks = []
                     for chunk in stream:
                         chunks.append(chunk)
-                        yield {self.status: speaking_line(stream.progress()), self.player: live.add(chunk)}
+                        progress = stream.progress()
+                        yield {
+                            self.status: speaking_line(progress),
+                            self.player: live.add(chunk, lead_seconds=progress.lead_seconds),
+                        }
                     yield {self.player: live.complete()}
                     if is_stopped():
                         yield {self.status: says("", say("speak.part_unchanged"))}
@@ -495,7 +499,7 @@ class SpeechPart:
             keeper.write(chunk)
             progress = stream.progress()
             expected = expected_seconds(stream.segments, progress)
-            yield {self.status: speaking_line(progress), self.player: live.add(chunk, expected)}
+            yield {self.status: speaking_line(progress), self.player: live.add(chunk, expected, progress.lead_seconds)}
         yield {self.player: live.complete()}
 
 

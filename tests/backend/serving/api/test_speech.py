@@ -12,6 +12,7 @@ import av
 import psutil
 import pytest
 
+from backend.serving.engine.frame_pace import MAX_LEAD_SECONDS
 from tests.backend.serving.api.served import MODEL, ask, is_same_sound, wav_samples
 from tests.golden import GOLDEN_CHECKPOINT
 
@@ -102,6 +103,8 @@ def test_events_carry_the_same_sound(client, whole):
     assert {event["type"] for event in deltas} == {"speech.audio.delta"}
     assert is_same_sound(b"".join(base64.b64decode(event["audio"]) for event in deltas), whole)
     assert len(deltas) > 2
+    assert 0 <= deltas[0]["lead_seconds"] <= MAX_LEAD_SECONDS
+    assert not any("lead_seconds" in event for event in deltas[1:])
     assert done["type"] == "speech.audio.done"
     assert done["usage"]["total_tokens"] == done["usage"]["input_tokens"] + done["usage"]["output_tokens"]
 

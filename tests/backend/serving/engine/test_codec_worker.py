@@ -10,6 +10,7 @@ import torch
 
 from backend.serving.engine import codec_worker as sound_maker
 from backend.serving.engine.codec_worker import AudioDecodeWorker, DecodeBatch
+from backend.serving.engine.frame_pace import PaceMeter
 from backend.serving.engine.running_take import RunningTake
 from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.engine.take_stream import TakeStream
@@ -30,7 +31,7 @@ def batch(tiny_model):
 
 @pytest.fixture(params=[False, True], ids=["in step", "in a thread"])
 def maker(batch, request):
-    made = AudioDecodeWorker(batch, EngineStatistics(), in_thread=request.param)
+    made = AudioDecodeWorker(batch, EngineStatistics(), PaceMeter(), in_thread=request.param)
     yield made
     made.close()
 
