@@ -32,8 +32,10 @@ _STEP_BYTES = 2**20
 class RayContext:
     """Who a worker is, as Ray Train says; implements `training.worker.WorkerContext`."""
 
-    def __init__(self, folder: RunFolder, attempt: int, desk: Desk) -> None:
+    def __init__(self, folder: RunFolder, attempt: int, desk: Desk, *, can_move: bool = False) -> None:
+        """Of one attempt; with `can_move` the workers leave a machine that is about to be taken away."""
         context = ray.train.get_context()
+        self.is_leaving, self._can_move = False, can_move
         self.rank: int = context.get_world_rank()
         self.local_rank: int = context.get_local_rank()
         self.world_size: int = context.get_world_size()
@@ -71,19 +73,28 @@ class RayContext:
                 self._desk.write({"notice": sentence})
 
     def should_stop(self) -> bool:
-        """Whether the person wants it; workers that another attempt has replaced stop at once.
+        """Whether the person wants it, or a machine is being taken away; replaced workers stop at once.
 
         Raises:
             TrainingError: this attempt is over.
         """
+        # A barrier over all workers, so asked at every step, and before anything that only some of them may learn.
+        if self._can_move and ray.train.get_preemption_info() is not None and not self.is_leaving:
+            self.is_leaving = True
+            self.tell("A machine is being taken away; training is saved at this step and goes on elsewhere.")
         control = self._desk.control()
         if control.attempt > self._attempt:
             raise TrainingError("This run was resumed elsewhere; these workers are not needed any more.")
-        return control.stop is not None
+        return control.stop is not None or self.is_leaving
 
 
-def train_under_ray(config: dict[str, Any]) -> None:
-    """What Ray Train calls on every worker."""
+def train_under_ray(config: dict[str, Any]) -> bool:
+    """What Ray Train calls on every worker.
+
+    Returns whether the run has to go on with other workers, because a machine of these is being taken away. Ray Train
+    takes whoever returns for done; left to itself it would let them train on until the machine is gone, and do those
+    steps again.
+    """
     folder, attempt = RunFolder(Path(config["folder"])), int(config["attempt"])
     is_here = folder.control.is_file()
     desk = FolderDesk(folder, attempt) if is_here or config.get("desk") is None else RemoteDesk(config.get("desk"))
@@ -95,11 +106,12 @@ def train_under_ray(config: dict[str, Any]) -> None:
             )
         if isinstance(desk, RemoteDesk) and ray.train.get_context().get_world_rank() == 0:
             desk.begin()
-        context = RayContext(folder, attempt, desk)
+        context = RayContext(folder, attempt, desk, can_move=bool(config.get("can_move")))
         job = FineTuneJob.parse({**config["job"], "num_workers": context.world_size})
         store = open_store(config.get("storage"))
         storage = RunStorage(store=store, base_model=config.get("model")) if store is not None else None
-        run_worker(job, context, fetch_rows(len(job.speakers)), storage, is_output_here=is_here)
+        result = run_worker(job, context, fetch_rows(len(job.speakers)), storage, is_output_here=is_here)
+        return context.is_leaving and not result.is_complete
 
 
 def share_rows_recording_problems(
