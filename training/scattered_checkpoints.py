@@ -36,6 +36,19 @@ JOIN_SECONDS = 600.0
 """How much longer than the first worker others may take to send their parts; a group waits half an hour for one."""
 
 
+def require_no_common_folder(job: FineTuneJob) -> None:
+    """Refuse a strategy whose files only one folder can hold; to be asked before anything is fetched or loaded.
+
+    Raises:
+        PreflightError: DeepSpeed's are such: one worker converts them for all where their number has changed.
+    """
+    if job.uses_deepspeed:
+        raise PreflightError(
+            f"The strategy {job.strategy} needs a folder that all machines share. Use ddp or fsdp2, or put the run "
+            "on storage that all machines share."
+        )
+
+
 class ScatteredCheckpointKeeper(CheckpointKeeper):
     """As `CheckpointKeeper`, where `job.output` is a folder of each machine's own."""
 
@@ -47,16 +60,7 @@ class ScatteredCheckpointKeeper(CheckpointKeeper):
         tell: Callable[[str], None],
         store: ObjectStore,
     ) -> None:
-        """Keep checkpoints in `store`.
-
-        Raises:
-            PreflightError: of a strategy that needs one folder.
-        """
-        if job.uses_deepspeed:
-            raise PreflightError(
-                f"The strategy {job.strategy} needs a folder that all machines share. Use ddp or fsdp2, or put the run "
-                "on storage that all machines share."
-            )
+        """Keep checkpoints in `store`; see `require_no_common_folder` for strategies that cannot be kept so."""
         self._is_first_here = _is_first_in(job.output, workers)
         super().__init__(job, learner, workers, tell, store)
         self._there = StoredCheckpoints(store, job.output)
