@@ -78,6 +78,12 @@ class ServeSettings(BaseModel):
     max_queued: PositiveInt = 16
     """Requests that may wait for a replica that accepts them; more are answered with 429."""
     retry_after_seconds: PositiveFloat = 2.0
+    upscale_seconds: PositiveFloat = 30.0
+    """For so long more replicas have to be wanted before one is started."""
+    downscale_seconds: PositiveFloat = 300.0
+    """The same before one is ended: loading a model takes its time."""
+    drain_seconds: PositiveFloat = 600.0
+    """How long a replica that is to end may go on with what it speaks: the longest take, at the pace of who listens."""
     num_ingresses: PositiveInt = 1
     """Processes that take requests, on any machines."""
     home_resource: str | None = None

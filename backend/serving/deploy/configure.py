@@ -28,6 +28,9 @@ class ServeOptions(BaseModel):
         num_slots: takes spoken at once by each process.
         min_replicas: fewest processes that speak.
         max_replicas: most of them.
+        upscale_seconds: for so long more processes have to be wanted before one is started.
+        downscale_seconds: the same before one is ended.
+        drain_seconds: how long one that is to end may go on with what it speaks.
         num_cpus: of each.
         num_gpus: of each.
         max_characters: of one request's text.
@@ -44,6 +47,9 @@ class ServeOptions(BaseModel):
     num_slots: int = 8
     min_replicas: int = 1
     max_replicas: int = 1
+    upscale_seconds: float = 30.0
+    downscale_seconds: float = 300.0
+    drain_seconds: float = 600.0
     num_cpus: float = 1.0
     num_gpus: float = 0.0
     max_characters: int = MAX_CHARACTERS
@@ -88,6 +94,9 @@ def configure(
             trusted_proxies=settings.trusted_proxies,
             min_replicas=options.min_replicas,
             max_replicas=options.max_replicas,
+            upscale_seconds=options.upscale_seconds,
+            downscale_seconds=options.downscale_seconds,
+            drain_seconds=options.drain_seconds,
             num_cpus=options.num_cpus,
             num_gpus=options.num_gpus,
             num_ingresses=options.num_ingresses,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import ray
 from ray import serve
 from ray.exceptions import RayError
-from ray.serve.config import AutoscalingConfig, BackpressureConfig
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, BackpressureConfig
 
+from backend.serving.deploy.autoscaling import SlotPolicy
 from backend.serving.deploy.proxy import environment
 from backend.serving.deploy.ray_deployments import (
     API_DEPLOYMENT,
@@ -25,8 +27,8 @@ HEALTH_CHECK_SECONDS, HEALTH_TIMEOUT_SECONDS = 1.0, 60.0
 """A process that has died is noticed by the next look at it. One that is busy with something else answers late and is
 not ill."""
 
-DRAIN_SECONDS = 20.0
-"""How long a replica that is told to go may finish what it speaks."""
+_LOOK_BACK_SECONDS = 15.0
+"""Over which the reports of replicas are averaged; Ray sends them every ten seconds."""
 
 _MAX_START_ATTEMPTS = 3
 _MAX_API_REQUESTS = 256
@@ -101,7 +103,9 @@ def stop_application(settings: ServeSettings, *, is_own_cluster: bool) -> None:
     if is_own_cluster:
         serve.shutdown()  # type: ignore[no-untyped-call]
     else:
-        serve.delete(settings.name)
+        # After a minute the others go on without this program, for as long as somebody listens.
+        with contextlib.suppress(TimeoutError):
+            serve.delete(settings.name)
 
 
 def _common_options(settings: ServeSettings) -> dict[str, Any]:
@@ -109,7 +113,7 @@ def _common_options(settings: ServeSettings) -> dict[str, Any]:
     return {
         "health_check_period_s": HEALTH_CHECK_SECONDS,
         "health_check_timeout_s": HEALTH_TIMEOUT_SECONDS,
-        "graceful_shutdown_timeout_s": DRAIN_SECONDS,
+        "graceful_shutdown_timeout_s": settings.drain_seconds,
         "max_constructor_retry_count": _MAX_START_ATTEMPTS,
     }
 
@@ -121,8 +125,13 @@ def _replica_options(settings: ServeSettings) -> dict[str, Any]:
         "autoscaling_config": AutoscalingConfig(
             min_replicas=settings.min_replicas,
             max_replicas=settings.max_replicas,
-            # A replica whose slots are all taken makes newcomers wait: time for another.
-            target_ongoing_requests=settings.engine.num_slots,
+            policy=AutoscalingPolicy(  # type: ignore[no-untyped-call]
+                policy_function=f"{SlotPolicy.__module__}:{SlotPolicy.__qualname__}",
+                policy_kwargs={"num_slots": settings.engine.num_slots},
+            ),
+            look_back_period_s=_LOOK_BACK_SECONDS,
+            upscale_delay_s=settings.upscale_seconds,
+            downscale_delay_s=settings.downscale_seconds,
         )
     }
 

@@ -24,6 +24,7 @@ from backend.errors import EncoreError
 from backend.provenance.statement import encore_version
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.at_hand import at_hand
+from backend.serving.deploy.autoscaling import LATE_CHUNKS, SLOTS_IN_USE
 from backend.serving.deploy.factory import build_api, build_synthesizer, facts_of, open_stores
 from backend.serving.deploy.home_calls import HomeAnswer, HomeCall, HomeFacts
 from backend.serving.deploy.home_service import HomeService
@@ -78,6 +79,7 @@ class SpeechEngine:
         self._files = VoiceFiles(open_store(Settings.from_environment().storage), cache_folder() / "voices")
         self._num_by_ingress: Counter[str] = Counter()
         self._lost_ingresses: set[str] = set()
+        self._num_late = 0
 
     async def speak(self, order: SynthesisRequest, ingress: str) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made; closing the iterator frees the slot before the next frame.
@@ -147,6 +149,15 @@ class SpeechEngine:
     async def state(self) -> ServiceState:
         """Its state, with the numbers of each engine."""
         return await self._speech.state(with_engines=True)
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """What `SlotPolicy` looks at; asked by Serve every few seconds."""
+        engines = self._synthesizer.statistics().values()
+        num_late = sum(engine.num_underruns_total for engine in engines)
+        # Those of an engine that was unloaded are gone from the sum.
+        since = max(0, num_late - self._num_late)
+        self._num_late = num_late
+        return {SLOTS_IN_USE: sum(engine.num_active + engine.num_waiting for engine in engines), LATE_CHUNKS: since}
 
     async def check_health(self) -> None:
         """Asked by Serve every few seconds; a replica that raises is replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import io
@@ -21,6 +22,7 @@ import psutil
 import pytest
 import soundfile
 
+from backend.serving.requests import AudioChunk, SpeechSummary, SynthesisRequest
 from backend.store.copies import DATABASE_FILE
 from backend.store.home import Home
 from backend.tenants.directory import FRESH_SECONDS
@@ -46,6 +48,7 @@ NUM_INGRESSES = 2
 NUM_CROWD = 10
 LONG = "One two three four five six seven eight nine ten eleven twelve. " * 40
 """Minutes of speech: nobody who listens to it ends by himself during a test."""
+SOME = "One two three four five six seven eight nine ten eleven twelve. " * 6
 START_SECONDS = 300.0
 NUM_START_ATTEMPTS = 3
 
@@ -73,26 +76,31 @@ def voices(home, recording, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client(home, voices) -> Iterator[httpx.Client]:
-    """A client of the application, started once."""
-    import ray  # noqa: PLC0415 - takes seconds, and only where this tier runs
-
-    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
-    from backend.serving.settings import EngineSettings, ServeSettings  # noqa: PLC0415 - as above
+def serving(home):
+    from backend.serving.settings import EngineSettings, ServeSettings  # noqa: PLC0415 - takes seconds
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    serving = ServeSettings(
+    return ServeSettings(
         engine=EngineSettings(
             model=str(GOLDEN_CHECKPOINT), precision="fp32", device="cpu", num_slots=NUM_SLOTS,
             max_waiting=MAX_WAITING, cache_length=1024,
         ),
         home=home, port=port, max_queued=MAX_QUEUED, num_cpus=0.5, num_ingresses=NUM_INGRESSES,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def client(serving, voices) -> Iterator[httpx.Client]:
+    """A client of the application, started once."""
+    import ray  # noqa: PLC0415 - takes seconds, and only where this tier runs
+
+    from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415 - as above
+
     start_ray()
     try:
         start_application(serving)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=START_SECONDS) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{serving.port}", timeout=START_SECONDS) as client:
             yield client
         stop_application(serving, is_own_cluster=True)
     finally:
@@ -105,6 +113,8 @@ def start_ray() -> None:
 
     for attempt in range(NUM_START_ATTEMPTS):
         try:
+            # Replicas report every ten seconds otherwise, which a test of scaling would have to wait for.
+            os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "0.5"
             ray.init(
                 address="local", num_cpus=4, include_dashboard=False, namespace="encore-serve", log_to_driver=False
             )
@@ -370,6 +380,70 @@ def test_a_killed_controller_restarts_without_failed_requests(client):
     assert client.get("/healthz").json()["num_replicas"] == 1
     assert process_of(ENGINE) == engine
     assert is_same_sound(spoken(client), heard)
+
+
+def test_scaling_out_and_in_loses_no_take(client, serving, voices, monkeypatch):
+    """A replica that is ended while it speaks does so to the end of the take."""
+    from ray import serve  # noqa: PLC0415 - takes seconds
+
+    from backend.serving.deploy import ray_application  # noqa: PLC0415 - as above
+    from backend.serving.deploy.ray_deployments import ReplicatedSpeech  # noqa: PLC0415 - as above
+
+    name, voice = "scaling", voices.get("Anna")
+    monkeypatch.setattr(ray_application, "_LOOK_BACK_SECONDS", 2.0)
+    changes = {"name": name, "max_queued": 20, "max_replicas": 2, "upscale_seconds": 1.0, "downscale_seconds": 1.0}
+    # A long text takes two of five slots: more than two such texts are more than one replica should have.
+    engine = serving.engine.model_copy(update={"num_slots": 5, "max_waiting": 20})
+    scaled = serving.model_copy(update={**changes, "engine": engine})
+    handle = serve.run(ray_application.build_speech(scaled), name=name, route_prefix=None)
+    speech = ReplicatedSpeech(handle, name, retry_after_seconds=1.0, asker="job:the test")
+
+    def say(text: str) -> bytes:
+        async def listen() -> bytes:
+            events = [
+                event
+                async for event in speech.speak(SynthesisRequest(voice=voice, text=text, seed=1, audio_format="pcm"))
+            ]
+            assert isinstance(events[-1], SpeechSummary), events[-1]
+            return b"".join(event.content for event in events if isinstance(event, AudioChunk))
+
+        return asyncio.run(listen())
+
+    def num_running() -> int:
+        return asyncio.run(speech.state()).num_replicas
+
+    def engines() -> set[int]:
+        return processes_of(f"ServeReplica:{name}:SpeechEngine")
+
+    expected = say(SOME)
+    is_out, is_in = threading.Event(), threading.Event()
+
+    def keep_saying(until: threading.Event) -> int:
+        """Take after take, each of which has to be whole; says how many."""
+        number = 0
+        while not until.is_set():
+            assert is_same_sound(say(SOME), expected)
+            number += 1
+        return number
+
+    with ThreadPoolExecutor(5) as pool:
+        try:
+            speaking = [pool.submit(keep_saying, until) for until in (is_in, is_out, is_out, is_out)]
+            wait_until(lambda: num_running() == 2)
+            # Goes to the new one, where nobody is speaking yet. As soon as the others are done, each has one.
+            speaking.append(pool.submit(keep_saying, is_in))
+            is_out.set()
+            both = engines()
+            assert len(both) == 2
+            wait_until(lambda: num_running() == 1)
+            # The one that goes is not counted any more, and speaks all the same.
+            assert engines() == both
+        finally:
+            is_out.set()
+            is_in.set()
+        assert all(one.result() for one in speaking)
+    wait_until(lambda: len(engines()) == 1)
+    serve.delete(name)
 
 
 def test_tenants_are_separated_here_too(client, home, recording):
