@@ -196,7 +196,8 @@ def test_memory_by_owner(client):
     }
     resident = psutil.Process().memory_info().rss
     assert owners.keys() == {
-        "weights", "adapters", "kv_caches", "decoder_states", "voices", "audio_buffers", "arena", "libraries", "other"
+        "weights", "adapters", "kv_caches", "decoder_states", "graphs", "voices", "audio_buffers", "arena", "libraries",
+        "other",
     }  # fmt: skip
     weights = sum(file.stat().st_size for file in GOLDEN_CHECKPOINT.rglob("*.safetensors"))
     # Stored in 16 bits and computed in 32; two engines may be loaded.
