@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -78,13 +79,14 @@ class Machines:
     def __init__(self, folder: Path, hidden: Path) -> None:
         self._folder, self._hidden = folder, hidden
         self.nodes: list[Machine] = []
+        self._starts = count()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
         port = self.address.rpartition(":")[2]
         # Names of sockets have to be short.
         self._short = tempfile.TemporaryDirectory(prefix="machines-", dir="/tmp")
-        head = ["--head", f"--port={port}", "--num-cpus=0", f"--temp-dir={self._short.name}"]
+        head = ["--head", f"--port={port}", "--num-cpus=0", f"--temp-dir={self._short.name}/head"]
         head += ["--node-ip-address=127.0.0.1", "--include-dashboard=false"]
         self.head = self._start("head", head, [])
 
@@ -101,6 +103,8 @@ class Machines:
 
     def _start_node(self, number: int, num_cpus: int) -> Machine:
         options = [f"--address={self.address}", f"--node-ip-address=127.0.0.{number + 2}", f"--num-cpus={num_cpus}"]
+        # Nodes that start in one folder at the same time choose the same names for their sockets.
+        options += [f"--temp-dir={self._short.name}/{next(self._starts)}"]
         return self._start(f"node-{number}", options, _unshared(self._hidden))
 
     def _start(self, name: str, options: Sequence[str], around: Sequence[str]) -> Machine:
