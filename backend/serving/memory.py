@@ -27,8 +27,10 @@ def memory_of_process(held: Mapping[str, Mapping[str, int]]) -> MemoryUse:
     use["cpu"] = main | {"other": max(0, info.rss - sum(main.values()))}
     for gpu in use.keys() - {"cpu"}:
         reserved, allocated = held_bytes(gpu)
-        named = sum(use[gpu].values())
-        use[gpu] |= {"arena": reserved - allocated, "other": max(0, allocated - named)}
+        # What graphs compute in is reserved, and counts as allocated only while they are captured.
+        graphs = use[gpu].get("graphs", 0)
+        named = sum(use[gpu].values()) - graphs
+        use[gpu] |= {"arena": max(0, reserved - allocated - graphs), "other": max(0, allocated - named)}
     return use
 
 
