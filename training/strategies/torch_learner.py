@@ -134,7 +134,10 @@ class TorchLearner(Learner):
 
 def make_optimizer(module: nn.Module, job: FineTuneJob) -> torch.optim.AdamW:
     """AdamW over the trained parameters, without weight decay on gains and biases."""
-    return torch.optim.AdamW(parameter_groups(module, job), lr=job.learning_rate, betas=job.adam_betas)
+    groups = parameter_groups(module, job)
+    on_cpu = all(parameter.device.type == "cpu" for group in groups for parameter in group["params"])
+    # One pass over the weights instead of a dozen, which take eight times as long. CPUs are not given it by default.
+    return torch.optim.AdamW(groups, lr=job.learning_rate, betas=job.adam_betas, fused=True if on_cpu else None)
 
 
 def parameter_groups(module: nn.Module, job: FineTuneJob) -> list[dict[str, Any]]:

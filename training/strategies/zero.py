@@ -29,7 +29,7 @@ from training.loss import SpeechLoss, SpeechLosses
 from training.strategies.compiled_parts import compile_disk_access
 from training.strategies.disk_state import load_disk_state, save_disk_state
 from training.strategies.learner import WHOLE_WEIGHTS_FILE, Learner, StateBytes
-from training.strategies.torch_learner import parameter_groups
+from training.strategies.torch_learner import make_optimizer
 from training.workers import Workers
 
 TAG = "zero"
@@ -54,7 +54,7 @@ def wrap_zero(
     largest = max(p.numel() for p in speech_loss.parameters())
     num_trained = sum(p.numel() for p in speech_loss.parameters() if p.requires_grad)
     config = deepspeed_config(job, dtype, stage=stage, num_trained=num_trained, largest=largest, on_gpu=on_gpu)
-    optimizer = torch.optim.AdamW(parameter_groups(speech_loss, job), lr=job.learning_rate, betas=job.adam_betas)
+    optimizer = make_optimizer(speech_loss, job)
     # On CPUs it would compile all-reduce kernels for inference, for half a minute at the first start. Training uses
     # none of them, and with an empty table it neither compiles them nor looks for a compiler.
     deepspeed.ops.__compatible_ops__ = {}
