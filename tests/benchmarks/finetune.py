@@ -133,7 +133,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=14, help="per job and round")
     parser.add_argument("--launcher-steps", type=int, default=40, help="per round under Ray Train and torchrun")
     parser.add_argument("--launcher-workers", type=int, default=2, help="under Ray Train and torchrun")
-    parser.add_argument("--micro-batch-rows", type=int, default=512)
+    parser.add_argument("--micro-batch-tokens", type=int, default=512)
     parser.add_argument("--without-deepspeed", action="store_true")
     parser.add_argument("--without-ray", action="store_true", help="do not compare Ray Train with torchrun")
     parser.add_argument("--only", metavar="WORD", help="the cases with this word in their names, and no launchers")

@@ -82,7 +82,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--cache", type=int, default=1024, help="steps per slot")
     parser.add_argument("--takes", type=int, default=2, help="sentences per listener and round")
     parser.add_argument(
-        "--most-frames", type=int, default=60, help="a sentence is cut off after so many frames of 80 ms"
+        "--max-frames", type=int, default=60, help="a sentence is cut off after so many frames of 80 ms"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, help="write the report here as well")
@@ -120,7 +120,7 @@ def write_report(
         f"# Serving, {what.split()[1]}, {about['precision']}, {options.threads} threads, {options.device}",
         "",
         f"{datetime.datetime.now(tz=datetime.UTC).date()}, `python -m tests.benchmarks.serving {what} {rest} "
-        f"--most-frames {options.max_frames} --rounds {options.rounds}`",
+        f"--max-frames {options.max_frames} --rounds {options.rounds}`",
         "",
         *(f"- {line}" for line in machine),
         f"- Talker {about['talker_parameters'] / 1e6:.1f} million parameters, {about['slots']} slots",
