@@ -19,8 +19,8 @@ from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.codec.stream_state import DecoderState
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.device import supports_bf16
-from training.model.generation.cuda_graphs import CudaRecorder, GraphedCalls
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, TalkerKey
+from training.model.generation.graphed_calls import CudaRecorder, GraphedCalls
 from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import PromptHead, x_vector_prompt

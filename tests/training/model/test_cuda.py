@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.training.model.prompting import prompt_for
-from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.frame_loop import FrameLoop, FrameRequest
+from training.model.generation.graphed_calls import GraphedCalls
 from training.model.sampling_settings import Sampling
 from training.model.voice_model import VoiceModel
 

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from training.model.checkpoint.reading import read_config, read_speech_tokenizer_config
-from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.frame_loop import FrameLoop
+from training.model.generation.graphed_calls import GraphedCalls
 from training.model.network import grouped_attention
 from training.model.network.mel import log_mel
 from training.model.voice_model import build_networks

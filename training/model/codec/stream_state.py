@@ -37,6 +37,11 @@ class StreamState:
         """Of all carries."""
         return sum(carry.nbytes for carry in self._carries.values())
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that it consists of."""
+        return tuple(self._carries.values())
+
     def carry(self, layer: CarryingLayer) -> Tensor:
         """The buffer of `layer`, which the layer reads and overwrites in place."""
         return self._carries[layer]
@@ -74,6 +79,11 @@ class DecoderState(StreamState):
         super().__init__(network, batch_size)
         device = next(network.parameters()).device
         self.positions_B = torch.zeros(batch_size, dtype=torch.long, device=device)
+
+    @property
+    @override
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.positions_B, *super().tensors)
 
     @override
     def clone(self) -> Self:

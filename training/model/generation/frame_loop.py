@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
 from training.model.generation.adapter import AdaptedRows, Adapter, arrange
-from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls, Recorder, round_up
 from training.model.generation.finish_reason import FinishReason
+from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls, Recorder, round_up
 from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
 from training.model.generation.sampling import (
     USUAL_PLANS,
@@ -101,15 +102,17 @@ class _AdaptedSlots:
 
 
 class PredictorKey(NamedTuple):
-    """A graph of the code predictor's pass over a frame's codebooks."""
+    """A graph of the code predictor's pass over a frame's codebooks, for the first slots."""
 
     plan: DrawPlan
+    num_slots: int
 
 
 class TalkerKey(NamedTuple):
-    """A graph of the talker's step."""
+    """A graph of the talker's step, for the first slots."""
 
     plan: DrawPlan
+    num_slots: int
     kv_length: int
 
 
@@ -154,8 +157,9 @@ class FrameLoop:
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
         num_codebooks = config.talker.num_code_groups
         self._graphs = GraphedCalls.on(self.device) if graph_recorder is None else GraphedCalls(graph_recorder)
-        # With a single slot and no graphs, neither masks nor rounding are needed.
-        self._is_alone = num_slots == 1 and not self._graphs.enabled
+        self._is_capturing = False
+        # With a single slot and no graphs of the talker, neither masks nor rounding are needed.
+        self._is_alone = num_slots == 1 and not self._graphs.needs_equal_work
         self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
         predictor = talker.code_predictor
         self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
@@ -164,6 +168,7 @@ class FrameLoop:
         self._project: RowLinear = lambda x: x
         if isinstance(projection, nn.Linear):
             self._project = pack([projection], precision, num_slots)
+        self._first_table = talker.model.codec_embedding.weight.detach()
         self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_slots,
@@ -184,7 +189,7 @@ class FrameLoop:
         linears = [*self._heads, self._codec_head, *([self._project] if isinstance(projection, nn.Linear) else [])]
         self._skips_empty_slots = (
             self.device.type == "cpu"
-            and not self._graphs.enabled
+            and not self._graphs.needs_equal_work
             and is_batch_invariant(linears)
             and self._main.is_batch_invariant
             and self._depth.is_batch_invariant
@@ -215,16 +220,23 @@ class FrameLoop:
         return tuple(slot for slot, take in enumerate(self._takes) if take is None)
 
     def usual_graphs(self) -> list[GraphKey]:
-        """The graphs that takes with the checkpoints' own settings need, short ones first; none without CUDA."""
+        """The graphs that takes with the checkpoints' own settings need, those needed most first.
+
+        On processors only that of the code predictor, which is most of a frame: others take longer to capture than they
+        save while nobody speaks at length.
+        """
         if not self._graphs.enabled:
             return []
+        if not self._graphs.needs_equal_work:
+            counts = range(1, self.num_slots + 1) if self._skips_empty_slots else (self.num_slots,)
+            return [PredictorKey(USUAL_PLANS[0], count) for count in counts]
         lengths = range(self._kv_length_step, round_up(self.cache_length, self._kv_length_step) + 1, KV_LENGTH_STEP)
-        talkers = [TalkerKey(plan, length) for length in lengths for plan in USUAL_PLANS]
-        return [*map(PredictorKey, USUAL_PLANS), *talkers]
+        talkers = [TalkerKey(plan, self.num_slots, length) for length in lengths for plan in USUAL_PLANS]
+        return [*(PredictorKey(plan, self.num_slots) for plan in USUAL_PLANS), *talkers]
 
     def missed_graphs(self) -> list[GraphKey]:
-        """The graphs that takes would have needed since, but were run without."""
-        return [key for key in self._graphs.missed if isinstance(key, PredictorKey | TalkerKey)]
+        """The graphs that takes would have needed since, but were run without, those missed most first."""
+        return [key for key, _ in self._graphs.missed.most_common() if isinstance(key, PredictorKey | TalkerKey)]
 
     @property
     def num_graph_bytes(self) -> int:
@@ -236,14 +248,23 @@ class FrameLoop:
         """Capture a graph, while no slot holds a take: what the warm-up leaves in them is overwritten by the next."""
         assert len(self.free_slots) == self.num_slots
         self._codes_unread = False
-        state = self._state
-        if isinstance(key, TalkerKey):
-            kv_length = key.kv_length
-            with state.first_draw.planned(key.plan):
-                self._graphs.capture(key, lambda: self._talker_step(state, kv_length))
-        else:
-            with state.rest_draw.planned(key.plan):
-                self._graphs.capture(key, lambda: self._predict_residual(state))
+        is_talker = isinstance(key, TalkerKey)
+        stack = self._main if is_talker else self._depth
+
+        def call() -> None:
+            """With views of the state that are made by the call itself."""
+            state = self._state.view(0, key.num_slots)
+            with (state.first_draw if is_talker else state.rest_draw).planned(key.plan):
+                if isinstance(key, TalkerKey):
+                    self._talker_step(state, key.kv_length)
+                else:
+                    self._predict_residual(state)
+
+        self._is_capturing = True
+        try:
+            self._graphs.capture(key, call, (*self._state.tensors, *stack.caches))
+        finally:
+            self._is_capturing = False
 
     @torch.inference_mode()
     def admit(self, slot: int, request: FrameRequest) -> None:
@@ -323,7 +344,8 @@ class FrameLoop:
         spoke = tuple(slot for slot, take in enumerate(self._takes) if take is not None)
         if spoke:
             state = self._computed_slots()
-            key = None if self._adapted.predictor else PredictorKey(state.rest_draw.plan)
+            count = len(state.active_B)
+            key = None if self._adapted.predictor else PredictorKey(state.rest_draw.plan, count)
             self._graphs.run(key, lambda: self._predict_residual(state))
             self._codes_unread = True
         for slot in spoke:
@@ -358,7 +380,9 @@ class FrameLoop:
         # One copy for all slots: on a GPU each would cost as much as a small kernel.
         self._state.uniform_BQ.copy_(self._drawn_BQ)
         kv_length, state = round_up(kv_length, self._kv_length_step), self._computed_slots()
-        key = None if self._adapted.talker else TalkerKey(state.first_draw.plan, kv_length)
+        # A slot alone attends to as many steps as there are, which are others for each frame.
+        has_graph = not (self._adapted.talker or self._is_alone)
+        key = TalkerKey(state.first_draw.plan, len(state.active_B), kv_length) if has_graph else None
         self._graphs.run(key, lambda: self._talker_step(state, kv_length))
 
     def _talker_step(self, state: SlotState, kv_length: int) -> None:
@@ -372,7 +396,7 @@ class FrameLoop:
         state.positions_B.add_(state.active_B)
         next_code_B = self._draw_next(self._codec_head(state.hidden_BD).float(), state)
         state.next_code_B.copy_(next_code_B)
-        state.used_BV.scatter_(1, next_code_B.unsqueeze(1), True)
+        state.used_BV.scatter_(1, next_code_B.unsqueeze(1), 1)  # not True, which TorchScript lacks
 
     def _draw_next(self, logits_BV: Tensor, state: SlotState) -> Tensor:
         """Codebook 0 of the next frame, or the end of speech."""
@@ -387,7 +411,7 @@ class FrameLoop:
         Sums the embeddings of all codebooks on the way, because the talker reads them next.
         """
         codes, uniforms = [state.next_code_B], state.uniform_BQ.unbind(dim=1)
-        first_BD = self.talker.model.codec_embedding(state.next_code_B)
+        first_BD = F.embedding(state.next_code_B, self._first_table)
         x_BTD = self._project(torch.stack((state.hidden_BD, first_BD.to(self.dtype)), dim=1))
         hidden_BD = self._depth.begin_together(x_BTD, self._adapted.predictor_start)[:, 1]
         embedded: list[Tensor] = []
@@ -397,6 +421,8 @@ class FrameLoop:
             embedded.append(table_VD.index_select(0, code_B))
             if codebook < len(self._heads):
                 x_BD = self._project(embedded[-1].to(self.dtype))
-                hidden_BD = self._depth.step_together(x_BD, codebook + 1, self._adapted.predictor, keep=True)
+                # A graph needs views that are made in it.
+                keep = not self._is_capturing
+                hidden_BD = self._depth.step_together(x_BD, codebook + 1, self._adapted.predictor, keep=keep)
         torch.stack(codes, dim=1, out=state.codes_BQ)
         state.frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.codec.stream_state import DecoderState
-from training.model.generation.cuda_graphs import GraphedCalls, Recorder
+from training.model.generation.graphed_calls import GraphedCalls, Recorder
 
 MAX_FRAMES = 16
 """Of one take in a call that has a graph: the longest chunk that an engine asks for."""
@@ -50,18 +51,16 @@ class GraphedDecoder:
         self._fixed: dict[DecodeKey, _Fixed] = {}
 
     @property
-    def enabled(self) -> bool:
-        """Whether graphs can be captured at all."""
-        return self._graphs.enabled
-
-    @property
     def num_graph_bytes(self) -> int:
         """Device memory of the captured graphs."""
         return self._graphs.num_bytes
 
     def usual_graphs(self, max_frames_per_call: int) -> list[DecodeKey]:
-        """The graphs that takes need, those needed most first, of at most so many frames in all."""
-        if not self.enabled:
+        """The graphs that takes need, those needed most first, of at most so many frames in all.
+
+        On processors none: a call takes long enough there, and those that are missed are captured while nobody speaks.
+        """
+        if not self._graphs.needs_equal_work:
             return []
         others = [frames for frames in range(1, MAX_FRAMES + 1) if frames not in _USUAL_FRAMES]
         counts = range(1, self._state.batch_size + 1)
@@ -71,8 +70,8 @@ class GraphedDecoder:
         return [key for key in keys if key.num_slots * key.num_frames <= max_frames_per_call]
 
     def missed_graphs(self) -> list[DecodeKey]:
-        """The graphs that calls would have needed since, but were run without."""
-        return [key for key in self._graphs.missed if isinstance(key, DecodeKey)]
+        """The graphs that calls would have needed since, but were run without, those missed most first."""
+        return [key for key, _ in self._graphs.missed.most_common() if isinstance(key, DecodeKey)]
 
     @torch.inference_mode()
     def capture(self, key: DecodeKey) -> None:
@@ -80,12 +79,20 @@ class GraphedDecoder:
         fixed = self._fixed_of(key)
         fixed.slots_N.copy_(torch.arange(key.num_slots))
         fixed.codes_NFQ.zero_()
-        self._graphs.capture(key, lambda: self._run(fixed))
+        memory = (fixed.slots_N, fixed.codes_NFQ, fixed.waveform_NS, *self._state.tensors)
+        with _constant(self._codec):
+            self._graphs.capture(key, lambda: self._run(fixed), memory)
 
     @torch.inference_mode()
-    def decode(self, slots: Sequence[int], codes_NFQ: Tensor) -> Tensor:
-        """Waveform (N, S) of the next frames of these slots; valid until the next call."""
+    def decode(self, slots: Sequence[int], codes_NFQ: Tensor) -> Tensor | None:
+        """Waveform (N, S) of the next frames of these slots; valid until the next call.
+
+        None, and nothing is done, where there is no graph, unless those are what the device is made for.
+        """
         key = DecodeKey(len(slots), codes_NFQ.shape[1])
+        if not (self._graphs.needs_equal_work or self._graphs.has(key)):
+            self._graphs.note_missed(key)
+            return None
         fixed = self._fixed_of(key)
         fixed.slots_N.copy_(torch.tensor(list(slots)))
         fixed.codes_NFQ.copy_(codes_NFQ)
@@ -108,3 +115,16 @@ class GraphedDecoder:
                 waveform_NS=torch.zeros(key.num_slots, num_samples, device=device),
             )
         return self._fixed[key]
+
+
+@contextmanager
+def _constant(codec: SpeechTokenizer) -> Iterator[None]:
+    """Let its weights be constants meanwhile: what may be trained is none."""
+    trained = [parameter for parameter in codec.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)

@@ -71,6 +71,11 @@ class DrawSettings:
         self.cut_BV[slot, self._width(top_k) :] = True
         self._choose_plan()
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Everything that setting a slot changes, apart from the plan."""
+        return tuple(getattr(self, name) for name in _PER_SLOT)
+
     def view(self, start: int, num_slots: int) -> Self:
         """Settings of adjacent slots that share these tensors; valid until a slot is set."""
         seen = copy.copy(self)

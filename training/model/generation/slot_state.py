@@ -70,6 +70,13 @@ class SlotState:
             rest_draw=DrawSettings(slots, config.code_predictor.vocab_size, device),
         )
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that it consists of."""
+        found = [getattr(self, field.name) for field in fields(self)]
+        own = [value for value in found if isinstance(value, Tensor)]
+        return (*own, *self.first_draw.tensors, *self.rest_draw.tensors)
+
     def view(self, start: int, num_slots: int) -> Self:
         """Adjacent slots that share this state's memory; valid until a take is admitted or released."""
         if num_slots == len(self.active_B):

@@ -217,6 +217,11 @@ class StepTransformer:
         self.is_batch_invariant = is_batch_invariant(linears) and num_slots * widest <= _SERIAL_ELEMENTS
         """Whether a call for the first slots alone gives each of them the result of a call for all, to the last bit."""
 
+    @property
+    def caches(self) -> list[Tensor]:
+        """Keys and values of each layer."""
+        return [layer.cache for layer in self.layers]
+
     def prefill(self, x_TD: Tensor, slot: int, adapted: Sequence[AdaptedRows] = ()) -> Tensor:
         """Write a whole sequence into a slot, from position 0; hidden states (T, D) of all its steps.
 
@@ -272,7 +277,7 @@ class StepTransformer:
         caches the prepared `AttentionCall`, for stacks with few positions.
         """
         num_computed = x_BD.shape[0]
-        call = self._kept_calls.get((num_computed, position))
+        call = self._kept_calls.get((num_computed, position)) if keep else None
         if call is None:
             call = self._call_at(position, num_computed)
             if keep:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.model.codec.stream_state import DecoderState
-from training.model.generation.cuda_graphs import Recorder
 from training.model.generation.device_streams import DeviceStream
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, FrameStep, GraphKey
+from training.model.generation.graphed_calls import Recorder
 from training.model.generation.graphed_decoder import DecodeKey, GraphedDecoder
 from training.model.generation.primed_decoder import ReferenceDecoder, ReferenceDecoders
 from training.model.generation.take_request import TakeRequest, VoicePrompt, lay_out
@@ -24,8 +24,8 @@ from training.model.voice_model import VoiceModel
 MAX_FRAMES_PER_CALL = 128
 """Frames of all takes in one call of the decoder: bounds its memory."""
 
-MAX_GRAPH_BYTES = 2**30
-"""Device memory for captured graphs. What is beyond it is launched kernel by kernel, as on a processor."""
+MAX_GRAPH_BYTES, MAX_TRACE_BYTES = 2**30, 2**27
+"""Memory for captured graphs on a GPU, and on a processor. What is beyond it is launched operation by operation."""
 
 _logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class TakeBatch:
 
     @property
     def num_graph_bytes(self) -> int:
-        """Device memory of captured graphs."""
+        """Memory of captured graphs."""
         return self.loop.num_graph_bytes + self._graphed_decoder.num_graph_bytes
 
     def usual_graphs(self) -> list[GraphKey | DecodeKey]:
@@ -179,7 +179,7 @@ class TakeBatch:
 
     def _graph_room(self) -> int:
         if self.model.device.type != "cuda":
-            return MAX_GRAPH_BYTES
+            return MAX_TRACE_BYTES
         free_bytes, _ = torch.cuda.mem_get_info(self.model.device)
         return min(MAX_GRAPH_BYTES, self.num_graph_bytes + free_bytes // 2)
 
@@ -208,8 +208,8 @@ class TakeBatch:
         return samples
 
     def _decode(self, slots: Sequence[int], codes_BFQ: Tensor) -> Tensor:
-        if self._graphed_decoder.enabled:
-            return self._graphed_decoder.decode(slots, codes_BFQ)
+        if (waveform_BS := self._graphed_decoder.decode(slots, codes_BFQ)) is not None:
+            return waveform_BS
         if list(slots) == list(range(slots[0], slots[0] + len(slots))):
             return self._decode_step(codes_BFQ, self._decoders.view(slots[0], len(slots)))
         rows = torch.tensor(slots, device=self._decoders.positions_B.device)

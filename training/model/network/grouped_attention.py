@@ -22,7 +22,8 @@ def grouped_attention(
         with torch.autocast("cpu", enabled=False):
             attended = grouped_attention(q_BHTE.float(), k_BKTE.float(), v_BKTE.float(), mask=mask, is_causal=is_causal)
         return attended.to(v_BKTE.dtype)
-    is_grouped = q_BHTE.shape[1] != k_BKTE.shape[1]
+    # Of Python: where calls are traced, sizes are tensors.
+    is_grouped = bool(q_BHTE.shape[1] != k_BKTE.shape[1])
     if is_grouped and q_BHTE.device.type not in NATIVE:
         repeats = q_BHTE.shape[1] // k_BKTE.shape[1]
         k_BKTE, v_BKTE = (heads.repeat_interleave(repeats, dim=1) for heads in (k_BKTE, v_BKTE))

@@ -16,8 +16,8 @@ from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
 from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
 from tests.training.model.generation.tape import TapeRecorder
 from training.allocator import return_freed_memory
-from training.model.generation.cuda_graphs import GraphedCalls
 from training.model.generation.finish_reason import FinishReason
+from training.model.generation.graphed_calls import GraphedCalls
 from training.model.generation.take_request import TakeRequest
 from training.model.sampling_settings import Sampling
 

@@ -8,12 +8,14 @@ import torch
 
 from tests.training.model.generation.tape import TapeRecorder
 from tests.training.model.prompting import prompt_for
-from training.model.generation.cuda_graphs import KV_LENGTH_STEP, GraphedCalls
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, TalkerKey
+from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls
 from training.model.generation.graphed_decoder import DecodeKey
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt
+from training.model.generation.traced_calls import CannotTrace, TraceRecorder
 from training.model.sampling_settings import Sampling
+from training.model.voice_model import VoiceModel
 
 OWN_SETTINGS = Sampling(temperature=1.2, top_k=0, top_p=0.8, residual_top_p=0.9)
 
@@ -23,7 +25,7 @@ def loop_of(model, recorder, num_slots=2, cache_length=2 * KV_LENGTH_STEP):
         model.talker, model.config, num_slots=num_slots, cache_length=cache_length, graph_recorder=recorder
     )
     if recorder is None:
-        loop._skips_empty_slots = False
+        loop._graphs, loop._skips_empty_slots = GraphedCalls(None), False
     return loop
 
 
@@ -94,6 +96,71 @@ def test_settings_of_ones_own_are_not_captured_while_they_are_spoken_but_afterwa
     assert all(torch.equal(one[slot], plain[slot]) for one in (first, again) for slot in (0, 1))
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("num_slots", [1, 3])
+def test_calls_without_python_make_the_same_bits(golden_folder, speaker, precision, num_slots):
+    model = VoiceModel.load(golden_folder, precision=precision, device="cpu")
+    loops = [
+        FrameLoop(model.talker, model.config, precision=precision, num_slots=num_slots, cache_length=300)
+        for _ in range(2)
+    ]
+    plain, traced = loops
+    plain._graphs = GraphedCalls(None)
+    captured(traced)
+    assert isinstance(traced._graphs._recorder, TraceRecorder)
+    # Other takes each time, also with other settings that need the same operations.
+    settings = (Sampling(), Sampling(temperature=0.4, residual_temperature=1.3, top_k=7), Sampling(), OWN_SETTINGS)
+    for turn, sampling in enumerate(settings):
+        joins = [
+            (2 * slot, slot, request(model, (slot + 1) * speaker, 10 * turn + slot, sampling=sampling))
+            for slot in range(num_slots)
+        ]
+        expected, found = run(plain, *joins), run(traced, *joins)
+        assert all(torch.equal(found[slot], expected[slot]) for slot in range(num_slots))
+        for key in traced.missed_graphs():
+            traced.capture(key)
+    assert traced.num_graph_bytes > 0
+
+
+def test_operations_that_cannot_be_traced_are_called_from_python(golden_model, speaker):
+    class Lacking(TraceRecorder):
+        def capture(self, call, memory):
+            raise CannotTrace("no such operation")
+
+    one = request(golden_model, speaker, 8)
+    loop = captured(loop_of(golden_model, Lacking(), num_slots=1))
+    assert torch.equal(run(loop, (0, 0, one))[0], run(loop_of(golden_model, None, num_slots=1), (0, 0, one))[0])
+    assert loop.missed_graphs() == [], "it would be tried again and again"
+
+
+def test_a_loop_in_bfloat16_speaks_with_or_without_graphs(golden_folder, speaker):
+    model = VoiceModel.load(golden_folder, precision="bf16", device="cpu")
+    plain, traced = (
+        FrameLoop(model.talker, model.config, precision="bf16", num_slots=1, cache_length=300) for _ in range(2)
+    )
+    plain._graphs = GraphedCalls(None)
+    one = request(model, speaker, 9)
+    assert torch.equal(run(captured(traced), (0, 0, one))[0], run(plain, (0, 0, one))[0])
+
+
+def test_sound_without_python_is_the_same_to_the_last_bit(golden_model):
+    batch, plain = (TakeBatch(golden_model, num_slots=3, cache_length=256, consume=False) for _ in range(2))
+    generator = torch.Generator().manual_seed(4)
+    for turn in range(2):
+        for slot in range(3):
+            for one in (batch, plain):
+                one._start_decoder(slot, VoicePrompt())
+        for slots, frames in (([0], 1), ([0, 1], 2), ([2], 4), ([0, 2], 4), ([0], 1)):
+            codes = torch.randint(0, 64, (len(slots), frames, 16), generator=generator)
+            assert np.array_equal(batch.decode(slots, codes), plain.decode(slots, codes))
+        if turn == 0:
+            missed = batch.missed_graphs()
+            assert missed[0] == DecodeKey(1, 1), "it was missed most"
+            assert batch.capture(missed) == len(missed) == 4
+    assert batch.missed_graphs() == []
+    assert all(parameter.requires_grad for parameter in golden_model.speech_tokenizer.parameters())
+
+
 @pytest.fixture(scope="module")
 def batch(golden_model):
     made = TakeBatch(
@@ -148,10 +215,10 @@ def test_graphs_keep_to_their_memory(golden_model):
 
 def test_memory_that_runs_out_while_capturing_is_no_error(golden_model):
     class Full(TapeRecorder):
-        def capture(self, call):
+        def capture(self, call, memory):
             if self.num_captured:
                 raise torch.OutOfMemoryError
-            return super().capture(call)
+            return super().capture(call, memory)
 
     batch = TakeBatch(golden_model, num_slots=1, cache_length=256, consume=False, graph_recorders=(Full(), Full()))
     assert batch.capture(batch.usual_graphs()) == 1
@@ -159,7 +226,7 @@ def test_memory_that_runs_out_while_capturing_is_no_error(golden_model):
 
 def test_without_a_recorder_everything_is_called():
     calls, counted = GraphedCalls(None), []
-    calls.capture("key", lambda: counted.append(1))
+    calls.capture("key", lambda: counted.append(1), ())
     calls.run("key", lambda: counted.append(2))
     assert counted == [2]
     assert not calls.missed
