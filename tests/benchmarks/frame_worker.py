@@ -19,8 +19,8 @@ from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.codec.stream_state import DecoderState
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.device import supports_bf16
-from training.model.generation.frame_loop import FrameLoop, FrameRequest, TalkerKey
-from training.model.generation.graphed_calls import CudaRecorder, GraphedCalls
+from training.model.generation.frame_loop import FrameLoop, FrameRequest, PredictorKey
+from training.model.generation.graphed_calls import GraphedCalls
 from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import PromptHead, x_vector_prompt
@@ -42,13 +42,14 @@ class TimedCalls(GraphedCalls):
     """Adds up how long each half of a frame takes."""
 
     def __init__(self, device: torch.device) -> None:
-        super().__init__(CudaRecorder(device) if device.type == "cuda" else None)
+        super().__init__(GraphedCalls.on(device).recorder)
         self.milliseconds: dict[str, float] = defaultdict(float)
+        self._on_cuda = device.type == "cuda"
 
     def run(self, key: Any, call: Callable[[], None]) -> None:
-        started = now(self.enabled)
+        started = now(self._on_cuda)
         super().run(key, call)
-        self.milliseconds["talker" if isinstance(key, TalkerKey) else "depth"] += now(self.enabled) - started
+        self.milliseconds["depth" if isinstance(key, PredictorKey) else "talker"] += now(self._on_cuda) - started
 
 
 def now(on_cuda: bool) -> float:

@@ -95,7 +95,7 @@ class GraphedCalls:
 
     def __init__(self, recorder: Recorder | None) -> None:
         """Without a recorder every function is just called."""
-        self._recorder = recorder
+        self.recorder = recorder
         self._graphs: dict[Hashable, Graph] = {}
         self._refused: set[Hashable] = set()
         self.missed: Counter[Hashable] = Counter()
@@ -110,17 +110,17 @@ class GraphedCalls:
     @property
     def enabled(self) -> bool:
         """Whether graphs can be captured at all."""
-        return self._recorder is not None
+        return self.recorder is not None
 
     @property
     def needs_equal_work(self) -> bool:
         """See `Recorder`; false without one."""
-        return self._recorder is not None and self._recorder.needs_equal_work
+        return self.recorder is not None and self.recorder.needs_equal_work
 
     @property
     def num_bytes(self) -> int:
         """Device memory that its graphs hold."""
-        return 0 if self._recorder is None else self._recorder.num_bytes()
+        return 0 if self.recorder is None else self.recorder.num_bytes()
 
     def has(self, key: Hashable) -> bool:
         """Whether a graph was captured."""
@@ -128,7 +128,7 @@ class GraphedCalls:
 
     def run(self, key: Hashable | None, call: Callable[[], None]) -> None:
         """Replay the graph captured under a key, or run `call`; a key of None never has one."""
-        if self._recorder is None or key is None:
+        if self.recorder is None or key is None:
             call()
             return
         graph = self._graphs.get(key)
@@ -146,12 +146,12 @@ class GraphedCalls:
     def capture(self, key: Hashable, call: Callable[[], None], memory: Sequence[Tensor]) -> None:
         """Capture a graph, unless there is one; `call` is run once for that. For `memory` see `Recorder.capture`."""
         self.missed.pop(key, None)
-        if self._recorder is None or key in self._graphs or key in self._refused:
+        if self.recorder is None or key in self._graphs or key in self._refused:
             return
         # Libraries allocate and choose their kernels at the first call, which cannot be captured.
         call()
         try:
-            self._graphs[key] = self._recorder.capture(call, memory)
+            self._graphs[key] = self.recorder.capture(call, memory)
         except CannotTrace as error:
             # Not worse than before, and it would not be better another time.
             _logger.debug("%s is called from Python: %s", key, error)

@@ -107,7 +107,7 @@ def test_calls_without_python_make_the_same_bits(golden_folder, speaker, precisi
     plain, traced = loops
     plain._graphs = GraphedCalls(None)
     captured(traced)
-    assert isinstance(traced._graphs._recorder, TraceRecorder)
+    assert isinstance(traced._graphs.recorder, TraceRecorder)
     # Other takes each time, also with other settings that need the same operations.
     settings = (Sampling(), Sampling(temperature=0.4, residual_temperature=1.3, top_k=7), Sampling(), OWN_SETTINGS)
     for turn, sampling in enumerate(settings):
