@@ -5,13 +5,12 @@ takes/HOME/ID    a stored folder for each take, with its one file; HOME tells ho
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from pathlib import Path
 
-from backend.errors import EncoreError
 from backend.store.home import Home
+from backend.store.keeping import keep_alike
 from backend.store.trash import Trash
 from backend.takes.takes import Takes
 from training.errors import StorageDamaged
@@ -22,8 +21,6 @@ STORED_TAKES_FOLDER = "takes"
 _LOOK_SECONDS = 5.0
 _AGAIN_SECONDS = 60.0
 """After the storage could not be used."""
-
-_logger = logging.getLogger(__name__)
 
 
 class StoredTakes:
@@ -65,21 +62,13 @@ class StoredTakes:
 
     def keep_syncing(self) -> threading.Event:
         """Do it every few seconds in a thread of its own, until the event that is returned is set."""
-        has_ended = threading.Event()
-        threading.Thread(target=self._work, args=(has_ended,), name="stored takes", daemon=True).start()
-        return has_ended
 
-    def _work(self, has_ended: threading.Event) -> None:
-        wait, told = 0.0, ""
-        while not has_ended.wait(wait):
-            wait = _LOOK_SECONDS
-            try:
-                self.sync()
-            except (EncoreError, OSError) as error:
-                wait = _AGAIN_SECONDS
-                if str(error) != told:
-                    _logger.warning("Takes could not be put into the storage; that is tried again. %s", error)
-                told = str(error)
+        def sync() -> bool:
+            self.sync()
+            return True
+
+        failure = "Takes could not be put into the storage; that is tried again."
+        return keep_alike("stored takes", sync, failure, look_seconds=_LOOK_SECONDS, again_seconds=_AGAIN_SECONDS)
 
     def _send(self, take_id: str, path: Path) -> None:
         manifest = describe(path.parent, [path.name])

@@ -6,7 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
-from backend.errors import EncoreError
+from backend.store.keeping import keep_alike
 from backend.voices.registry import Voices
 from backend.voices.voice import PROMPTS_FOLDER, VoiceRecord
 from backend.voices.voice_index import INDEX_NAME, STORED_VOICES_FOLDER, VoiceIndex, owner_of, stored_voice
@@ -67,23 +67,16 @@ class VoicePublisher:
 
     def keep_publishing(self) -> threading.Event:
         """Do it whenever something changes, in a thread of its own, until the event that is returned is set."""
-        has_ended = threading.Event()
-        threading.Thread(target=self._work, args=(has_ended,), name="voice publisher", daemon=True).start()
-        return has_ended
+        failure = "Voices could not be put into the storage; that is tried again."
+        return keep_alike(
+            "voice publisher", self._keep_publishing, failure, look_seconds=_LOOK_SECONDS, again_seconds=_AGAIN_SECONDS
+        )
 
-    def _work(self, has_ended: threading.Event) -> None:
-        wait, told = 0.0, ""
-        while not has_ended.wait(wait):
-            wait = _LOOK_SECONDS
-            try:
-                if not self.publish():
-                    _logger.info("the voices at %s are those of another home, which are read", self._store.location)
-                    return
-            except (EncoreError, OSError) as error:
-                wait = _AGAIN_SECONDS
-                if str(error) != told:
-                    _logger.warning("Voices could not be put into the storage; that is tried again. %s", error)
-                told = str(error)
+    def _keep_publishing(self) -> bool:
+        is_ours = self.publish()
+        if not is_ours:
+            _logger.info("the voices at %s are those of another home, which are read", self._store.location)
+        return is_ours
 
 
 def _describe_voice(folder: Path) -> Manifest:

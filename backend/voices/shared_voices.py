@@ -10,6 +10,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from backend.store.home import Home
+from backend.store.keeping import keep_alike
 from backend.voices.errors import VoiceNotFound
 from backend.voices.names import name_key
 from backend.voices.registry import Voices
@@ -58,9 +59,13 @@ class PublishedVoices:
 
     def keep_fresh(self) -> threading.Event:
         """Look now and then in a thread of its own, so that a voice which is gone goes here too, though nobody asks."""
-        has_ended = threading.Event()
-        threading.Thread(target=self._work, args=(has_ended,), name="published voices", daemon=True).start()
-        return has_ended
+
+        def look() -> bool:
+            self.records()
+            return True
+
+        failure = "The published voices could not be read; that is tried again."
+        return keep_alike("published voices", look, failure, look_seconds=_LOOK_SECONDS, again_seconds=_LOOK_SECONDS)
 
     def here(self, record: VoiceRecord) -> Voice | None:
         """A voice if its files have come, which they do by themselves."""
@@ -73,15 +78,6 @@ class PublishedVoices:
         if found is None and get_folder(self._store, stored_voice(record.id), self._folder / record.id) is not None:
             found = self.here(record)
         return found
-
-    def _work(self, has_ended: threading.Event) -> None:
-        wait = 0.0
-        while not has_ended.wait(wait):
-            wait = _LOOK_SECONDS
-            try:
-                self.records()
-            except StorageError as error:
-                _logger.warning("%s", error)
 
     def _fetch_all(self, records: tuple[VoiceRecord, ...]) -> None:
         try:

@@ -14,6 +14,8 @@
   let dock = null;
   let source = null;
   let painted = "";
+  // The share of its length at which a file that is still loading shall begin: it has no length to seek in yet.
+  let beginsAt = null;
 
   const file = {
     url: "",
@@ -27,7 +29,7 @@
       return Number.isFinite(audio.duration) ? audio.duration : 0;
     },
     get position() {
-      return audio.currentTime;
+      return beginsAt === null ? audio.currentTime : 0;
     },
     get isPlaying() {
       return !audio.paused && !audio.ended;
@@ -43,6 +45,7 @@
     source = file;
     if (file.url !== url) {
       Object.assign(file, { url, title: "", voice: "", download: "", peaks: null }, facts);
+      beginAt(null);
       audio.src = url;
       audio.playbackRate = audio.defaultPlaybackRate = settings.speed;
       findPeaks(url);
@@ -50,12 +53,22 @@
     if (at !== null) seekTo(at);
   }
 
-  // What is not loaded yet has no length to seek in.
   function seekTo(share) {
-    const seek = () => file.seek(share * file.seconds);
-    if (audio.readyState > 0) seek();
-    else audio.addEventListener("loadedmetadata", seek, { once: true });
+    if (audio.readyState > 0) file.seek(share * file.seconds);
+    else beginAt(share);
   }
+
+  // Browsers want playing to begin with the click, so it plays from its beginning, silently, until its length is known.
+  function beginAt(share) {
+    beginsAt = share;
+    audio.muted = share !== null;
+  }
+
+  audio.addEventListener("loadedmetadata", () => {
+    if (beginsAt === null) return;
+    file.seek(beginsAt * file.seconds);
+    beginAt(null);
+  });
 
   async function findPeaks(url) {
     file.peaks = drawnPeaks(url);
