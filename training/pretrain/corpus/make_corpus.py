@@ -26,7 +26,7 @@ from training.pretrain.corpus.text_sources import TextSources, load_text_sources
 from training.pretrain.corpus.texts import TextStream
 from training.pretrain.errors import CorpusError
 
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
 """Incremented whenever the same seed would give other utterances."""
 
 UTTERANCES_PER_SHARD = 500

@@ -1,4 +1,4 @@
-"""The speakers of the corpus: a few engine voices, each varied into many by four numbers."""
+"""The speakers of the corpus: a few engine voices, each varied into many by four numbers, and many by a timbre too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
+
+from training.pretrain.corpus.timbre import Timbre
 
 FLITE, ESPEAK = "flite", "espeak-ng"
 HELD_OUT_VOICE = "rms"
@@ -24,11 +26,14 @@ WIDE_RATE_RANGE = (0.8, 1.3)
 # Voice -> number of speakers derived from it. kal16 is a diphone voice: less natural, but distinct.
 _FLITE_VOICES = {"slt": 225, "awb": 225, "kal16": 120}
 _WIDE_FLITE_VOICES = {"slt": 300, "awb": 300, "kal16": 120}
+# With timbres of their own. In the wide ranges too, some of them would not be understood any more.
+_OTHER_FLITE_VOICES = {"slt": 480, "awb": 480, "kal16": 160}
 # Standard deviation of f0 in Hz, from monotonous to lively; kal16 loses its pitch marks above 20.
 _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
 # Robotic, hence only one speaker in twenty.
 _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
 _NUM_ESPEAK = 60
+_NUM_OTHER_ESPEAK = 40
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -47,6 +52,8 @@ class Speaker:
     """Speaking rate relative to the voice's own."""
     f0_spread_hz: float | None = None
     """Standard deviation of f0 passed to flite; None for the voice's own."""
+    timbre: Timbre | None = None
+    """What its sound is filtered by."""
 
 
 @cache
@@ -63,7 +70,13 @@ def training_speakers() -> tuple[Speaker, ...]:
         for voice, num_speakers in _WIDE_FLITE_VOICES.items()
         for number in range(1, num_speakers + 1)
     ]
-    return (*plain, *varied, *wide, *(_espeak(number) for number in range(_NUM_ESPEAK)))
+    other = [
+        _varied(f"{voice}-other-{number:03d}", voice, number, has_timbre=True)
+        for voice, num_speakers in _OTHER_FLITE_VOICES.items()
+        for number in range(1, num_speakers + 1)
+    ]
+    robots = [_espeak(number, has_timbre=number >= _NUM_ESPEAK) for number in range(_NUM_ESPEAK + _NUM_OTHER_ESPEAK)]
+    return (*plain, *varied, *wide, *other, *robots)
 
 
 @cache
@@ -89,7 +102,7 @@ def by_name() -> Mapping[str, Speaker]:
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
 
-def _varied(name: str, voice: str, number: int, *, wide: bool = False) -> Speaker:
+def _varied(name: str, voice: str, number: int, *, wide: bool = False, has_timbre: bool = False) -> Speaker:
     low_hz, high_hz = _F0_SPREAD_HZ[voice]
     return Speaker(
         name=name,
@@ -99,17 +112,20 @@ def _varied(name: str, voice: str, number: int, *, wide: bool = False) -> Speake
         formants=_between(WIDE_FORMANT_RANGE if wide else FORMANT_RANGE, number, base=3),
         rate=_between(WIDE_RATE_RANGE if wide else RATE_RANGE, number, base=5),
         f0_spread_hz=round(low_hz + (high_hz - low_hz) * _halton(number, base=7), 1),
+        timbre=Timbre.drawn(name) if has_timbre else None,
     )
 
 
-def _espeak(number: int) -> Speaker:
+def _espeak(number: int, *, has_timbre: bool) -> Speaker:
+    name = f"espeak-{number:03d}"
     return Speaker(
-        name=f"espeak-{number:03d}",
+        name=name,
         engine=ESPEAK,
         voice=_ESPEAK_VOICES[number % len(_ESPEAK_VOICES)],
         f0=_between(F0_RANGE, number + 1, base=2),
         formants=_between(FORMANT_RANGE, number + 1, base=3),
         rate=_between(RATE_RANGE, number + 1, base=5),
+        timbre=Timbre.drawn(name) if has_timbre else None,
     )
 
 

@@ -62,6 +62,8 @@ def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
     samples, rate_hz = soundfile.read(io.BytesIO(said.stdout), dtype="float32")
     # Playing faster by the formant factor shortens the vocal tract; pitch and rate were compensated in advance.
     samples = soxr.resample(samples, rate_hz * speaker.formants, SAMPLE_RATE_HZ)
+    if speaker.timbre is not None and len(samples):
+        samples = speaker.timbre.applied(samples)
     tidied = tidy(samples)
     if tidied is None:
         raise CorpusError(f"{speaker.engine} makes no sound for {text!r} as {speaker.name}.")
