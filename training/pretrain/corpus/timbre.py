@@ -1,7 +1,7 @@
 """Other vocal tracts for an engine's voice: its formants moved one by one, and its spectrum coloured.
 
-Pitch, tempo and words stay. The few voices that engines have cannot teach how people differ; an independent verifier finds
-a voice changed this way about as unlike itself as two people are, and a recogniser understands it about as well.
+Pitch, tempo and words stay. The few voices that engines have cannot teach how people differ. An independent verifier
+finds a voice changed this way nearly as unlike itself as two people are, and a recogniser understands it about as well.
 """
 
 from __future__ import annotations
