@@ -16,7 +16,7 @@ def keep_alike(
 ) -> threading.Event:
     """Call `sync` again and again in a thread, until it returns false or the event that is returned is set.
 
-    Where it fails, the sentence `failure` is logged with the reason, once until it works again or fails otherwise,
+    Where it fails, `failure` is logged with the reason, once until it works again or fails otherwise,
     and it waits for `again_seconds` instead of `look_seconds`.
     """
     has_ended = threading.Event()
@@ -31,7 +31,7 @@ def keep_alike(
             except (EncoreError, OSError) as error:
                 wait = again_seconds
                 if str(error) != told:
-                    _logger.warning("%s %s", failure, error)
+                    _logger.warning("%s: %s", failure, error)
                 told = str(error)
 
     threading.Thread(target=work, name=name, daemon=True).start()

@@ -67,7 +67,7 @@ class StoredTakes:
             self.sync()
             return True
 
-        failure = "Takes could not be put into the storage; that is tried again."
+        failure = "Takes could not be put into the storage; that is tried again"
         return keep_alike("stored takes", sync, failure, look_seconds=_LOOK_SECONDS, again_seconds=_AGAIN_SECONDS)
 
     def _send(self, take_id: str, path: Path) -> None:

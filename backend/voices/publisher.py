@@ -67,7 +67,7 @@ class VoicePublisher:
 
     def keep_publishing(self) -> threading.Event:
         """Do it whenever something changes, in a thread of its own, until the event that is returned is set."""
-        failure = "Voices could not be put into the storage; that is tried again."
+        failure = "Voices could not be put into the storage; that is tried again"
         return keep_alike(
             "voice publisher", self._keep_publishing, failure, look_seconds=_LOOK_SECONDS, again_seconds=_AGAIN_SECONDS
         )

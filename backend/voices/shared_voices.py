@@ -64,7 +64,7 @@ class PublishedVoices:
             self.records()
             return True
 
-        failure = "The published voices could not be read; that is tried again."
+        failure = "The published voices could not be read; that is tried again"
         return keep_alike("published voices", look, failure, look_seconds=_LOOK_SECONDS, again_seconds=_LOOK_SECONDS)
 
     def here(self, record: VoiceRecord) -> Voice | None:

@@ -23,17 +23,17 @@ def test_it_goes_on_after_failures_and_tells_each_once(caplog, kind):
 
     num_answers = len(answers)
     with caplog.at_level(logging.WARNING):
-        keep_alike("test", sync, "It failed.", look_seconds=0.0, again_seconds=0.01)
+        keep_alike("test", sync, "It failed", look_seconds=0.0, again_seconds=0.01)
         for _ in range(num_answers):
             calls.get(timeout=30)
     # After false it is not called again: pop would fail.
     assert not answers
-    assert caplog.messages == ["It failed. No room.", "It failed. No answer.", "It failed. No answer."]
+    assert caplog.messages == ["It failed: No room.", "It failed: No answer.", "It failed: No answer."]
 
 
 def test_it_ends_when_it_is_told_to():
     calls = queue.Queue()
-    has_ended = keep_alike("test", lambda: calls.put(1) is None, "It failed.", look_seconds=0.0, again_seconds=0.0)
+    has_ended = keep_alike("test", lambda: calls.put(1) is None, "It failed", look_seconds=0.0, again_seconds=0.0)
     calls.get(timeout=30)
     has_ended.set()
     while True:
