@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from pathlib import Path
 
+from backend.serving.errors import ServingError
 from backend.serving.requests import SynthesisRequest
 from backend.voices.shared_voices import PublishedVoices
 from backend.voices.voice import Voice
 from training.storage.objects import ObjectStore
+
+COMING_SECONDS = 15.0
+"""How long the files of a voice are waited for that was made just now: its home looks every two seconds for what to put
+into the storage, and whoever reads there every three."""
+
+_PAUSE_SECONDS = 0.5
+
+
+class VoiceFilesMissing(ServingError):
+    """A voice is known, and its files are not on the machine that speaks."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"The files of the voice {name} are not on the machine that speaks. If it was made just now, ask again in "
+            "a moment; otherwise keep ENCORE_HOME where that machine sees it."
+        )
 
 
 class VoiceFiles:
@@ -34,6 +53,19 @@ class VoiceFiles:
         found = published.fetch(record) if record is not None else None
         return request if found is None else request.model_copy(update={"voice": found})
 
+    async def soon(self, request: SynthesisRequest, *, seconds: float = COMING_SECONDS) -> SynthesisRequest:
+        """The same, where a voice that was made just now is on its way; waits without keeping a thread.
+
+        Raises:
+            StorageError: they are in the storage, and cannot be fetched.
+        """
+        give_up_at = time.monotonic() + (seconds if self._store is not None else 0.0)
+        while True:
+            request = await asyncio.to_thread(self.here, request)
+            if _has_files(request) or time.monotonic() >= give_up_at:
+                return request
+            await asyncio.sleep(_PAUSE_SECONDS)
+
     def _open(self, store: ObjectStore) -> PublishedVoices:
         with self._opening:
             if self._published is None:
@@ -41,3 +73,13 @@ class VoiceFiles:
                 self._published = PublishedVoices(store, self._folder)
                 self._published.keep_fresh()
             return self._published
+
+
+def require_files(request: SynthesisRequest) -> None:
+    """Refuse a voice whose files are elsewhere. Raises VoiceFilesMissing."""
+    if not _has_files(request):
+        raise VoiceFilesMissing(request.voice.name)
+
+
+def _has_files(request: SynthesisRequest) -> bool:
+    return not isinstance(request.voice, Voice) or request.voice.folder.is_dir()

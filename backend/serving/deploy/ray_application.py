@@ -9,6 +9,7 @@ import ray
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, BackpressureConfig
+from ray.serve.schema import LoggingConfig
 
 from backend.serving.deploy.autoscaling import SlotPolicy
 from backend.serving.deploy.proxy import environment
@@ -46,11 +47,14 @@ def build_application(settings: ServeSettings) -> serve.Application:
         num_replicas=1,
         max_ongoing_requests=_MAX_HOME_CALLS,
         ray_actor_options={"num_cpus": 0, "resources": {settings.home_resource or _this_node(): 0.001}},
+        # Each ingress asks every few seconds; the log, which is shown to whoever serves, would hold little else.
+        logging_config=LoggingConfig(enable_access_log=False),
         **_common_options(settings),
     )
     api = deploy(serve.ingress()(ApiIngress)).options(
         name=API_DEPLOYMENT,
         num_replicas=settings.num_ingresses,
+        max_replicas_per_node=max_on_one_machine(settings.num_ingresses, _num_machines()),
         max_ongoing_requests=_MAX_API_REQUESTS,
         max_queued_requests=_MAX_API_QUEUED,
         backpressure_config=BackpressureConfig(status_code=429, retry_after_s=settings.retry_after_seconds),
@@ -136,10 +140,28 @@ def _replica_options(settings: ServeSettings) -> dict[str, Any]:
     }
 
 
+def max_on_one_machine(num_ingresses: int, num_machines: int) -> int:
+    """How many ingresses a machine may have, so that none of several machines has all of them.
+
+    They need no processor, and Ray, left to itself, puts most of them on one machine. Half of them is as strict as
+    two machines allow, to which a cluster may shrink.
+    """
+    return -(-num_ingresses // 2) if num_machines > 1 else num_ingresses
+
+
+def _num_machines() -> int:
+    # Serve's `build` only describes the application, where there is no Ray.
+    return sum(node["Alive"] for node in _nodes()) if ray.is_initialized() else 1
+
+
+def _nodes() -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return nodes
+
+
 def _this_node() -> str:
     """The resource that only this machine has."""
     here = ray.get_runtime_context().get_node_id()
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    node = next(node for node in nodes if node["NodeID"] == here)
+    node = next(node for node in _nodes() if node["NodeID"] == here)
     names: list[str] = list(node["Resources"])
     return next(name for name in names if name.startswith("node:") and "__" not in name)

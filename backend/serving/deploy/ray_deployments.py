@@ -34,7 +34,7 @@ from backend.serving.errors import EngineBusy, EngineClosed, HomeUnavailable, Ta
 from backend.serving.protocol import ServiceState
 from backend.serving.requests import AudioChunk, SoundBegun, SoundEvent, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
-from backend.serving.voice_files import VoiceFiles
+from backend.serving.voice_files import VoiceFiles, VoiceFilesMissing, require_files
 from backend.settings import Settings
 from backend.voices.errors import VoiceError
 from backend.voices.published_index import PublishedIndex
@@ -89,8 +89,9 @@ class SpeechEngine:
             ingress: name of the actor that asks. Ray closes no iterator of one that is lost.
         """
         try:
-            order = await asyncio.to_thread(self._files.here, order)
-        except StorageError as error:
+            order = await self._files.soon(order)
+            require_files(order)
+        except (StorageError, VoiceFilesMissing) as error:
             yield SpeechFailure(error=error)
             return
         async with contextlib.aclosing(self._while_there(ingress, order, self._speech.speak(order))) as items:
@@ -106,7 +107,7 @@ class SpeechEngine:
             recording: what is cloned, where it came along; it is kept for as long as it is spoken.
         """
         try:
-            order = await asyncio.to_thread(self._files.here, order)
+            order = await self._files.soon(order)
             with at_hand(order, recording) as found:
                 async with contextlib.aclosing(self._while_there(asker, order, self._speech.sound(found))) as items:
                     async for item in items:

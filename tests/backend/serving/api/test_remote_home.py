@@ -5,6 +5,7 @@ The tests of routes and limits are run again here, each request to the other one
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import pickle
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from backend.serving.deploy.local_server import LocalSpeech
 from backend.serving.deploy.remote_home import keep_telling, remote_stores
 from backend.serving.errors import HomeUnavailable
 from backend.serving.requests import SynthesisRequest
-from backend.serving.voice_files import VoiceFiles
+from backend.serving.voice_files import VoiceFiles, VoiceFilesMissing, require_files
 from backend.store.home import Home
 from backend.takes.takes import TakeBounds, Takes
 from backend.tenants.directory import TenantDirectory
@@ -229,6 +230,28 @@ def test_a_machine_without_the_home_fetches_the_files_of_a_voice(tmp_path, home,
     unpublished = SynthesisRequest(voice=unseen.model_copy(update={"id": "0" * 32}), text="Hi.")
     assert files.here(unpublished) is unpublished
     assert VoiceFiles(None, tmp_path).here(SynthesisRequest(voice=unseen, text="Hi.")).voice == unseen
+
+
+def test_a_machine_without_the_home_waits_for_a_voice_that_was_made_just_now(tmp_path, home, voices):
+    """It said that the voice had no recording, and should be made again."""
+    (tmp_path / "shared").mkdir()
+    store = ObjectStore(StorageLocation("file", str(tmp_path / "shared")), patience_seconds=0)
+    anna = voices.get("Anna")
+    unseen = SynthesisRequest(voice=anna.model_copy(update={"folder": tmp_path / "unseen" / anna.id}), text="Hi.")
+
+    async def publish_meanwhile() -> SynthesisRequest:
+        coming = asyncio.create_task(VoiceFiles(store, tmp_path / "cache").soon(unseen))
+        await asyncio.sleep(0.1)
+        assert not coming.done()
+        VoicePublisher(voices, store, home.folder).publish()
+        return await coming
+
+    found = asyncio.run(publish_meanwhile()).voice
+    assert found.reference.read_bytes() == anna.reference.read_bytes()
+    lost = unseen.model_copy(update={"voice": unseen.voice.model_copy(update={"id": "0" * 32})})
+    for files in (VoiceFiles(None, tmp_path), VoiceFiles(store, tmp_path / "other")):
+        with pytest.raises(VoiceFilesMissing, match="Anna"):
+            require_files(asyncio.run(files.soon(lost, seconds=0)))
 
 
 def test_only_what_the_api_needs_can_be_called(send):

@@ -21,6 +21,8 @@ import httpx
 import psutil
 import pytest
 import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backend.serving.requests import AudioChunk, SpeechSummary, SynthesisRequest
 from backend.store.copies import DATABASE_FILE
@@ -169,6 +171,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.2)
+
+
+@given(st.integers(1, 20), st.integers(1, 10))
+def test_no_machine_of_several_has_all_ingresses_and_two_have_room_for_all(num_ingresses, num_machines):
+    from backend.serving.deploy.ray_application import max_on_one_machine  # noqa: PLC0415 - takes seconds
+
+    most = max_on_one_machine(num_ingresses, num_machines)
+    assert most * min(num_machines, 2) >= num_ingresses
+    assert most < num_ingresses or num_machines == 1 or num_ingresses == 1
 
 
 def test_it_speaks_whole_takes_and_streams_alike(client):
@@ -382,68 +393,116 @@ def test_a_killed_controller_restarts_without_failed_requests(client):
     assert is_same_sound(spoken(client), heard)
 
 
-def test_scaling_out_and_in_loses_no_take(client, serving, voices, monkeypatch):
-    """A replica that is ended while it speaks does so to the end of the take."""
-    from ray import serve  # noqa: PLC0415 - takes seconds
+class Scaling:
+    """An application that has one or two engines, as many as it needs, and no door."""
 
-    from backend.serving.deploy import ray_application  # noqa: PLC0415 - as above
-    from backend.serving.deploy.ray_deployments import ReplicatedSpeech  # noqa: PLC0415 - as above
+    def __init__(self, serving, voice) -> None:
+        from backend.serving.deploy.ray_deployments import ReplicatedSpeech  # noqa: PLC0415 - takes seconds
 
-    name, voice = "scaling", voices.get("Anna")
-    monkeypatch.setattr(ray_application, "_LOOK_BACK_SECONDS", 2.0)
-    changes = {"name": name, "max_queued": 20, "max_replicas": 2, "upscale_seconds": 1.0, "downscale_seconds": 1.0}
-    # A long text takes two of five slots: more than two such texts are more than one replica should have.
-    engine = serving.engine.model_copy(update={"num_slots": 5, "max_waiting": 20})
-    scaled = serving.model_copy(update={**changes, "engine": engine})
-    handle = serve.run(ray_application.build_speech(scaled), name=name, route_prefix=None)
-    speech = ReplicatedSpeech(handle, name, retry_after_seconds=1.0, asker="job:the test")
+        self._voice = voice
+        changes = {"name": "scaling", "max_queued": 20, "max_replicas": 2}
+        changes |= {"upscale_seconds": 1.0, "downscale_seconds": 1.0}
+        # A long text takes two of five slots: more than two such texts are more than one replica should have.
+        engine = serving.engine.model_copy(update={"num_slots": 5, "max_waiting": 20})
+        scaled = serving.model_copy(update={**changes, "engine": engine})
+        handle = self.serve.run(self.build(scaled), name="scaling", route_prefix=None)
+        self._speech = ReplicatedSpeech(handle, "scaling", retry_after_seconds=1.0, asker="job:the test")
+        self.expected = self.say(SOME)
 
-    def say(text: str) -> bytes:
+    @property
+    def serve(self):
+        from ray import serve  # noqa: PLC0415 - as above
+
+        return serve
+
+    def build(self, serving):
+        from backend.serving.deploy.ray_application import build_speech  # noqa: PLC0415 - as above
+
+        return build_speech(serving)
+
+    def say(self, text: str) -> bytes:
+        """Speak and listen to the end."""
+
         async def listen() -> bytes:
-            events = [
-                event
-                async for event in speech.speak(SynthesisRequest(voice=voice, text=text, seed=1, audio_format="pcm"))
-            ]
+            request = SynthesisRequest(voice=self._voice, text=text, seed=1, audio_format="pcm")
+            events = [event async for event in self._speech.speak(request)]
             assert isinstance(events[-1], SpeechSummary), events[-1]
             return b"".join(event.content for event in events if isinstance(event, AudioChunk))
 
         return asyncio.run(listen())
 
-    def num_running() -> int:
-        return asyncio.run(speech.state()).num_replicas
-
-    def engines() -> set[int]:
-        return processes_of(f"ServeReplica:{name}:SpeechEngine")
-
-    expected = say(SOME)
-    is_out, is_in = threading.Event(), threading.Event()
-
-    def keep_saying(until: threading.Event) -> int:
+    def keep_saying(self, until: threading.Event) -> int:
         """Take after take, each of which has to be whole; says how many."""
         number = 0
         while not until.is_set():
-            assert is_same_sound(say(SOME), expected)
+            assert is_same_sound(self.say(SOME), self.expected)
             number += 1
         return number
 
+    def num_running(self) -> int:
+        return asyncio.run(self._speech.state()).num_replicas
+
+    def num_wanted(self) -> int:
+        """Those that run, and those that are being started."""
+        (deployment,) = self.serve.status().applications["scaling"].deployments.values()
+        return sum(deployment.replica_states.values())
+
+    def engines(self) -> set[int]:
+        return processes_of("ServeReplica:scaling:SpeechEngine")
+
+
+@pytest.fixture(scope="module")
+def scaling(client, serving, voices) -> Iterator[Scaling]:
+    from backend.serving.deploy import ray_application  # noqa: PLC0415 - takes seconds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_application, "_LOOK_BACK_SECONDS", 2.0)
+        scaling = Scaling(serving, voices.get("Anna"))
+    yield scaling
+    scaling.serve.delete("scaling")
+
+
+def test_chunks_that_come_too_late_bring_a_second_engine(scaling):
+    """One text takes two of five slots, for which one engine is enough; something else holds that one up."""
+    over = threading.Event()
+    engine = next(iter(scaling.engines()))
+    wait_until(lambda: scaling.num_wanted() == 1)
+    with ThreadPoolExecutor(1) as pool:
+        speaking = pool.submit(scaling.keep_saying, over)
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while scaling.num_wanted() < 2:
+                assert time.monotonic() < deadline, "it stayed alone"
+                os.kill(engine, signal.SIGSTOP)
+                time.sleep(0.4)
+                os.kill(engine, signal.SIGCONT)
+                time.sleep(0.2)
+        finally:
+            over.set()
+        assert speaking.result()
+
+
+def test_scaling_out_and_in_loses_no_take(scaling):
+    """A replica that is ended while it speaks does so to the end of the take."""
+    wait_until(lambda: scaling.num_running() == 1 and len(scaling.engines()) == 1)
+    is_out, is_in = threading.Event(), threading.Event()
     with ThreadPoolExecutor(5) as pool:
         try:
-            speaking = [pool.submit(keep_saying, until) for until in (is_in, is_out, is_out, is_out)]
-            wait_until(lambda: num_running() == 2)
+            speaking = [pool.submit(scaling.keep_saying, until) for until in (is_in, is_out, is_out, is_out)]
+            wait_until(lambda: scaling.num_running() == 2)
             # Goes to the new one, where nobody is speaking yet. As soon as the others are done, each has one.
-            speaking.append(pool.submit(keep_saying, is_in))
+            speaking.append(pool.submit(scaling.keep_saying, is_in))
             is_out.set()
-            both = engines()
+            both = scaling.engines()
             assert len(both) == 2
-            wait_until(lambda: num_running() == 1)
+            wait_until(lambda: scaling.num_running() == 1)
             # The one that goes is not counted any more, and speaks all the same.
-            assert engines() == both
+            assert scaling.engines() == both
         finally:
             is_out.set()
             is_in.set()
         assert all(one.result() for one in speaking)
-    wait_until(lambda: len(engines()) == 1)
-    serve.delete(name)
+    wait_until(lambda: len(scaling.engines()) == 1)
 
 
 def test_tenants_are_separated_here_too(client, home, recording):
