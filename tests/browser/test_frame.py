@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, expect
 
+from backend.store.home import Home
+from backend.voices.registry import Voices
+from backend.voices.samples import get_sample
+from backend.voices.styles import StyleClip
+from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.browser.axe_findings import axe_findings
 from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
-from tests.browser.test_studio_tabs import choose_voice, open_tab, say
+from tests.browser.test_studio_tabs import choose, choose_voice, free_name, open_tab, say
 from tests.browser.test_voice_page import ENDLESS_TEXT
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import write_voice
 
 pytestmark = pytest.mark.browser
 
@@ -168,7 +177,22 @@ def test_while_it_is_made_one_can_pause_and_seek(page):
     page.locator("#stop").click()
 
 
-def test_the_draft_voice_and_settings_survive_a_reload(page):
+def add_styled_voice(home: Path, folder: Path) -> str:
+    """A voice of the library that knows a style; gives its name."""
+    name, recording = free_name("Styled"), write_voice(folder / "styled.wav", seconds=1.2)
+    Voices(Home(home)).add_fine_tuned(
+        name,
+        {"custom_voice": fine_tuned_checkpoint(folder / "custom_voice"), "base": GOLDEN_CHECKPOINT},
+        consent=get_sample("iris").consent(),
+        model="tiny",
+        reference=recording,
+        styles=[StyleClip(name="calm", clip=recording, text="Hello.")],
+    )
+    return name
+
+
+def test_the_draft_voice_and_settings_survive_a_reload(page, app, tmp_path):
+    styled = add_styled_voice(app.log.parent, tmp_path)
     page.locator("#text textarea").fill("My draft.")
     page.locator("#way").get_by_text("Freer").click()
     page.locator("#settings-handle button").click()
@@ -182,6 +206,15 @@ def test_the_draft_voice_and_settings_survive_a_reload(page):
     expect(page.locator("#seed input, #seed textarea").first).to_have_value("7")
     page.locator("#speak").click()
     expect(page.locator("#takes")).to_contain_text("My draft.")
+    page.locator(".voice-choice", has_text=styled).click()
+    choose(page, "style", "calm")
+    page.wait_for_timeout(500)
+    page.reload()
+    expect(page.locator(".voice-card.chosen")).to_contain_text(styled)
+    expect(page.locator("#style input")).to_have_value("calm")
+    # A voice that has no such style speaks as usual.
+    choose_voice(page, "Iris")
+    expect(page.locator("#style")).to_be_hidden()
 
 
 def test_speak_is_reached_in_twelve_stops_and_becomes_stop(page):
@@ -268,8 +301,11 @@ def test_the_part_that_is_spoken_is_marked_in_its_text(page):
     parts = page.locator("#takes .take").first.locator("[data-from]")
     assert parts.count() > 1
     # It is heard while it is made; the button would stop that.
-    page.wait_for_function("!encore.player.current.isPlaying", timeout=PATIENCE_MS)
+    page.evaluate("encore.player.pause()")
     page.locator("#takes .play").first.click()
+    page.evaluate("encore.player.seek(0)")
+    expect(parts.first).to_have_class("spoken-now")
+    page.evaluate("encore.player.seek(encore.player.current.seconds - 1.5)")
     expect(parts.last).to_have_class("spoken-now")
     expect(parts.first).not_to_have_class("spoken-now")
     expect(page.locator(".spoken-now")).to_have_count(0)

@@ -15,13 +15,13 @@ from ui.tabs.voice.source import SourcePart
 from ui.tabs.voice.speak import SpeechPart
 from ui.words.words import say
 
-KEEP = """(kept, sample, voice, text, way, language, seed, temperature, top_k, top_p, repetition_penalty) => {
+KEEP = """(kept, sample, voice, text, way, language, style, seed, temperature, top_k, top_p, repetition_penalty) => {
   // Until it is filled in again, what was kept is all there is.
   if (!encore.isRestored) return kept;
   const model = document.querySelector("#model-chip .chip-name")?.textContent ?? "";
   const sampling = { seed, temperature, top_k, top_p, repetition_penalty };
   const chosen = document.querySelector(".voice-choice[aria-checked=true]")?.dataset ?? kept;
-  return { kind: chosen.kind, voiceKey: chosen.voiceKey, text, way, language, model, sampling };
+  return { kind: chosen.kind, voiceKey: chosen.voiceKey, text, way, language, style, model, sampling };
 }"""
 """Runs in the browser: what is typed is not sent anywhere to be kept."""
 
@@ -40,7 +40,8 @@ class Draft:
             "top_p": speech.top_p,
             "repetition_penalty": speech.repetition_penalty,
         }
-        fields = [source.sample, source.saved, speech.text, speech.way, speech.language, *self._sampling.values()]
+        fields = [source.sample, source.saved, speech.text, speech.way, speech.language]
+        fields += [speech.style, *self._sampling.values()]
         gr.on(
             [cast("Any", field).change for field in fields],
             None,
@@ -55,7 +56,7 @@ class Draft:
     def restore_after(self, trigger: Trigger) -> None:
         """Fill in what was kept, once the page has the model's own values."""
         speech, source = self._speech, self._source
-        filled = [speech.text, speech.way, speech.language, *self._sampling.values(), *source.chosen]
+        filled = [speech.text, speech.way, speech.language, speech.style, *self._sampling.values(), *source.chosen]
         # Through the queue: only there does Gradio tell the others that the voice has changed.
         restored = bind(trigger, self._restore, {"kept": self._kept}, filled)
         restored.then(None, js="() => { encore.isRestored = true; }", api_visibility="private")
@@ -73,7 +74,8 @@ class Draft:
                 update[speech.language] = gr.update(value=known["language"])
             sampling = known.get("sampling")
             update |= self._restore_sampling(sampling if isinstance(sampling, dict) else {})
-        return update | self._restore_voice(str(known.get("kind")), str(known.get("voiceKey")), request)
+        update |= self._restore_voice(str(known.get("kind")), str(known.get("voiceKey")), request)
+        return update | speech.offer_styles(update.get(self._source.source), str(known.get("style") or ""))
 
     def _restore_sampling(self, kept: Mapping[str, Any]) -> Update:
         return {field: gr.update(value=kept[name]) for name, field in self._sampling.items() if name in kept}

@@ -306,8 +306,8 @@ class SpeechPart:
         bind([again.then, again.failure], self._end, None, self._speaking, quick=True)
         bind(self.stop.click, self._stop, api="stop", quick=True)
         bind(voice.source.change, lambda: {self.likeness: NOTHING}, None, self.likeness, quick=True)
-        chosen = {"source": voice.source}
-        bind(voice.source.change, self._offer_styles, chosen, self.style, api="offer_styles", quick=True)
+        chosen = {"source": voice.source, "style": self.style}
+        bind(voice.source.change, self.offer_styles, chosen, self.style, api="offer_styles", quick=True)
         bind(
             voice.source.change,
             self._prepare,
@@ -347,7 +347,7 @@ class SpeechPart:
     def _speak_form(self, form: SpeakForm, browser: str, request: gr.Request) -> Iterator[Update]:
         studio, session = self.context.studio, session_of(request)
         with self.context.flags.watch(session) as is_stopped:
-            yield {self.status: says("", f"{say('speak.listening')} …")}
+            yield {self.status: says("", f"{_waiting_for(studio.loaded)} …")}
             if steps := form.missing():
                 raise StepsMissing(steps)
             spoken, synthesizer = form.request(studio, client_of(request)), require_model(studio)
@@ -356,7 +356,7 @@ class SpeechPart:
             for trial in range(1, num_trials + 1):
                 stream = yield from self.context.follow(
                     f"cast {session}",
-                    say("speak.listening"),
+                    _waiting_for(synthesizer),
                     lambda _: synthesizer.speak(spoken, cancelled=is_stopped),
                     lambda state: {self.status: task_line(state)},
                 )
@@ -398,12 +398,13 @@ class SpeechPart:
         }
         return None
 
-    def _offer_styles(self, source: Source | None) -> Update:
-        """The styles of a voice of the library, where it has some."""
+    def offer_styles(self, source: Source | None, style: str | None) -> Update:
+        """The styles of a voice of the library, where it has some; the chosen one stays where it has that, too."""
         is_stored = source is not None and source.kind == "voice"
         styles = self.context.studio.voices.get(source.voice_id).styles if source is not None and is_stored else ()
-        choices = [(say("speak.no_style"), ""), *((style.name, style.name) for style in styles)]
-        return {self.style: gr.update(choices=choices, value="", visible=bool(styles))}
+        choices = [(say("speak.no_style"), ""), *((one.name, one.name) for one in styles)]
+        kept = style if any(one.name == style for one in styles) else ""
+        return {self.style: gr.update(choices=choices, value=kept, visible=bool(styles))}
 
     def _prepare(self, source: Source | None, transcript: str, way: str | None) -> None:
         """Analyse the recording of a voice as soon as it is chosen, so that its first take begins as soon as others.
@@ -462,7 +463,7 @@ class SpeechPart:
                 loaded = require_model(studio)
                 stream = yield from self.context.follow(
                     f"cast {session}",
-                    say("speak.listening"),
+                    _waiting_for(loaded),
                     lambda _: studio.speak_part_again(
                         loaded, take, number, client=client_of(request), cancelled=is_stopped
                     ),
@@ -501,6 +502,11 @@ class SpeechPart:
             expected = expected_seconds(stream.segments, progress)
             yield {self.status: speaking_line(progress), self.player: live.add(chunk, expected, progress.lead_seconds)}
         yield {self.player: live.complete()}
+
+
+def _waiting_for(loaded: LoadedModel | None) -> str:
+    """What comes before the sound: the voice is analysed, here or on a cluster that may have to be joined again."""
+    return say("speak.asking_cluster" if loaded is not None and loaded.facts.cluster else "speak.listening")
 
 
 def _reference_of(form: SpeakForm, studio: Studio) -> Path | None:
