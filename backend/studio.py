@@ -212,7 +212,7 @@ class Studio:
             if address is None:
                 raise SettingsError("There is no cluster to speak on. Set RAY_ADDRESS=host:port, and start again.")
             if isinstance(self._loaded, RemoteModel):
-                self._loaded.retire()
+                self._loaded.retire(hands_over=True)
                 self._loaded = None
             settings = self._cluster_settings(name, precision)
             before, loaded = self._loaded, RemoteModel(settings, address, cancelled=cancelled)

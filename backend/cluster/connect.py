@@ -37,7 +37,7 @@ class Purpose:
     """What Ray is wanted for, as error messages say it.
 
     Attributes:
-        here: what unsetting RAY_ADDRESS would do on this machine instead.
+        here: how this machine does it instead.
         again: what to do once the fault is corrected.
         details: where Ray's own report can be read.
         shows_workers: whether what workers print is printed here as well.
@@ -51,23 +51,30 @@ class Purpose:
     ships_code: bool = True
 
 
-FINE_TUNE = Purpose(here="train on this machine", again="resume the run", details="the run's log says why")
+FINE_TUNE = Purpose(here="unset it to train on this machine", again="resume the run", details="the run's log says why")
 BUILD_DATASET = Purpose(
-    here="build on this machine",
+    here="unset it to build on this machine",
     again="build again, or build with --workers 0, which needs no Ray",
     details="the log says why",
     shows_workers=False,
 )
 SERVE = Purpose(
-    here="serve from this machine",
+    here="unset it to serve from this machine",
     again="start again, or serve with --local, which needs no Ray",
     details="the messages above say why",
 )
 SPEAK = Purpose(
-    here="speak on this machine", again="load the model again", details="the log says why", shows_workers=False
+    here="load the model on this computer (behind the model's name, above)",
+    again="load the model again",
+    details="the log says why",
+    shows_workers=False,
 )
 INSPECT = Purpose(
-    here="use this machine alone", again="look again", details="the log says why", shows_workers=False, ships_code=False
+    here="unset it to use this machine alone",
+    again="look again",
+    details="the log says why",
+    shows_workers=False,
+    ships_code=False,
 )
 
 # For a Ray that serves one task on one machine. What its servers and helpers do by themselves takes 60 to 80 ms of each
@@ -197,7 +204,7 @@ def explain_no_ray(purpose: Purpose, address: str | None, error: BaseException) 
     if "version mismatch" in text or ("version" in text and "python" in text):
         return f"The cluster at {address} runs another version of Ray or Python. Install the same ones there and here."
     if address is not None:
-        return f"No Ray cluster answers at {address}. Start it, correct RAY_ADDRESS, or unset it to {purpose.here}."
+        return f"No Ray cluster answers at {address}. Start it, correct RAY_ADDRESS, or {purpose.here}."
     return f"Ray could not be started on this machine; {purpose.details}. Correct that and {purpose.again}."
 
 
@@ -265,6 +272,14 @@ def check_size(needed_cpus: int, needed_gpus: int) -> None:
 def has_gpus(needed: int) -> bool:
     """Whether the connected cluster has that many GPUs."""
     return _resources().get("GPU", 0) >= needed
+
+
+def has_room(num_cpus: float, num_gpus: float) -> bool:
+    """Whether so much of the connected cluster is free."""
+    import ray  # noqa: PLC0415 - see `connect`
+
+    free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+    return free.get("CPU", 0) >= num_cpus and free.get("GPU", 0) >= num_gpus
 
 
 def _resources() -> dict[str, float]:

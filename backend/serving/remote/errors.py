@@ -33,11 +33,18 @@ class ClusterSpeechError(ServingError):
         )
 
     @classmethod
-    def of_another_version(cls, address: str, theirs: str, ours: str) -> ClusterSpeechError:
-        """What runs there cannot be understood here."""
+    def of_another_version(cls, address: str, theirs: str | None, ours: str) -> ClusterSpeechError:
+        """What runs there cannot be understood here, and leaves no room; `theirs` is None where it does not say."""
+        if theirs is None:
+            return cls(
+                f"The speech application on the cluster at {address} is of an older Encore than this, which is {ours}, "
+                "and there is no room for another. Install one version on both, or load the model on this computer "
+                "(behind the model's name, above)."
+            )
         return cls(
-            f"The speech application on the cluster at {address} is of Encore {theirs}, and this is {ours}. "
-            f"Install one version on both, or load the model on this computer (behind the model's name, above)."
+            f"The speech application on the cluster at {address} is of Encore {theirs}, and this is {ours}; "
+            "there is no room for another. Install one version on both, or load the model on this computer (behind "
+            "the model's name, above)."
         )
 
     @classmethod

@@ -23,14 +23,25 @@ from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
 
-from backend.cluster.connect import SPEAK, connect, has_gpus
+from backend.cluster.connect import SPEAK, connect, has_gpus, has_room
 from backend.errors import EncoreError
 from backend.provenance.statement import encore_version
 from backend.serving.deploy.ray_application import build_speech
 from backend.serving.deploy.ray_deployments import ENGINE_DEPLOYMENT, ReplicaLost, ReplicatedSpeech, job_name
 from backend.serving.loaded_model import ModelFacts
 from backend.serving.remote.errors import ClusterSpeechError
-from backend.serving.remote.messages import LENGTH_BYTES, Asked, Opened, Opening, packed, receive, unpacked
+from backend.serving.remote.messages import (
+    ASKED,
+    HANDED_OVER,
+    LENGTH_BYTES,
+    Asked,
+    Opened,
+    Opening,
+    facts_in,
+    packed,
+    receive,
+    unpacked,
+)
 from backend.serving.requests import SoundEvent, SpeechFailure
 from training.machine import Machine
 
@@ -42,16 +53,30 @@ _logger = logging.getLogger(__name__)
 
 
 class ClusterSpeech:
-    """The application that speaks for one studio."""
+    """The application that speaks for one studio.
+
+    Attributes:
+        facts: what is to be known of its model.
+        is_handed_over: whether another process goes on with the application, or replaces it.
+    """
 
     def __init__(self, opening: Opening) -> None:
         """Find the application, or start it. Raises EncoreError."""
         self._address, self._settings = opening.address, opening.settings
         if has_gpus(1):
             self._settings = self._settings.model_copy(update={"num_gpus": 1.0})
-        self._name, self.facts = self._find()
+        self.is_handed_over = False
+        own = self._settings.name
+        try:
+            self._name, self.facts = self._find()
+        except ClusterSpeechError:
+            serve.delete(own, _blocking=False)
+            raise
         if self.facts is None:
             self._start()
+        elif self._name != own:
+            # With another model, from before.
+            serve.delete(own, _blocking=False)
 
     def sound(self, asked: Asked) -> AsyncGenerator[SoundEvent]:
         """Samples as they are made."""
@@ -63,9 +88,13 @@ class ClusterSpeech:
             await self._handle(self._name).prepare.remote(asked.order, asked.recording)
 
     def end(self) -> None:
-        """End the application if it was started here."""
-        if self._name == self._settings.name:
-            serve.delete(self._name)
+        """End the application if it was started here, unless it was handed over; what it speaks, it speaks to the end.
+
+        At once and only once: the studio may start it again while something is still being spoken.
+        """
+        if self._name == self._settings.name and not self.is_handed_over:
+            serve.delete(self._name, _blocking=False)
+        self.is_handed_over = True
 
     def explain(self, event: SoundEvent) -> SoundEvent:
         """The same in the studio's words."""
@@ -86,7 +115,7 @@ class ClusterSpeech:
         return serve.get_deployment_handle(ENGINE_DEPLOYMENT, application, _check_exists=False)
 
     def _find(self) -> tuple[str, ModelFacts | None]:
-        """An application with this model, and its facts; an old one of this studio's own is replaced."""
+        """An application with this model, and its facts; those of other versions are left alone where there is room."""
         other: ClusterSpeechError | None = None
         wanted = self._settings.engine.precision
         for name, application in serve.status().applications.items():
@@ -96,11 +125,13 @@ class ClusterSpeech:
             try:
                 facts = self._about(name)
             except ClusterSpeechError as error:
+                # What an older program of this studio has left is replaced.
                 other = error if name != self._settings.name else other
                 continue
             if facts.name == self._settings.engine.model and wanted in ("auto", facts.precision):
                 return name, facts
-        if other is not None:
+        if other is not None and not has_room(self._settings.num_cpus, self._settings.num_gpus):
+            # It may hold what there is for as long as it runs.
             raise other
         return self._settings.name, None
 
@@ -115,15 +146,14 @@ class ClusterSpeech:
             raise ClusterSpeechError.not_started(self._address, reason[-1].rstrip(".")[:300]) from error
 
     def _about(self, application: str) -> ModelFacts:
-        ours = encore_version()
         try:
             about: dict[str, str] = self._handle(application).about.remote().result(timeout_s=ABOUT_SECONDS)
-        except (RayError, RayServeException, TimeoutError) as error:
+        except TimeoutError as error:
+            raise ClusterSpeechError.silent(self._address, ABOUT_SECONDS) from error
+        except (RayError, RayServeException) as error:
             # Versions that knew no studios have no such method.
-            raise ClusterSpeechError.of_another_version(self._address, "another version", ours) from error
-        if about["version"] != ours:
-            raise ClusterSpeechError.of_another_version(self._address, about["version"], ours)
-        return ModelFacts.model_validate_json(about["facts"]).model_copy(update={"cluster": self._address})
+            raise ClusterSpeechError.of_another_version(self._address, None, encore_version()) from error
+        return facts_in(about, self._address)
 
 
 async def _answer(speech: ClusterSpeech, connection: socket.socket) -> None:
@@ -160,16 +190,18 @@ async def _speak(speech: ClusterSpeech, asked: Asked, writer: asyncio.StreamWrit
 async def _serve(speech: ClusterSpeech, control: socket.socket) -> None:
     """Take requests until the studio has ended, and finish what is spoken then."""
     loop, running = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-    while (connection := await loop.run_in_executor(None, _next_connection, control)) is not None:
+    while (connection := await loop.run_in_executor(None, _next_connection, control, speech)) is not None:
         task = asyncio.create_task(_answer(speech, connection))
         running.add(task)
         task.add_done_callback(running.discard)
+    await asyncio.to_thread(speech.end)
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def _next_connection(control: socket.socket) -> socket.socket | None:
+def _next_connection(control: socket.socket, speech: ClusterSpeech) -> socket.socket | None:
     said, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-    return socket.socket(fileno=descriptors[0]) if said else None
+    speech.is_handed_over = said == HANDED_OVER
+    return socket.socket(fileno=descriptors[0]) if said == ASKED else None
 
 
 def _give_up(control: socket.socket, opening: Opening, is_open: threading.Event) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import pickle
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.errors import EncoreError
+from backend.provenance.statement import encore_version
 from backend.serving.loaded_model import ModelFacts
+from backend.serving.remote.errors import ClusterSpeechError
 from backend.serving.requests import SynthesisRequest
 from backend.serving.settings import ServeSettings
 
 LENGTH_BYTES = 4
+
+ASKED, HANDED_OVER = b"+", b"-"
+"""What the studio sends after its `Opening`: with a connection for each request; and before it leaves, where another
+process goes on with the application, or replaces it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +50,13 @@ class Asked:
     order: SynthesisRequest
     recording: bytes | None = None
     is_prepared: bool = False
+
+
+def facts_in(about: Mapping[str, str], address: str) -> ModelFacts:
+    """What an application at `address` has loaded, from what it says of itself. Raises ClusterSpeechError."""
+    if about["version"] != (ours := encore_version()):
+        raise ClusterSpeechError.of_another_version(address, about["version"], ours)
+    return ModelFacts.model_validate_json(about["facts"]).model_copy(update={"cluster": address})
 
 
 def packed(message: object) -> bytes:

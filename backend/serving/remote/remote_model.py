@@ -24,7 +24,7 @@ from backend.serving.engine.statistics import EngineStatistics
 from backend.serving.loaded_model import ModelFacts
 from backend.serving.memory import MemoryUse
 from backend.serving.remote.errors import ClusterSpeechError
-from backend.serving.remote.messages import Asked, Opened, Opening, packed, receive
+from backend.serving.remote.messages import ASKED, HANDED_OVER, Asked, Opened, Opening, packed, receive
 from backend.serving.requests import Reference, SoundBegun, SoundChunk, SpeechFailure, SynthesisRequest
 from backend.serving.settings import ServeSettings
 from backend.serving.speak_again import spoken_from
@@ -68,8 +68,15 @@ class RemoteModel:
         self._joining = threading.Lock()
         self.facts: ModelFacts = self._link.facts
 
-    def retire(self) -> None:
-        """End the connection, and the application if it was started for it; what is being spoken ends by itself."""
+    def retire(self, *, hands_over: bool = False) -> None:
+        """End the connection, and the application if it was started for it; what is being spoken ends by itself.
+
+        Args:
+            hands_over: leave the application to the next model that is loaded on this cluster, which uses or replaces
+                it. What is being spoken may last longer than that takes to load.
+        """
+        if hands_over:
+            self._link.hand_over()
         self._link.close()
 
     def speak(self, request: SynthesisRequest, *, cancelled: Callable[[], bool] | None = None) -> AudioStream:
@@ -103,14 +110,16 @@ class RemoteModel:
 
     def _source(self, request: SynthesisRequest, cancelled: Callable[[], bool] | None) -> RemoteSource:
         try:
-            return RemoteSource(self._ask(request), self._opening.address, cancelled)
+            return RemoteSource(self._ask(request, cancelled), self._opening.address, cancelled)
         except ClusterSpeechError:
             # Between two takes the cluster may have gone and come back: the first to ask it learns it.
             if not self._link.has_ended():
                 raise
-        return RemoteSource(self._ask(request), self._opening.address, cancelled)
+        return RemoteSource(self._ask(request, cancelled), self._opening.address, cancelled)
 
-    def _ask(self, request: SynthesisRequest, *, is_prepared: bool = False) -> socket.socket:
+    def _ask(
+        self, request: SynthesisRequest, cancelled: Callable[[], bool] | None = None, *, is_prepared: bool = False
+    ) -> socket.socket:
         asked = Asked(order=request, recording=_recording_of(request), is_prepared=is_prepared)
         address = self._opening.address
         with self._joining:
@@ -120,7 +129,7 @@ class RemoteModel:
                 raise ClusterError(explain_no_ray(SPEAK, address, ConnectionError()))
             if not self._link.is_alive:
                 self._link.close()
-                self._link = _Link(self._opening, None)
+                self._link = _Link(self._opening, cancelled)
             return self._link.ask(asked)
 
 
@@ -225,6 +234,11 @@ class _Link:
         """Whether it can be asked."""
         return self.close.alive and self._process.poll() is None
 
+    def hand_over(self) -> None:
+        """Let it leave the application as it is when it ends."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._control.sendall(HANDED_OVER)
+
     def has_ended(self) -> bool:
         """Whether it is gone, or about to go."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -236,7 +250,7 @@ class _Link:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                socket.send_fds(self._control, [b"+"], [theirs.fileno()])
+                socket.send_fds(self._control, [ASKED], [theirs.fileno()])
             except OSError as error:
                 ours.close()
                 raise ClusterSpeechError.lost(self._address) from error

@@ -95,6 +95,19 @@ def test_what_cannot_be_spoken_is_said_and_the_next_take_is_spoken(studio, recor
     assert len(samples)
 
 
+def test_who_was_there_before_does_not_end_what_is_used_again(studio, recording):
+    """Where something was still being spoken, the next model was ended together with it."""
+    request = SynthesisRequest(voice=Reference(name="Anna", recording=recording), text="Hm.", seed=3)
+    stream, process = studio.loaded.speak(request.model_copy(update={"text": LONG})), studio.loaded._link._process
+    assert len(next(stream))
+    studio.load_on_cluster(str(GOLDEN_CHECKPOINT), precision="fp32")
+    assert len(next(stream))
+    stream.close()
+    assert process.wait(60) == 0
+    samples, _ = spoken(studio.loaded, request)
+    assert len(samples)
+
+
 def test_a_model_that_finds_no_room_can_be_given_up(studio, monkeypatch):
     """Two processors are all that there is, and a replica waits for what is not there for as long as it takes."""
     asked = studio._cluster_settings(str(GOLDEN_CHECKPOINT), "bf16")

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from backend.errors import SettingsError
+from backend.provenance.statement import encore_version
 from backend.serving.at_hand import at_hand
 from backend.serving.errors import EngineBusy
+from backend.serving.loaded_model import ModelFacts
 from backend.serving.remote import remote_model
 from backend.serving.remote.errors import ClusterSpeechError
-from backend.serving.remote.messages import packed
+from backend.serving.remote.messages import facts_in, packed
 from backend.serving.remote.remote_model import RemoteSource
 from backend.serving.requests import Reference, SoundBegun, SoundChunk, SpeechFailure, SynthesisRequest
 from backend.serving.speech.audio_stream import AudioStream
@@ -27,6 +29,7 @@ from backend.takes.take import TakeOrigin
 from backend.voices.errors import VoiceError
 from tests.backend.serving.speech.test_audio_stream import SENTENCE
 from training.model.generation.finish_reason import FinishReason
+from training.model.sampling_settings import Sampling
 
 ORIGIN = TakeOrigin(made_by="studio", voice="Anna", model_name="tiny", is_fine_tuned=False, consent=None)
 
@@ -122,6 +125,15 @@ def test_a_recording_comes_along_and_other_files_have_to_be_there(tmp_path):
         at_hand(request.model_copy(update={"voice": unseen}), b"sound"),
     ):
         pytest.fail("it was let through")
+
+
+def test_an_application_says_what_it_has_loaded_if_it_is_of_this_version():
+    facts = ModelFacts(name="tiny", precision="fp32", device="cpu", languages=("english",), default_sampling=Sampling())
+    about = {"version": encore_version(), "facts": facts.model_dump_json()}
+    assert facts_in(about, "there:1") == facts.model_copy(update={"cluster": "there:1"})
+    # What another version says of itself need not be understood here.
+    with pytest.raises(ClusterSpeechError, match=r"is of Encore 0\.0\.9, and this is .*; there is no room for another"):
+        facts_in({"version": "0.0.9", "facts": "{}"}, "there:1")
 
 
 def test_where_it_speaks_is_a_setting(tmp_path, monkeypatch):
