@@ -4,15 +4,14 @@
 
 Three nodes of Ray on this machine, each with mounts and a cache of its own, do not see the run's folder; moto's server
 is the storage. One worker trains; whenever another checkpoint is stored, the node that it is on is killed with all its
-processes, and a new one is added. Every step is compared with the same job done without Ray, storage or faults.
-Then the same job is done here in turns with a storage and without one, to see what storing costs.
+processes, and a new one is added. Every step is compared with the same job done without Ray, storage or faults. What
+storing costs is measured by `storage_cost`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from backend.runs.storage.control import Control, LineReader
 from backend.runs.storage.run_folder import RunFolder
 from tests.backend.cluster.machines import Machine, Machines, machines
 from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.storage_cost import Alone
 from tests.object_server import BUCKET, object_server, variables
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from training.job import FineTuneJob
@@ -35,33 +35,12 @@ from training.machine import Machine as WhereToTrain
 from training.storage.folders import list_folders
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
-from training.worker import RunStorage, run_worker
+from training.worker import run_worker
 
 NUM_NODES = 3
 CHECKPOINTS = "runs/run/checkpoints"
 DEADLINE_SECONDS = 600.0
 LOSSES = ("talker_loss", "code_predictor_loss", "gradient_norm", "learning_rate")
-
-
-class Alone:
-    """A worker by itself, which remembers what its steps were."""
-
-    rank, local_rank, world_size = 0, 0, 1
-
-    def __init__(self) -> None:
-        self.steps: dict[int, Mapping[str, float]] = {}
-
-    def report(self, metrics: Mapping[str, float], checkpoint_folder: Path | None) -> None:
-        """See `WorkerContext`."""
-        self.steps[int(metrics["step"])] = metrics
-
-    def tell(self, sentence: str) -> None:
-        """See `WorkerContext`."""
-        print(sentence)
-
-    def should_stop(self) -> bool:
-        """See `WorkerContext`."""
-        return False
 
 
 def open_storage(location: str) -> ObjectStore:
@@ -171,13 +150,11 @@ def largest_difference(steps: list[dict[str, Any]], alone: Mapping[int, Mapping[
     return max(abs(ours - theirs) / max(abs(theirs), 1e-12) for ours, theirs in pairs)
 
 
-def seconds_alone(job: FineTuneJob, output: Path, store: ObjectStore | None) -> tuple[float, Alone]:
-    """Do the whole job in this process."""
+def done_alone(job: FineTuneJob, output: Path) -> Alone:
+    """The whole job in this process."""
     alone = Alone()
-    began = time.perf_counter()
-    storage = RunStorage(store=store) if store is not None else None
-    run_worker(FineTuneJob.parse({**job.model_dump(), "output": output}), alone, storage=storage)
-    return time.perf_counter() - began, alone
+    run_worker(FineTuneJob.parse({**job.model_dump(), "output": output}), alone)
+    return alone
 
 
 def main() -> None:
@@ -186,7 +163,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--checkpoint-every", type=int, default=100)
     parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=5, help="of the comparison of storages")
     parser.add_argument("--beside", default="nothing", help="what else ran on the machine, as the result says it")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -207,13 +183,8 @@ def main() -> None:
                 run = Run(cluster, job, storage, options.kills)
                 kills = kill_machines(cluster, run, open_storage(storage), options.kills)
                 wait_until(run.is_over, cluster)
-        store = open_storage(f"s3://{BUCKET}/alone")
-        local, stored = [], []
-        for number in range(options.rounds):
-            seconds, alone = seconds_alone(job, folder / f"local-{number}", None)
-            local.append(seconds)
-            stored.append(seconds_alone(job, folder / f"stored-{number}", store)[0])
-        report = describe(options, facts, kills, run.steps(), alone, local, stored)
+        alone = done_alone(job, folder / "alone")
+        report = describe(options, facts, kills, run.steps(), alone)
     options.out.write_text(report, encoding="utf-8")
     print(report)
 
@@ -224,17 +195,12 @@ def describe(
     kills: list[tuple[int, int, float]],
     steps: list[dict[str, Any]],
     alone: Alone,
-    local: list[float],
-    stored: list[float],
 ) -> str:
     """The result as a document."""
     import ray  # noqa: PLC0415 - see above
 
     done = {line["step"] for line in steps}
     missing = sorted(set(range(1, options.steps + 1)) - done)
-    num_checkpoints = options.steps // options.checkpoint_every
-    ratios = [second / first for first, second in zip(local, stored, strict=True)]
-    each = [(second - first) / num_checkpoints for first, second in zip(local, stored, strict=True)]
     rows = [f"| {last} | {first} | {seconds:.0f} s |" for last, first, seconds in kills]
     difference = largest_difference(steps, alone.steps)
     counts = f"--steps {options.steps} --checkpoint-every {options.checkpoint_every} --kills {options.kills}"
@@ -242,7 +208,7 @@ def describe(
         [
             f"# A fine-tune on machines that are killed, {datetime.now(UTC):%-d %B %Y}",
             "",
-            f"`python -m tests.benchmarks.cluster_training {counts} --rounds {options.rounds}`:",
+            f"`python -m tests.benchmarks.cluster_training {counts}`:",
             f"one worker on a Ray of {NUM_NODES} nodes on this machine that share no folder, with the tests' S3 server",
             "(moto) as storage. The model is the tests' tiny one, whose checkpoints are small.",
             "",
@@ -254,10 +220,6 @@ def describe(
             f"{len(steps) - len(done)}.",
             "- Largest difference of a loss, gradient norm or learning rate of any step from the same job undisturbed: "
             f"{difference:.1e} of its value.",
-            f"- The same job in one process took {statistics.median(ratios):.2f} times as long with the storage as",
-            f"  without it ({min(ratios):.2f} to {max(ratios):.2f}, {options.rounds} rounds in turns), "
-            f"{1000 * statistics.median(each):.0f} ms more for each of {num_checkpoints} checkpoints",
-            f"  ({1000 * min(each):.0f} to {1000 * max(each):.0f}).",
             "",
             f"Beside it ran: {options.beside}. Ray {ray.__version__}.",
             "",
