@@ -50,8 +50,10 @@ def sources_line(num_files: int, *, has_voice: bool) -> Markup:
     return NOTHING if has_voice else note(say("data.no_recordings"))
 
 
-def progress_html(progress: BuildProgress | None, *, uses_ray: bool = True, is_cancelling: bool = False) -> Markup:
-    """A build as one bar with its stage and what is left, or how it ended."""
+def progress_html(
+    progress: BuildProgress | None, *, uses_ray: bool = True, is_there: bool = False, is_cancelling: bool = False
+) -> Markup:
+    """A build as one bar with its stage and what is left, or how it ended; `is_there` where a cluster was joined."""
     if progress is None:
         return NOTHING
     if not progress.is_running:
@@ -64,7 +66,7 @@ def progress_html(progress: BuildProgress | None, *, uses_ray: bool = True, is_c
         return says(tone, said, role=role)
     if is_cancelling:
         return cancelling_html(progress)
-    now, left = _now(progress, uses_ray=uses_ray), _left(progress)
+    now, left = _now(progress, uses_ray=uses_ray, is_there=is_there), _left(progress)
     return render(
         "dataset",
         "progress",
@@ -119,10 +121,12 @@ def _step(stage: StageProgress) -> str:
     return count + (f", {say('data.num_failed', number=stage.num_failed)}" if stage.num_failed else "")
 
 
-def _now(progress: BuildProgress, *, uses_ray: bool) -> str:
+def _now(progress: BuildProgress, *, uses_ray: bool, is_there: bool) -> str:
     """The stage that is worked on, or what is being waited for."""
     if not progress.num_done:
-        return say("data.starting_ray") if uses_ray else say("data.starting")
+        if not uses_ray:
+            return say("data.starting")
+        return say("data.joining_ray" if is_there else "data.starting_ray")
     working = next((one for one in STAGES if _state(progress.stage(one)) != "done"), STAGES[-1])
     return f"{say(STAGE_NAMES[working])} …"
 

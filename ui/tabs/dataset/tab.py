@@ -15,6 +15,7 @@ from backend.errors import EncoreError
 from backend.store.trash import Deleted
 from backend.transcription.catalogue import PUBLISHED_WHISPERS
 from backend.voices.consent import SpokenProof
+from training.machine import Machine
 from ui.bar.bar import fixed_html
 from ui.consent import Stated, of_another_recording, read_consent
 from ui.context import PageContext
@@ -44,6 +45,7 @@ class DatasetTab:
     def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields) -> None:
         self.context, self.voice = context, voice
         self._cancelling: set[tuple[str, float]] = set()
+        self._is_there = Machine.here().address is not None
         with gr.Row(elem_id="data-top"):
             fixed_html(html('<h2 data-word="data.title">Data</h2>'), "data-title")
             self.chosen = gr.Dropdown(
@@ -391,7 +393,9 @@ class DatasetTab:
             progress = None
         is_running = progress is not None and progress.is_running
         is_cancelling = progress is not None and (name, progress.started_at) in self._cancelling
-        shown = progress_html(progress, uses_ray=self._uses_ray(name), is_cancelling=is_cancelling)
+        shown = progress_html(
+            progress, uses_ray=self._uses_ray(name), is_there=self._is_there, is_cancelling=is_cancelling
+        )
         if progress is not None and not is_running and seen and is_locked(self.context.settings.home_folder, name):
             # Its process is about to end; until then nothing can be edited.
             is_running, shown = True, says("", say("data.finishing"))

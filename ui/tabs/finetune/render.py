@@ -169,13 +169,16 @@ def run_html(
     seconds_left: float | None,
     waits_for: str = "",
     *,
+    is_there: bool = False,
     is_cancelling: bool = False,
 ) -> Markup:
-    """How a run is doing; `waits_for` names the one that is before it."""
+    """How a run is doing; `waits_for` names the one that is before it; `is_there` where it runs on a cluster."""
     tone, words = STATE_WORDS[run.state]
     stage = say(words)
     if run.state is RunState.QUEUED and waits_for:
         stage = say("tune.waiting_for", name=waits_for)
+    if run.state is RunState.STARTING and is_there:
+        stage = say("tune.joining")
     if is_cancelling:
         stage = say("tune.stopping")
     left = ""

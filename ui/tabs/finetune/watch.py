@@ -15,6 +15,7 @@ from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from backend.store.trash import Deleted
+from training.machine import Machine
 from ui.context import PageContext
 from ui.events import FOCUS_REFUSAL, HIDE, SHOW, Update, answered_in, bind
 from ui.fields import FormIncomplete
@@ -81,6 +82,7 @@ class RunWatch:
         self.context, self.chosen, self.form = context, chosen, form
         self._losses = LossHistory()
         self._cancelling: set[tuple[str, int]] = set()
+        self._is_there = Machine.here().address is not None
         script = Path(__file__).with_name("run.js").read_text(encoding="utf-8")
         self.undo = Undo(context, "run")
         with gr.Column(visible=False, elem_id="runs-section") as self.body:
@@ -150,7 +152,12 @@ class RunWatch:
             self.form: HIDE,
             self.body: SHOW,
             self.status: run_html(
-                run, self._runs.newest_measures(run.id), left, waits_for, is_cancelling=is_cancelling
+                run,
+                self._runs.newest_measures(run.id),
+                left,
+                waits_for,
+                is_there=self._is_there,
+                is_cancelling=is_cancelling,
             ),
             self.pause: gr.update(visible=is_active, interactive=not is_cancelling),
             self.resume: gr.update(visible=state.can_resume),

@@ -92,6 +92,7 @@ def test_before_the_first_result_it_says_what_is_waited_for():
     nothing_yet = progress().model_copy(update={"stages": ()})
     assert "Starting Ray, usually 20 s" in render_dataset.progress_html(nothing_yet)
     assert "Ray" not in render_dataset.progress_html(nothing_yet, uses_ray=False)
+    assert "Waiting for room on the cluster" in render_dataset.progress_html(nothing_yet, is_there=True)
 
 
 def test_a_build_that_is_being_cancelled_says_so():

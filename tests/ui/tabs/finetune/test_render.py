@@ -266,6 +266,8 @@ def test_a_waiting_run_says_for_whom_and_a_cancelled_one_that_it_ends():
     assert "Waiting until Bob is done" in waiting
     assert "Cancelling …" in render_finetune.run_html(run(), {}, 60.0, is_cancelling=True)
     assert "Starting Ray, usually 20 s" in render_finetune.run_html(run(RunState.STARTING), {}, None)
+    there = render_finetune.run_html(run(RunState.STARTING), {}, None, is_there=True)
+    assert "Waiting for room on the cluster" in there
 
 
 def test_a_planned_dataset_shows_its_source_and_the_next_step():
