@@ -105,10 +105,14 @@ class Studio:
         return Voices(self.home)
 
     def use_storage(self) -> None:
-        """Keep voices and takes in the object storage too, if there is one. Raises StorageError."""
+        """Keep voices and takes in the object storage too, if there is one, and tidy it up. Raises StorageError."""
         if (store := open_store(self.settings.storage)) is not None:
             VoicePublisher(self.voices, store, self.home.folder).keep_publishing()
             StoredTakes(self.home, store, owner_of(self.home.folder)).keep_syncing()
+            # Here: see `datasets`.
+            from backend.dataset.storage.stored_builds import keep_removing_abandoned  # noqa: PLC0415
+
+            keep_removing_abandoned(store, self.home.folder)
 
     @cached_property
     def datasets(self) -> Datasets:

@@ -1,7 +1,7 @@
 """What a run learns from, in the object storage: put there by who starts it, fetched by machines that lack it.
 
 runs/NAME/datasets/DIGEST    rows and card of a dataset, by the digest that jobs name; no sound
-models/SHA256                a base model's folder, by the hash of its files' hashes
+models/SHA256                a base model's folder, or one file of weights, by the hash of its files' hashes
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,9 +37,13 @@ def delete_datasets(store: ObjectStore, run: str) -> None:
     store.delete_below(f"{stored_run(run)}/{DATASETS_FOLDER}")
 
 
-def put_model(store: ObjectStore, folder: Path) -> str:
-    """Store a base model, unless it is stored, and return its name for `with_model_here`. Raises StorageError."""
-    manifest = describe(folder)
+def put_model(store: ObjectStore, folder: Path, files: Sequence[str] | None = None) -> str:
+    """Store a base model, unless it is stored, and return its name for `fetch_model`; of a folder all, or some `files`.
+
+    Raises:
+        StorageError: it cannot be stored.
+    """
+    manifest = describe(folder, files)
     name = hashlib.sha256(manifest.model_dump_json().encode()).hexdigest()
     if read_manifest(store, f"{MODELS_FOLDER}/{name}") is None:
         put_folder(store, f"{MODELS_FOLDER}/{name}", folder, manifest)
@@ -73,12 +77,18 @@ def with_model_here(job: FineTuneJob, store: ObjectStore, model: str | None) -> 
     """
     if job.base_model.is_dir() or model is None:
         return job
-    cached = cache_folder() / MODELS_FOLDER / model
-    if get_folder(store, f"{MODELS_FOLDER}/{model}", cached) is None:
+    cached = fetch_model(store, model)
+    if cached is None:
         raise PreflightError(
             f"The base model {job.base_model} is neither on this machine nor in the storage. Resume the run."
         )
     return job.model_copy(update={"base_model": cached})
+
+
+def fetch_model(store: ObjectStore, model: str) -> Path | None:
+    """What `put_model` has stored, in this machine's cache; None where it is not stored. Raises StorageError."""
+    cached = cache_folder() / MODELS_FOLDER / model
+    return None if get_folder(store, f"{MODELS_FOLDER}/{model}", cached) is None else cached
 
 
 def own_output(run: str) -> Path:

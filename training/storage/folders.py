@@ -171,7 +171,7 @@ def put_files(store: ObjectStore, name: str, folder: Path, manifest: Manifest, *
             store.delete(f"{name}/{sha256}")
             raise StorageDamaged(f"{path} did not arrive at {store.location} as it was sent. Store it again.")
 
-    _in_parallel(send, sources)
+    in_parallel(send, sources)
     after = store.sizes(name)
     for sha256, (path, file) in sources.items():
         if after.get(sha256) != file.num_bytes:
@@ -251,7 +251,7 @@ def _fetch(store: ObjectStore, name: str, manifest: Manifest, folder: Path) -> N
             )
         partial.replace(target)
 
-    _in_parallel(fetch, missing)
+    in_parallel(fetch, missing)
 
 
 def _missing(manifest: Manifest, folder: Path) -> list[str]:
@@ -269,8 +269,8 @@ def _missing(manifest: Manifest, folder: Path) -> list[str]:
     return [name for name, is_gone in zip(manifest.files, flags, strict=True) if is_gone]
 
 
-def _in_parallel(work: Callable[[str], None], names: Iterable[str]) -> None:
-    """Do it for all names; after a failure no further one is begun."""
+def in_parallel(work: Callable[[str], None], names: Iterable[str]) -> None:
+    """Do it for all names, a few at a time; after a failure no further one is begun. Raises what `work` does."""
     with ThreadPoolExecutor(MAX_TRANSFERS) as threads:
         begun = [threads.submit(work, name) for name in names]
         try:

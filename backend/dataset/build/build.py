@@ -15,7 +15,8 @@ from pathlib import Path
 from backend.audio.span import Span
 from backend.cluster.connect import BUILD_DATASET, connect, is_ray_given, quiet_ray_data
 from backend.dataset.build.assemble_clips import assemble
-from backend.dataset.build.context import BuildContext
+from backend.dataset.build.context import WEIGHTS_SUFFIX, BuildContext
+from backend.dataset.build.exchange import open_exchange
 from backend.dataset.build.heartbeat import BuildHeartbeat
 from backend.dataset.build.passes import (
     count_as_reused,
@@ -40,11 +41,15 @@ from backend.dataset.storage.training_files import write_dataset
 from backend.dataset.storage.workspace import DatasetWorkspace
 from backend.dataset.verdicts.calibration import understood_too_little
 from backend.errors import EncoreError
-from backend.store.errors import StoreError
+from backend.settings import Settings
+from backend.store.errors import ArtifactError, StoreError
 from backend.store.home import Home
 from backend.transcription.select_transcriber import SelectedTranscriber, language_code, select_transcriber
+from backend.voices.speaker_verifier import VERIFIER_WEIGHTS
+from training.errors import StorageError
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress, resolve_model
+from training.storage.objects import open_store
 
 _logger = logging.getLogger(__name__)
 
@@ -171,16 +176,35 @@ class Build:
             return run_in_one_process(sources, context)
         if not is_ray_given():
             return run_on_own_ray(sources, context, self._heartbeat)
+        return self._run_on_cluster(sources, context)
+
+    def _run_on_cluster(self, sources: list[SourceRecording], context: BuildContext) -> dict[str, str]:
+        """The same on a Ray that was there before, whose machines may see nothing of this one."""
+        store = open_store(Settings.from_environment().storage)
         with connect(BUILD_DATASET), explain_lost_ray():
             quiet_ray_data()
-            context = replace(context, counts=shared_counts())
-            self._heartbeat.follow(context.counts)
-            try:
-                return run_passes(sources, context)
-            finally:
-                # The actor ends with Ray; these are its last counts.
-                self._heartbeat.beat()
-                self._heartbeat.follow(None)
+            context = replace(context, counts=shared_counts(), verifier_id=_verifier_of(context))
+            with open_exchange(store, sources, context, self._heartbeat) as exchange:
+                self._heartbeat.follow(context.counts)
+                try:
+                    problems = run_passes(sources, context, exchange)
+                    if fault := context.counts.fault():
+                        raise StorageError(fault)
+                    return problems
+                finally:
+                    # The actor ends with Ray; these are its last counts.
+                    self._heartbeat.beat()
+                    self._heartbeat.follow(None)
+
+
+def _verifier_of(context: BuildContext) -> str:
+    """The speaker verifier's weights as an artefact; empty where they are missing."""
+    try:
+        return context.workspace.artifacts.keep_copy(VERIFIER_WEIGHTS, WEIGHTS_SUFFIX)
+    except ArtifactError:
+        if VERIFIER_WEIGHTS.is_file():
+            raise
+        return ""
 
 
 def _notice_of(chosen: SelectedTranscriber) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +23,7 @@ class BuildHeartbeat:
         self._name = name
         self._builds = builds
         self._counts: StageCounts | None = None
+        self._notice = ""
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._cancelled = threading.Event()
@@ -51,7 +53,18 @@ class BuildHeartbeat:
 
     def note(self, notice: str) -> None:
         """Show something about the build that is worth knowing."""
+        self._notice = notice
         self._builds.note(self._name, notice)
+
+    @contextlib.contextmanager
+    def noting(self, notice: str) -> Iterator[None]:
+        """Show something for a block, and then again what was shown before."""
+        before = self._notice
+        self.note(notice)
+        try:
+            yield
+        finally:
+            self.note(before)
 
     def beat(self) -> None:
         """Report now."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import pyarrow as pa
 import ray
 
 from backend.dataset.build.context import BuildContext
+from backend.dataset.build.exchange import BuildExchange
 from backend.dataset.build.ray_actors import TokenizeClips, TranscribePieces
 from backend.dataset.build.ray_pipeline import first_pass, rows_of, second_pass, share_of
 from backend.dataset.build.ray_tasks import (
@@ -32,8 +35,7 @@ def is_first_pass_done(source: SourceRecording, context: BuildContext) -> bool:
 
 def is_ready_to_cut(source: SourceRecording, context: BuildContext) -> bool:
     """Whether a recording can be cut: decoded, and transcribed if there is a transcriber."""
-    decoded = context.lookup_decoded(source)
-    return decoded is not None and not decoded.problem and context.is_transcribed(decoded)
+    return context.lookup_to_cut(source) is not None
 
 
 def is_second_pass_done(source: SourceRecording, context: BuildContext) -> bool:
@@ -44,19 +46,36 @@ def is_second_pass_done(source: SourceRecording, context: BuildContext) -> bool:
     return cut is not None and all(context.lookup_tokenized(clip.clip_id) is not None for clip in cut.clips)
 
 
-def run_passes(sources: Sequence[SourceRecording], context: BuildContext) -> dict[str, str]:
-    """Run what is missing on the Ray that is connected; returns what went wrong, by recording or clip."""
+def run_passes(
+    sources: Sequence[SourceRecording], context: BuildContext, exchange: BuildExchange | None = None
+) -> dict[str, str]:
+    """Run what is missing on the Ray that is connected; returns what went wrong, by recording or clip.
+
+    Args:
+        sources: the recordings.
+        context: of this machine, which has the home.
+        exchange: by which other machines, which do not see it, get what they need; None if all do.
+
+    Raises:
+        StorageError: the exchange cannot be used.
+    """
+    context_there = context if exchange is None else exchange.context_there
+    carry = nullcontext if exchange is None else exchange.carry
     share = share_of(
-        _free_resources(), context.job.num_actors, use_gpu=choose_device(context.job.device).type in ("cuda", "xpu")
+        _free_resources(),
+        context.job.num_actors,
+        use_gpu=choose_device(context.job.device).type in ("cuda", "xpu"),
+        spare_cpus=_cpus_to_lose(),
     )
     problems: dict[str, str] = {}
     context.counts.expect("decode", len(sources))
     done = [source for source in sources if is_first_pass_done(source, context)]
     _count_first_pass(done, context)
     if left := _without(sources, done):
-        for row in rows_of(first_pass([source_row(source) for source in left], context, share)):
-            if row["problem"]:
-                problems[row["recording_id"]] = row["problem"]
+        with carry(left):
+            for row in rows_of(first_pass([source_row(source) for source in left], context_there, share)):
+                if row["problem"]:
+                    problems[row["recording_id"]] = row["problem"]
     if not context.counts.begin("cut"):
         return problems  # cancelled
     usable = [source for source in sources if is_ready_to_cut(source, context)]
@@ -64,9 +83,10 @@ def run_passes(sources: Sequence[SourceRecording], context: BuildContext) -> dic
     done = [source for source in usable if is_second_pass_done(source, context)]
     _count_tokenized(done, context)
     if left := _without(usable, done):
-        for row in rows_of(second_pass([source_row(source) for source in left], context, share)):
-            if row["problem"]:
-                problems[row["clip_id"] or row["recording_id"]] = row["problem"]
+        with carry(left):
+            for row in rows_of(second_pass([source_row(source) for source in left], context_there, share)):
+                if row["problem"]:
+                    problems[row["clip_id"] or row["recording_id"]] = row["problem"]
     return problems
 
 
@@ -105,6 +125,14 @@ def _free_resources() -> dict[str, float]:
     there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray leaves it out
     free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
     return {kind: min(amount, free.get(kind, 0.0)) for kind, amount in there.items()}
+
+
+def _cpus_to_lose() -> float:
+    """Those of the largest machine; none where there is only one, whose loss is that of all."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Any: Ray describes them so
+    cpus = [node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]]
+    sizes = [float(number) for number in cpus if number]
+    return max(sizes) if len(sizes) > 1 else 0.0
 
 
 def _count_first_pass(sources: Sequence[SourceRecording], context: BuildContext) -> None:

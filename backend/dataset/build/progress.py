@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
+from backend.cluster.connect import pin_to_this_machine
 from backend.dataset.clips.stage_counts import STAGES, Outcome, Stage, StageCount
 
 # The stage whose rows produce those of the key: a total is final once the stage before has finished.
@@ -19,6 +20,7 @@ class StageCounts:
         self._counts = {stage: StageCount(stage=stage) for stage in STAGES}
         self._announced: dict[Stage, dict[str, frozenset[str]]] = {stage: {} for stage in STAGES}
         self._is_cancelled = False
+        self._fault = ""
 
     def add(self, stage: Stage, row: str, outcome: Outcome, audio_seconds: float = 0.0) -> bool:
         """Count a row as done. Returns whether to continue."""
@@ -50,6 +52,15 @@ class StageCounts:
         """Ask every worker to stop."""
         self._is_cancelled = True
 
+    def stop_for(self, fault: str) -> None:
+        """Ask every worker to stop, because of something that all of them would meet."""
+        self._fault = self._fault or fault
+        self.cancel()
+
+    def fault(self) -> str:
+        """What the workers were stopped for; empty if it was nothing of that kind."""
+        return self._fault
+
     def all(self) -> list[StageCount]:
         """The counts so far."""
         return list(self._counts.values())
@@ -61,8 +72,10 @@ class _ActorProxy:
     def __init__(self, kind: type[object]) -> None:
         import ray  # noqa: PLC0415 - takes a second, which a build in one process need not wait for
 
-        # No core of its own: it answers in microseconds, and with two cores none is to spare.
-        self._actor: Any = ray.remote(num_cpus=0)(kind).remote()  # Any: Ray's handles do not know their class
+        # No core of its own: it answers in microseconds, and with two cores none is to spare. On this machine, which
+        # the build cannot lose.
+        pinned = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine())(kind)
+        self._actor: Any = pinned.remote()  # Any: Ray's handles do not know their class
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):

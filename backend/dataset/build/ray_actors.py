@@ -9,6 +9,7 @@ from backend.audio.span import Span
 from backend.dataset.build.context import BuildContext
 from backend.dataset.build.ray_tasks import CLIP_SCHEMA, FAILED, PIECE_SCHEMA, Row, attempt, piece_name
 from backend.dataset.clips.stage_counts import Outcome
+from backend.dataset.clips.stage_results import TokenizedClip
 from backend.dataset.stages.tokenize import Encoder, tokenize_clips
 from backend.transcription.transcriber import Transcriber
 
@@ -37,8 +38,7 @@ class TranscribePieces:
 
     def _loaded(self) -> Transcriber:
         if self._transcriber is None:
-            assert self._context.transcriber is not None
-            self._transcriber = self._context.transcriber.load(self._context.job.device)
+            self._transcriber = self._context.load_transcriber()
         return self._transcriber
 
 
@@ -59,9 +59,10 @@ class TokenizeClips:
         for row in rows:
             if row["problem"]:
                 continue
-            if self._context.lookup_tokenized(row["clip_id"]) is not None:
+            found, row["problem"] = self._look_up(row["clip_id"])
+            if found is not None:
                 self._context.counts.add("tokenize", row["clip_id"], "reused")
-            else:
+            elif not row["problem"]:
                 missing.append(row)
         if missing and self._problem_with(missing):
             for row in missing:
@@ -70,6 +71,10 @@ class TokenizeClips:
             outcome: Outcome = FAILED if row["problem"] else "worked"
             self._context.counts.add("tokenize", row["clip_id"], outcome, row["seconds"])
         return pa.Table.from_pylist(rows, schema=CLIP_SCHEMA)
+
+    def _look_up(self, clip_id: str) -> tuple[TokenizedClip | None, str]:
+        context = self._context
+        return attempt(lambda: context.lookup_tokenized(clip_id), "tokenize", context.counts)
 
     def _problem_with(self, rows: list[Row]) -> str:
         clip_ids, context = list(dict.fromkeys(row["clip_id"] for row in rows)), self._context
@@ -82,7 +87,10 @@ class TokenizeClips:
             # Here: the networks take seconds to load, and transcribing does not need them.
             from backend.dataset.stages.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
 
-            self._encoder = ClipEncoder.load(self._context.model_folder, self._context.job.device)
+            context = self._context
+            self._encoder = ClipEncoder.load(
+                context.model_here(), context.job.device, verifier_weights=context.verifier_here()
+            )
         return self._encoder
 
 

@@ -5,7 +5,7 @@ Two passes, because a recording can be cut only when all of it is transcribed:
     recordings -> decode (tasks) -> pieces -> transcribe (actors with a transcriber)
     recordings -> cut (tasks)    -> clips  -> tokenize (actors with an encoder)
 
-Rows are small: sound and codes are in files named by their content, on storage that all workers share.
+Rows are small: sound and codes are in files named by their content, in a folder or a storage that all workers share.
 """
 
 from __future__ import annotations
@@ -40,19 +40,23 @@ class Share:
     num_gpus: float
 
 
-def share_of(resources: Mapping[str, float], wanted_actors: int | None, *, use_gpu: bool) -> Share:
+def share_of(
+    resources: Mapping[str, float], wanted_actors: int | None, *, use_gpu: bool, spare_cpus: float = 0.0
+) -> Share:
     """Divide a cluster: one core, even the only one, stays free for reading and cutting.
 
-    Actors that hold all cores would wait forever for rows that no task can read.
+    Actors that hold all cores would wait forever for rows that no task can read; with `spare_cpus`, those of a machine,
+    that holds as well when this machine is lost.
     """
     cpus, gpus = resources.get("CPU", 1.0), resources.get("GPU", 0.0)
     free_for_actors = max(0.0, cpus - _TASK_CPUS)
+    free_after_loss = max(0.0, free_for_actors - spare_cpus)
     if use_gpu and gpus > 0:
         num_actors = wanted_actors or max(1, int(gpus))
-        return Share(num_actors, min(1.0, free_for_actors / num_actors), min(1.0, gpus / num_actors))
+        return Share(num_actors, min(1.0, free_after_loss / num_actors), min(1.0, gpus / num_actors))
     num_actors = wanted_actors or min(_MAX_ACTORS, max(1, int(free_for_actors)))
     # Ray counts resources in ten-thousandths, and refuses finer ones.
-    return Share(num_actors, min(1.0, int(free_for_actors / num_actors * 100) / 100), 0.0)
+    return Share(num_actors, min(1.0, int(free_after_loss / num_actors * 100) / 100), 0.0)
 
 
 def first_pass(rows: Sequence[Row], context: BuildContext, share: Share) -> ray.data.Dataset:

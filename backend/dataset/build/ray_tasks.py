@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from backend.dataset.clips.stage_counts import Outcome, Stage
 from backend.dataset.clips.stage_results import CutRecording, DecodedRecording
 from backend.dataset.sources.find import SourceRecording
 from backend.errors import EncoreError
+from training.errors import StorageError
 
 _logger = logging.getLogger(__name__)
 
@@ -83,8 +85,10 @@ def _decode_one(source: SourceRecording, context: BuildContext) -> list[Row]:
 
 def _cut_one(source: SourceRecording, context: BuildContext) -> list[Row]:
     counts, recording_id = context.counts, source.recording_id
-    decoded = context.lookup_decoded(source)
-    if decoded is None or decoded.problem or not context.is_transcribed(decoded):
+    decoded, problem = attempt(lambda: context.lookup_to_cut(source), "cut", counts)
+    if problem:
+        return [{"recording_id": recording_id, "clip_id": "", "seconds": 0.0, "problem": problem}]
+    if decoded is None:
         return []  # its reason is known from the first pass
     found, problem = attempt(lambda: context.cut(source, decoded), "cut", counts)
     result, outcome = found or (CutRecording(clips=()), FAILED)
@@ -109,7 +113,10 @@ def _piece_row(recording_id: str, audio_id: str = "", span: Span | None = None, 
 
 
 def attempt(work: Callable[[], Result], stage: Stage, counts: StageCounts) -> tuple[Result | None, str]:
-    """Do the work of a row: its result and no problem, or None and what went wrong. A full disk stops the build."""
+    """Do the work of a row: its result and no problem, or None and what went wrong.
+
+    A full disk stops the build, and so does a storage that cannot be used.
+    """
     try:
         return work(), ""
     except Exception as error:
@@ -117,6 +124,9 @@ def attempt(work: Callable[[], Result], stage: Stage, counts: StageCounts) -> tu
         if _is_disk_full(error):
             counts.cancel()
             return None, DISK_FULL
+        if isinstance(error, StorageError):
+            # Ray would lose the sentence of what is raised here.
+            counts.stop_for(f"{error} This was on the machine {socket.gethostname()}.")
         if isinstance(error, EncoreError):
             return None, str(error)
         _logger.exception("stage %s failed", stage)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.resample import resample
 from backend.dataset.clips.encoded_clip import EncodedClip
-from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
+from backend.voices.speaker_verifier import GE2EVerifier, SpeakerVerifier, load_verifier
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
@@ -50,8 +50,8 @@ class ClipEncoder:
     verifier: SpeakerVerifier | None
 
     @classmethod
-    def load(cls, folder: Path, device: str = "auto") -> ClipEncoder:
-        """Load the encoders of a checkpoint folder.
+    def load(cls, folder: Path, device: str = "auto", *, verifier_weights: Path | None = None) -> ClipEncoder:
+        """Load the encoders of a checkpoint folder, and the verifier that is part of the program, or of other weights.
 
         Raises:
             EncoreError: it is not a checkpoint, or has no speaker encoder.
@@ -77,7 +77,7 @@ class ClipEncoder:
             device=chosen,
             fingerprint=tokenizer_fingerprint(speech_tokenizer),
             identity=_identity(speech_tokenizer, speaker_encoder, config.speaker_encoder.sample_rate),
-            verifier=load_verifier(),
+            verifier=load_verifier() if verifier_weights is None else GE2EVerifier(verifier_weights),
         )
 
     @property

@@ -27,9 +27,14 @@ class Encoder(Protocol):
         ...
 
 
+def tokenize_key(clip_id: str, encoder_identity: str) -> str:
+    """The key of a tokenized clip."""
+    return stage_key("tokenize", clip_id, encoder_identity)
+
+
 def lookup_tokenized(workspace: DatasetWorkspace, clip_id: str, encoder_identity: str) -> TokenizedClip | None:
     """The result of an earlier build, if there is one."""
-    return workspace.cache.lookup("tokenize", stage_key("tokenize", clip_id, encoder_identity), TokenizedClip)
+    return workspace.cache.lookup("tokenize", tokenize_key(clip_id, encoder_identity), TokenizedClip)
 
 
 def tokenize_clips(workspace: DatasetWorkspace, clip_ids: Sequence[str], encoder: Encoder) -> None:
@@ -41,4 +46,4 @@ def tokenize_clips(workspace: DatasetWorkspace, clip_ids: Sequence[str], encoder
     for clip_id, encoded in zip(clip_ids, encoder.encode(sounds), strict=True):
         tensors_id = workspace.artifacts.put(encoded.to_bytes(), TENSORS_SUFFIX)
         result = TokenizedClip(tensors_id=tensors_id, num_frames=len(encoded.codes))
-        workspace.cache.save("tokenize", stage_key("tokenize", clip_id, encoder.identity), result)
+        workspace.cache.save("tokenize", tokenize_key(clip_id, encoder.identity), result)

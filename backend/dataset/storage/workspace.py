@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,16 +63,26 @@ class StageCache:
 
 
 class DatasetWorkspace:
-    """The folders below `ENCORE_HOME`; for workers on other machines they have to be on shared storage."""
+    """The folders below `ENCORE_HOME`; see `StoredWorkspace` for machines that do not see them."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.artifacts = Artifacts(home)
         self.cache = StageCache(home, self.artifacts)
 
+    def file(self, digest: str, suffix: str) -> Path:
+        """Where an artefact is, or would be."""
+        return self.artifacts.path(digest, suffix)
+
     def wav(self, audio_id: str) -> Path:
         """The sound of a canonical recording or a clip."""
-        return self.artifacts.path(audio_id, WAV_SUFFIX)
+        return self.file(audio_id, WAV_SUFFIX)
+
+    @contextmanager
+    def original(self, recording_id: str, path: Path) -> Iterator[Path]:
+        """For a block, the file of a recording as it was given at `path`."""
+        del recording_id
+        yield path
 
     def read_encoded(self, tensors_id: str) -> EncodedClip:
         """Codes and embedding of a tokenized clip. Raises ArtifactError when they are gone."""
