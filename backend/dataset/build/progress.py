@@ -74,7 +74,7 @@ class _ActorProxy:
 
         # No core of its own: it answers in microseconds, and with two cores none is to spare. On this machine, which
         # the build cannot lose.
-        pinned = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine())(kind)
+        pinned = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine(strictly=True))(kind)
         self._actor: Any = pinned.remote()  # Any: Ray's handles do not know their class
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
