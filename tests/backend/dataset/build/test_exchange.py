@@ -25,9 +25,10 @@ from backend.dataset.sources.find import SourceRecording, open_sources
 from backend.dataset.storage.build_table import BuildTable
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.stored_builds import remove_abandoned
-from backend.dataset.storage.stored_workspace import BUILDS_FOLDER, StoredWorkspace, folder_here
+from backend.dataset.storage.stored_workspace import BUILDS_FOLDER, StoredWorkspace, folder_here, open_workspace
 from backend.dataset.storage.workspace import CACHE_FOLDER, DatasetWorkspace
 from backend.store.home import Home
+from backend.transcription.select_transcriber import TranscriberSource
 from backend.voices.speaker_verifier import VERIFIER_WEIGHTS
 from tests.golden import GOLDEN_CHECKPOINT
 from training.errors import StorageDamaged, StorageError
@@ -185,3 +186,20 @@ def test_a_build_that_is_cancelled_sends_nothing_more(office: Office, store: Obj
     with pytest.raises(BuildCancelled), office.exchange(store) as exchange:
         exchange.carry(office.sources).__enter__()
     assert not store.sizes(BUILDS_FOLDER)
+
+
+def test_a_whisper_travels_and_leftovers_of_other_builds_go(office: Office, store: ObjectStore, tmp_path: Path) -> None:
+    weights = office.folder / "whisper.pt"
+    weights.write_bytes(b"weights")
+    source = TranscriberSource(path=weights, name="whisper", identity="weights")
+    context = replace(office.context, transcriber=source)
+    with stored_build(store, office.folder / "proof", {weights}, context, office.heartbeat) as stored:
+        ended = folder_here(stored).with_name("ended")
+        ended.mkdir(parents=True)
+        workspace = open_workspace(office.home.folder, stored)
+        assert isinstance(workspace, StoredWorkspace)
+        with office.out_of_sight():
+            fetched = workspace.transcriber(weights)
+            assert (fetched.name, fetched.read_bytes()) == (weights.name, b"weights")
+        assert fetched.is_relative_to(tmp_path / "elsewhere")
+        assert not ended.exists()
