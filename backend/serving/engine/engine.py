@@ -301,7 +301,7 @@ class Engine:
 
 
 def _capture_usual(batch: TakeBatch) -> None:
-    """Capture a GPU's graphs before anybody waits for a frame, with a line for every tenth of them."""
+    """Capture the usual graphs before anybody waits for a frame, with a line for every tenth of them."""
     keys = batch.usual_graphs()
     if not keys:
         return
@@ -312,6 +312,6 @@ def _capture_usual(batch: TakeBatch) -> None:
         if num_done * 10 // num_all > (num_done - 1) * 10 // num_all and seconds > UNSAID_SECONDS:
             left = seconds / num_done * (num_all - num_done)
             # Shown by default: for seconds nothing else is.
-            _logger.warning("preparing the GPU: %d of %d graphs, %.0f s left", num_done, num_all, left)
+            _logger.warning("preparing to speak: %d of %d graphs, %.0f s left", num_done, num_all, left)
 
     batch.capture(keys, report)

@@ -84,7 +84,8 @@ class Timbre:
         octaves = np.log2(np.maximum(place, _TILT_LOWEST) / _TILT_PIVOT)
         colour_db = np.interp(place, _BANDS, self.band_db) + self.tilt_db * octaves
         gains: NDArray[np.float64] = np.clip(moved - envelopes, -_MAX_LOG_GAIN, _MAX_LOG_GAIN)
-        return gains + colour_db * (np.log(10) / 20)
+        gains += colour_db * (np.log(10) / 20)
+        return gains
 
     def _moved(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """New and old places of the formants, both rising."""

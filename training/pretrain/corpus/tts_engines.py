@@ -29,7 +29,9 @@ _PEAK = 0.9
 _FRAME = SAMPLE_RATE_HZ // 100
 # Frames this far below the loudest one are silence: quieter than any speech sound here, louder than kal16's hum.
 _SILENCE_DB = -42.0
-_ENGINE_SECONDS = 60  # an utterance takes 0.1 s; this is for an engine that hangs
+_ENGINE_SECONDS = (
+    600  # an utterance takes 0.1 s; this is for an engine that hangs, and a busy machine may stop it for long
+)
 
 
 def versions() -> dict[str, str]:
