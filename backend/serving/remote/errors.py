@@ -56,6 +56,11 @@ class ClusterSpeechError(ServingError):
         )
 
     @classmethod
+    def replaced(cls) -> ClusterSpeechError:
+        """Whoever began with this model must not start it there again."""
+        return cls("Another model was loaded meanwhile. Begin again.")
+
+    @classmethod
     def stopped(cls) -> ClusterSpeechError:
         """Stop was pressed before the cluster had answered."""
         return cls("It was stopped before it began.")

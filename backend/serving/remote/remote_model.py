@@ -65,7 +65,7 @@ class RemoteModel:
         self.name = settings.engine.model
         self._opening = Opening(settings=settings, address=address)
         self._link = _Link(self._opening, cancelled)
-        self._joining = threading.Lock()
+        self._joining, self._is_retired = threading.Lock(), False
         self.facts: ModelFacts = self._link.facts
 
     def retire(self, *, hands_over: bool = False) -> None:
@@ -75,6 +75,8 @@ class RemoteModel:
             hands_over: leave the application to the next model that is loaded on this cluster, which uses or replaces
                 it. What is being spoken may last longer than that takes to load.
         """
+        # Not with the lock: whoever joins the cluster again may hold it for minutes, and gives up now.
+        self._is_retired = True
         if hands_over:
             self._link.hand_over()
         self._link.close()
@@ -123,13 +125,15 @@ class RemoteModel:
         asked = Asked(order=request, recording=_recording_of(request), is_prepared=is_prepared)
         address = self._opening.address
         with self._joining:
+            if self._is_retired:
+                raise ClusterSpeechError.replaced()
             if not answers(address):
                 # Ray itself tries for a minute. The next take joins again.
                 self._link.close()
                 raise ClusterError(explain_no_ray(SPEAK, address, ConnectionError()))
             if not self._link.is_alive:
                 self._link.close()
-                self._link = _Link(self._opening, cancelled)
+                self._link = _Link(self._opening, lambda: self._is_retired or (cancelled is not None and cancelled()))
             return self._link.ask(asked)
 
 

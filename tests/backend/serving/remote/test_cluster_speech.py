@@ -98,12 +98,16 @@ def test_what_cannot_be_spoken_is_said_and_the_next_take_is_spoken(studio, recor
 def test_who_was_there_before_does_not_end_what_is_used_again(studio, recording):
     """Where something was still being spoken, the next model was ended together with it."""
     request = SynthesisRequest(voice=Reference(name="Anna", recording=recording), text="Hm.", seed=3)
-    stream, process = studio.loaded.speak(request.model_copy(update={"text": LONG})), studio.loaded._link._process
+    before, process = studio.loaded, studio.loaded._link._process
+    stream = before.speak(request.model_copy(update={"text": LONG}))
     assert len(next(stream))
     studio.load_on_cluster(str(GOLDEN_CHECKPOINT), precision="fp32")
     assert len(next(stream))
     stream.close()
     assert process.wait(60) == 0
+    # A comparison that goes on would start the model before in the place of this one.
+    with pytest.raises(ClusterSpeechError, match="Another model was loaded meanwhile"):
+        before.speak(request)
     samples, _ = spoken(studio.loaded, request)
     assert len(samples)
 
