@@ -53,7 +53,8 @@ EncoreError
 │   │   └── ReplicaLost
 │   ├── HomeUnavailable
 │   ├── RequestTimedOut
-│   └── TakeFailed
+│   ├── TakeFailed
+│   └── VoiceFilesMissing
 ├── SettingsError
 │   └── ShareUnavailable
 ├── SigningError

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import soundfile
@@ -88,7 +88,7 @@ def make_sample_voices(out: Path, *, report: Callable[[str], None]) -> None:
                 "recording": f"{sample.name}.flac",
                 "transcript": f"{sample.name}.txt",
                 "seconds": round(seconds, 2),
-                "made_by": {**asdict(sample.speaker), "engine": f"{FLITE} {version}"},
+                "made_by": {**_described(sample.speaker), "engine": f"{FLITE} {version}"},
                 "licence": LICENCE,
                 "sentences": [
                     {
@@ -102,6 +102,11 @@ def make_sample_voices(out: Path, *, report: Callable[[str], None]) -> None:
         )
         report(f"{sample.name}: {len(sample.sentences)} sentences, {seconds:.1f} s")
     (out / INDEX).write_text(json.dumps({"voices": index}, indent=1) + "\n", encoding="utf-8")
+
+
+def _described(speaker: Speaker) -> dict[str, Any]:
+    """What a speaker was made with. A timbre is mentioned where there is one."""
+    return {name: value for name, value in asdict(speaker).items() if name != "timbre" or value is not None}
 
 
 def speak(sample: Sample) -> Piece:
