@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.browser.sounds import PATIENCE_MS, play, player, wait_until_sounding
 from tests.browser.test_studio_tabs import choose, choose_voice, free_name, open_tab, say
 from tests.browser.test_voice_page import ENDLESS_TEXT
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.app_process import AppProcess
 from tests.ui.recordings import write_voice
 
 pytestmark = pytest.mark.browser
@@ -177,22 +179,24 @@ def test_while_it_is_made_one_can_pause_and_seek(page):
     page.locator("#stop").click()
 
 
-def add_styled_voice(home: Path, folder: Path) -> str:
-    """A voice of the library that knows a style; gives its name."""
-    name, recording = free_name("Styled"), write_voice(folder / "styled.wav", seconds=1.2)
-    Voices(Home(home)).add_fine_tuned(
+@pytest.fixture
+def styled(app: AppProcess, tmp_path: Path) -> Iterator[str]:
+    """The name of a voice of the library that knows a style; others count the app's voices after it is gone."""
+    name, recording = free_name("Styled"), write_voice(tmp_path / "styled.wav", seconds=1.2)
+    voices = Voices(Home(app.log.parent))
+    voices.add_fine_tuned(
         name,
-        {"custom_voice": fine_tuned_checkpoint(folder / "custom_voice"), "base": GOLDEN_CHECKPOINT},
+        {"custom_voice": fine_tuned_checkpoint(tmp_path / "custom_voice"), "base": GOLDEN_CHECKPOINT},
         consent=get_sample("iris").consent(),
         model="tiny",
         reference=recording,
         styles=[StyleClip(name="calm", clip=recording, text="Hello.")],
     )
-    return name
+    yield name
+    voices.delete(name)
 
 
-def test_the_draft_voice_and_settings_survive_a_reload(page, app, tmp_path):
-    styled = add_styled_voice(app.log.parent, tmp_path)
+def test_the_draft_voice_and_settings_survive_a_reload(styled, page):
     page.locator("#text textarea").fill("My draft.")
     page.locator("#way").get_by_text("Freer").click()
     page.locator("#settings-handle button").click()
