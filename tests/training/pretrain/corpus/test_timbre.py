@@ -23,6 +23,7 @@ def as_float(audio):
     return audio.astype(np.float32) / np.float32(32768)
 
 
+@pytest.mark.needs_program("flite")
 def test_without_differences_nothing_changes(speech):
     sound = as_float(speech)
     assert np.abs(NONE.applied(sound) - sound).max() < 1e-5
@@ -36,6 +37,7 @@ def test_whatever_its_length_it_stays(num_samples):
     assert np.isfinite(changed).all()
 
 
+@pytest.mark.needs_program("flite")
 @pytest.mark.parametrize("factor", [0.88, 1.14])
 def test_formants_move_and_pitch_stays(speech, factor):
     moved = dataclasses.replace(NONE, formant_factors=(factor,) * 6)
@@ -44,6 +46,7 @@ def test_formants_move_and_pitch_stays(speech, factor):
     assert f0_hz(changed) == pytest.approx(f0_hz(speech), rel=0.03)
 
 
+@pytest.mark.needs_program("flite")
 def test_a_tilt_makes_high_ones_louder(speech):
     sound = as_float(speech)
 
