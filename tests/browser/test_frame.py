@@ -105,7 +105,7 @@ def test_one_sound_at_a_time(page):
     expect(take).to_have_attribute("aria-pressed", "true")
     expect(recording).to_have_attribute("aria-pressed", "false")
     # The live take is a sound like any other.
-    page.locator("#text textarea").fill("One sentence after another. " * 40)
+    page.locator("#text textarea").fill(ENDLESS_TEXT)
     sounds = page.evaluate("window.sounds.length")
     page.locator("#speak").click()
     page.wait_for_function("(before) => window.sounds.length > before", arg=sounds, timeout=PATIENCE_MS)

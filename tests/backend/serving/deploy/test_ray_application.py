@@ -442,11 +442,6 @@ class Scaling:
     def num_running(self) -> int:
         return asyncio.run(self._speech.state()).num_replicas
 
-    def num_wanted(self) -> int:
-        """Those that run, and those that are being started."""
-        (deployment,) = self.serve.status().applications["scaling"].deployments.values()
-        return sum(deployment.replica_states.values())
-
     def engines(self) -> set[int]:
         return processes_of("ServeReplica:scaling:SpeechEngine")
 
@@ -460,26 +455,6 @@ def scaling(client, serving, voices) -> Iterator[Scaling]:
         scaling = Scaling(serving, voices.get("Anna"))
     yield scaling
     scaling.serve.delete("scaling")
-
-
-def test_chunks_that_come_too_late_bring_a_second_engine(scaling):
-    """One text takes two of five slots, for which one engine is enough; something else holds that one up."""
-    over = threading.Event()
-    engine = next(iter(scaling.engines()))
-    wait_until(lambda: scaling.num_wanted() == 1)
-    with ThreadPoolExecutor(1) as pool:
-        speaking = pool.submit(scaling.keep_saying, over)
-        try:
-            deadline = time.monotonic() + START_SECONDS
-            while scaling.num_wanted() < 2:
-                assert time.monotonic() < deadline, "it stayed alone"
-                os.kill(engine, signal.SIGSTOP)
-                time.sleep(0.4)
-                os.kill(engine, signal.SIGCONT)
-                time.sleep(0.2)
-        finally:
-            over.set()
-        assert speaking.result()
 
 
 def test_scaling_out_and_in_loses_no_take(scaling):
