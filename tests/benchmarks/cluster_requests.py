@@ -50,6 +50,7 @@ from tests.backend.serving.api.served import CONSENT, is_same_sound
 from tests.backend.voices.checkpoints import adapter_of
 from tests.benchmarks.cluster_answers import SENT_ALONG, TEXTS, Outcome, Sound, Wish, ask, wishes
 from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.report import footer
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.object_server import BUCKET, object_server, variables
 from tests.ui.recordings import write_voice
@@ -444,10 +445,7 @@ def describe(options: argparse.Namespace, facts: list[str], result: Result) -> s
             f"- A voice that was stored after the first part, spoken at once: {', '.join(result.new_voice)}.",
             f"- Files that the machines made where the home is: {counted.files}.",
             "",
-            f"Beside it ran: {options.beside}. Ray {ray.__version__}.",
-            "",
-            *[f"- {fact}" for fact in facts],
-            "",
+            *footer(options.beside, [*facts, f"Ray {ray.__version__}"]),
         ]
     )
 

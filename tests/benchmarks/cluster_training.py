@@ -27,6 +27,7 @@ from backend.runs.storage.control import Control, LineReader
 from backend.runs.storage.run_folder import RunFolder
 from tests.backend.cluster.machines import Machine, Machines, machines
 from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.report import footer
 from tests.benchmarks.storage_cost import Alone
 from tests.object_server import BUCKET, object_server, variables
 from tests.training.finetuning import make_job, make_rows, write_dataset
@@ -221,10 +222,7 @@ def describe(
             "- Largest difference of a loss, gradient norm or learning rate of any step from the same job undisturbed: "
             f"{difference:.1e} of its value.",
             "",
-            f"Beside it ran: {options.beside}. Ray {ray.__version__}.",
-            "",
-            *[f"- {fact}" for fact in facts],
-            "",
+            *footer(options.beside, [*facts, f"Ray {ray.__version__}"]),
         ]
     )
 

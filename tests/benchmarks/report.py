@@ -33,6 +33,11 @@ class Spread:
         return f"{self.median:.{digits}f} ({self.smallest:.{digits}f} to {self.largest:.{digits}f})"
 
 
+def footer(beside: str, facts: Sequence[str]) -> list[str]:
+    """The last lines of a result: what ran beside it, and where it was measured."""
+    return [f"Beside it ran: {beside}.", "", *(f"- {fact}" for fact in facts), ""]
+
+
 @dataclass(frozen=True)
 class Party:
     """One column of the table: a precision of ours, or the reference.

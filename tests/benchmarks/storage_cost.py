@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.report import footer
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.object_server import BUCKET, object_server, variables
 from tests.training.finetuning import make_job, make_rows, write_dataset
@@ -155,10 +156,7 @@ def describe(options: argparse.Namespace, facts: list[str], turns: dict[str, lis
             "that of the process that trains and uploads, without the server's. Uploads go on while the next steps are",
             "done; the job ends when all of them have.",
             "",
-            f"Beside it ran: {options.beside}.",
-            "",
-            *[f"- {fact}" for fact in facts],
-            "",
+            *footer(options.beside, facts),
         ]
     )
 
