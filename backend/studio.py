@@ -105,13 +105,15 @@ class Studio:
         return Voices(self.home)
 
     def use_storage(self) -> None:
-        """Keep voices and takes in the object storage too, if there is one, and tidy it up. Raises StorageError."""
+        """Keep what is made in the object storage too, if there is one, and tidy it up. Raises StorageError."""
         if (store := open_store(self.settings.storage)) is not None:
             VoicePublisher(self.voices, store, self.home.folder).keep_publishing()
             StoredTakes(self.home, store, owner_of(self.home.folder)).keep_syncing()
             # Here: see `datasets`.
             from backend.dataset.storage.stored_builds import keep_removing_abandoned  # noqa: PLC0415
+            from backend.dataset.stored_datasets import StoredDatasets  # noqa: PLC0415
 
+            StoredDatasets(self.home, store, owner_of(self.home.folder)).keep_syncing()
             keep_removing_abandoned(store, self.home.folder)
 
     @cached_property

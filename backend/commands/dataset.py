@@ -16,6 +16,7 @@ from backend.commands.loading import loading
 from backend.commands.options.shared import optional_consent_of
 from backend.commands.progress import Progress
 from backend.commands.trash import conclude_deletion
+from backend.errors import EncoreError, SettingsError
 from backend.settings import Settings
 from backend.store.home import Home
 from backend.voices.consent import Consent
@@ -56,6 +57,7 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     with _shown_progress(datasets, job.name):
         view = datasets.build(job, replaces=arguments.replace)
     print(describe(view, with_clips=False))
+    keep_in_storage(settings)
     return 0
 
 
@@ -96,6 +98,7 @@ def run_style(arguments: argparse.Namespace, settings: Settings) -> int:
     if not datasets.rows_are_current(arguments.name):
         datasets.rebuild_rows(arguments.name)
     print("\n".join(_style_lines(datasets.show(arguments.name))) or "styles: none")
+    keep_in_storage(settings)
     return 0
 
 
@@ -103,6 +106,24 @@ def _is_from(clip: ClipRow, pattern: str) -> bool:
     """Whether a pattern of the shell matches the name of a clip's recording, or the end of it."""
     name = clip.details.recording_name
     return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"*/{pattern}")
+
+
+def run_fetch(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Bring a stored dataset here, or list those that are stored."""
+    from backend.dataset.fetch_stored import fetch_stored, find_stored, list_stored  # noqa: PLC0415 - seconds to load
+    from training.storage.objects import open_store  # noqa: PLC0415
+
+    store = open_store(settings.storage)
+    if store is None:
+        raise SettingsError("Nothing is stored: ENCORE_STORAGE is not set. Set it to the storage of the other home.")
+    if arguments.name is None:
+        listed = [f"{one.name}, of the home {one.owner}" for one in list_stored(store)]
+        print("\n".join(listed) or f"There are no datasets at {store.location}.")
+        return 0
+    wanted = find_stored(store, arguments.name, arguments.owner)
+    num_files = fetch_stored(Home(settings.home_folder), store, wanted)
+    print(f"{wanted.name}: {num_files} files fetched")
+    return 0
 
 
 def run_delete(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -202,6 +223,20 @@ def _datasets(settings: Settings) -> Datasets:
     from backend.dataset.datasets import Datasets  # noqa: PLC0415 - seconds to load
 
     return Datasets(Home(settings.home_folder))
+
+
+def keep_in_storage(settings: Settings) -> None:
+    """Send what is new to the object storage, if there is one: this may be a machine that is gone tomorrow."""
+    from backend.dataset.stored_datasets import StoredDatasets  # noqa: PLC0415 - seconds to load
+    from backend.voices.voice_index import owner_of  # noqa: PLC0415
+    from training.storage.objects import open_store  # noqa: PLC0415
+
+    if (store := open_store(settings.storage)) is not None:
+        home = Home(settings.home_folder)
+        try:
+            StoredDatasets(home, store, owner_of(home.folder)).sync()
+        except (EncoreError, OSError) as error:
+            print(f"note: not everything is in the storage. {error} The studio tries it again.", file=sys.stderr)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from backend.commands.checks import check_model, check_recordings, check_whisper
-from backend.commands.dataset import show_build
+from backend.commands.dataset import keep_in_storage, show_build
 from backend.commands.finetune import conclude, follow, training_request
 from backend.commands.loading import loading
 from backend.commands.options.shared import consent_of
@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
         run_id = build_and_start(datasets, runs, build, request, consent, on_progress=show, on_plan=show_plan)
     ended = follow(runs, run_id)
+    keep_in_storage(settings)
     if arguments.report is not None and ended.state is RunState.DONE:
         shutil.copyfile(runs.write_report(ended.id), arguments.report)
         print(f"Report: {arguments.report}")

@@ -20,19 +20,18 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from backend.errors import EncoreError
 from backend.settings import Settings
 from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.store.home import Home
 from backend.store.lock import acquire
+from backend.store.tables import TABLES, Kind, insert_row, rows_of
 from training.errors import StorageError
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import RUNS_FOLDER
-
-Kind = Literal["take", "voice", "dataset", "run"]
 
 KEPT_SECONDS = 24 * 3600.0
 """How long a deletion can be undone."""
@@ -47,29 +46,6 @@ _STORAGE_SECONDS = 5.0
 """How long a storage that does not answer is tried: the start of the app sweeps."""
 
 _logger = logging.getLogger(__name__)
-
-# The tables of each kind with the column that names it, in the order in which they refer to each other.
-_TABLES: Mapping[Kind, tuple[tuple[str, str], ...]] = {
-    "take": (("takes", "id"),),
-    "voice": (("voices", "id"), ("consents", "voice_id")),
-    "dataset": (
-        ("datasets", "name"),
-        ("dataset_builds", "dataset"),
-        ("dataset_stages", "dataset"),
-        ("dataset_recordings", "dataset"),
-        ("dataset_clips", "dataset"),
-        ("dataset_reviews", "dataset"),
-        ("dataset_edits", "dataset"),
-        ("recording_consents", "dataset"),
-    ),
-    "run": (
-        ("runs", "id"),
-        ("run_checkpoints", "run_id"),
-        ("run_metrics", "run_id"),
-        ("run_takes", "run_id"),
-        ("run_events", "run_id"),
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,16 +121,13 @@ class Trash:
             "is_settled": int(makes_room is None),
         }
         with self._database.transaction() as connection:
-            content = {
-                table: [
-                    dict(found) for found in connection.execute(f"SELECT * FROM {table} WHERE {column} = ?", (item_id,))
-                ]
-                for table, column in _TABLES[kind]
-            }
-            main, column = _TABLES[kind][0]
+            content: dict[str, list[dict[str, object]]] = {table: [] for table, _ in TABLES[kind]}
+            for table, found in rows_of(connection, kind, item_id):
+                content[table].append(found)
+            main, column = TABLES[kind][0]
             if not content[main]:
                 return None
-            _insert(connection, "trash", row | {"content": json.dumps(content)})
+            insert_row(connection, "trash", row | {"content": json.dumps(content)})
             # The other tables follow by themselves.
             connection.execute(f"DELETE FROM {main} WHERE {column} = ?", (item_id,))
         if kind == "dataset":
@@ -214,7 +187,7 @@ class Trash:
                         check(connection)
                     for table, found in json.loads(row["content"]).items():
                         for one in found:
-                            _insert(connection, table, one)
+                            insert_row(connection, table, one)
             except sqlite3.IntegrityError as error:
                 self._settle(trash_id)
                 raise _name_taken(restored) from error
@@ -319,7 +292,7 @@ class Trash:
 
     def _move_back(self, row: sqlite3.Row, restored: Deleted) -> None:
         """Move a folder to where it was. Until its rows are back, a killed process has only to settle it again."""
-        main, column = _TABLES[restored.kind][0]
+        main, column = TABLES[restored.kind][0]
         with self._database.reading() as connection:
             if connection.execute(f"SELECT 1 FROM {main} WHERE {column} = ?", (restored.item_id,)).fetchone():
                 raise _name_taken(restored)
@@ -395,11 +368,6 @@ def _locked(file: Path, label: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
-    marks = ", ".join(f":{name}" for name in row)
-    connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", dict(row))
 
 
 def _deleted(row: sqlite3.Row | Mapping[str, Any]) -> Deleted:

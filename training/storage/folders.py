@@ -198,13 +198,29 @@ def get_folder(store: ObjectStore, name: str, destination: Path) -> Manifest | N
             if destination.is_dir() and not _missing(manifest, destination):
                 return manifest
             coming.mkdir(exist_ok=True)
-            _fetch(store, name, manifest, coming)
+            _fetch(store, name, manifest, coming, name)
             sync_tree(coming)
             shutil.rmtree(destination, ignore_errors=True)
             coming.rename(destination)
     except OSError as error:
         raise _unwritable(store, name, destination.parent, error) from error
     return manifest
+
+
+def fetch_files(store: ObjectStore, name: str, manifest: Manifest, folder: Path, what: str) -> None:
+    """Bring files that `put_files` has stored into a folder of this machine, but for those that are there already.
+
+    Errors say that they belong to `what`.
+
+    Raises:
+        StorageDamaged: what is stored is not what was put there; other files may have come.
+        StorageError: the storage cannot be read, or this machine has no room.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _fetch(store, name, manifest, folder, what)
+    except OSError as error:
+        raise _unwritable(store, what, folder.parent, error) from error
 
 
 def delete_folder(store: ObjectStore, name: str) -> None:
@@ -220,12 +236,12 @@ def list_folders(store: ObjectStore, parent: str) -> list[str]:
     return sorted(path for path in found if "/" not in path)
 
 
-def _fetch(store: ObjectStore, name: str, manifest: Manifest, folder: Path) -> None:
+def _fetch(store: ObjectStore, name: str, manifest: Manifest, folder: Path, what: str) -> None:
     missing = _missing(manifest, folder)
     needed = sum(manifest.files[path].num_bytes for path in missing)
     if (free := free_bytes_at(folder)) < needed + _SPARE_BYTES:
         raise StorageError(
-            f"The disk of {folder.parent} has no room for {name}: it needs {needed / 1e6:.1f} MB, and "
+            f"The disk of {folder.parent} has no room for {what}: it needs {needed / 1e6:.1f} MB, and "
             f"{free / 1e6:.1f} MB are free. Free some space on this machine and try again."
         )
 
@@ -239,14 +255,14 @@ def _fetch(store: ObjectStore, name: str, manifest: Manifest, folder: Path) -> N
                 # A connection may have spoilt it.
                 came = store.download(f"{name}/{file.sha256}", partial)
         except FileNotFoundError as error:
-            raise StorageDamaged(f"{path} of {name} is missing at {store.location}. Store {name} again.") from error
+            raise StorageDamaged(f"{path} of {what} is missing at {store.location}. Store {what} again.") from error
         except LocalFault as fault:
             partial.unlink(missing_ok=True)
-            raise _unwritable(store, name, folder.parent, fault.error) from fault
+            raise _unwritable(store, what, folder.parent, fault.error) from fault
         if came != file.sha256:
             partial.unlink()
             raise StorageDamaged(
-                f"{path} of {name} at {store.location} is not what was stored. Store {name} again from where it is "
+                f"{path} of {what} at {store.location} is not what was stored. Store {what} again from where it is "
                 "intact."
             )
         partial.replace(target)

@@ -37,7 +37,7 @@ class StageCache:
     def lookup(self, stage: Stage, key: str, kind: type[Result]) -> Result | None:
         """The result under `key`; None if there is none, or it is damaged, or one of its artefacts is gone."""
         try:
-            found = kind.model_validate_json(self._path(stage, key).read_bytes())
+            found = kind.model_validate_json(self.path(stage, key).read_bytes())
         except (OSError, ValidationError):
             return None
         is_whole = all(self._artifacts.path(digest, suffix).is_file() for digest, suffix in found.artifacts)
@@ -56,9 +56,10 @@ class StageCache:
 
     def save(self, stage: Stage, key: str, result: StageResult) -> None:
         """Keep a result. Raises ArtifactError when the disk is full."""
-        write_whole(self._path(stage, key), result.model_dump_json().encode())
+        write_whole(self.path(stage, key), result.model_dump_json().encode())
 
-    def _path(self, stage: Stage, key: str) -> Path:
+    def path(self, stage: Stage, key: str) -> Path:
+        """Where a result is, or would be."""
         return self._folder / stage / key[:2] / f"{key}.json"
 
 

@@ -15,7 +15,8 @@ from backend.provenance.signing import SigningState
 from backend.provenance.statement import SpeechStatement
 from backend.provenance.verdict import Verdict
 from backend.serving.api.metrics import MetricTotals
-from backend.store.trash import Deleted, Kind
+from backend.store.tables import Kind
+from backend.store.trash import Deleted
 from backend.takes.take import Take, TakeFacts
 from backend.tenants.tenant_store import TenantStore
 from backend.voices.consent import Consent

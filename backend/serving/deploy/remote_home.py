@@ -23,7 +23,8 @@ from backend.serving.api.metrics import ApiMetrics, MetricTotals
 from backend.serving.api.stored import HomeStores, RecordingChecker, Signer, TakeStore, TrashStore, VoiceStore
 from backend.serving.deploy.home_calls import HomeCall, Scope, Send, SentFile
 from backend.serving.errors import HomeUnavailable
-from backend.store.trash import Deleted, Kind
+from backend.store.tables import Kind
+from backend.store.trash import Deleted
 from backend.takes.take import Take, TakeFacts
 from backend.tenants.keys import ApiKey
 from backend.tenants.limits import LimitChanges

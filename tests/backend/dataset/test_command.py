@@ -9,14 +9,15 @@ import pytest
 
 from backend.commands.parser import build_parser, run_command
 from backend.dataset.errors import DatasetNotFound, EditInvalid
+from backend.errors import SettingsError
 from backend.settings import Settings
 from tests.backend.dataset.spoken import SENTENCES, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import read_code_rows
 
 
-def run(home: Path, *argv: str | Path) -> int:
-    settings = Settings(home=home)
+def run(home: Path, *argv: str | Path, storage: str | None = None) -> int:
+    settings = Settings(home=home, storage=storage)
     return run_command(build_parser(settings, "dataset").parse_args(["dataset", *map(str, argv)]), settings)
 
 
@@ -61,6 +62,29 @@ def test_style_says_how_clips_are_spoken(home: Path, capsys: pytest.CaptureFixtu
     assert "style excited)" in capsys.readouterr().out
     with pytest.raises(EditInvalid, match="No clip of ann is from a recording like 'nothing'"):
         run(home, "style", "ann", "calm", "--recording", "nothing")
+
+
+def test_fetch_brings_a_stored_dataset_to_another_machine(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "shared").mkdir()
+    storage = f"file://{tmp_path}/shared"
+    assert run(home, "style", "ann", "calm", "--all", storage=storage) == 0
+    for home_there in (home, tmp_path / "new"):
+        capsys.readouterr()
+        run(home_there, "fetch", storage=storage)
+        assert capsys.readouterr().out.startswith("ann, of the home ")
+    run(tmp_path / "new", "fetch", "ann", storage=storage)
+    assert "files fetched" in capsys.readouterr().out
+    run(tmp_path / "new", "show", "ann")
+    assert f"styles: calm ({len(SENTENCES)})" in capsys.readouterr().out
+    with pytest.raises(SettingsError, match="ENCORE_STORAGE is not set"):
+        run(home, "fetch")
+
+
+def test_a_storage_that_is_away_costs_no_dataset(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(home, "style", "ann", "calm", "--all", storage=f"file://{tmp_path}/away") == 0
+    assert "not everything is in the storage" in capsys.readouterr().err
 
 
 def test_an_unknown_name_is_said(tmp_path: Path):

@@ -20,7 +20,8 @@ from backend.store import trash as trash_module
 from backend.store.errors import TrashBusy, TrashNameTaken, TrashNotFound
 from backend.store.home import Home
 from backend.store.lock import acquire
-from backend.store.trash import _TABLES, KEPT_SECONDS, Deleted, Trash, guard_of
+from backend.store.tables import TABLES
+from backend.store.trash import KEPT_SECONDS, Deleted, Trash, guard_of
 
 NAMES = ("ann", "ben")
 
@@ -152,7 +153,7 @@ def test_every_table_of_a_thing_goes_with_it(tmp_path):
         refers = {
             name: {row["table"] for row in connection.execute(f"PRAGMA foreign_key_list({name})")} for name in tables
         }
-    for (main, _), *others in _TABLES.values():
+    for (main, _), *others in TABLES.values():
         known = {name for name, _ in others}
         assert {name for name, to in refers.items() if to & {main, *known}} == known
 

@@ -10,7 +10,10 @@ from training.model.project import PROJECT_FOLDER
 
 NOT_ON_THE_PAGE = {
     "backend/commands/": "the command line",
+    "backend/dataset/fetch_stored.py": "the command line",
+    "backend/dataset/storage/lost_files.py": "the log, and the command line",
     "backend/dataset/storage/training_files.py:OutputInvalid": "an export to a folder, from the command line",
+    "backend/dataset/stored_datasets.py": "the log, and the command line",
     "backend/doctor/verify.py": "the command line",
     "backend/evaluation/standard": "texts that voices speak",
     "backend/runs/report.py": "a document of its own, in English",
