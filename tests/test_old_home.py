@@ -22,6 +22,8 @@ import pytest
 import app
 from backend.commands.parser import build_parser
 from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.datasets import Datasets
+from backend.dataset.stored_datasets import StoredDatasets
 from backend.evaluation.plan import EvaluationPlan
 from backend.runs.planning.launch import LaunchPlan
 from backend.runs.planning.request import RunRequest
@@ -29,11 +31,14 @@ from backend.runs.storage.control import Control
 from backend.runs.storage.run_folder import RunFolder
 from backend.serving.requests import SynthesisRequest
 from backend.settings import Settings
+from backend.store.home import Home
 from backend.studio import Studio
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.strategy_worker import RecordingContext
 from training.job import FineTuneJob
 from training.run_checkpoints import list_checkpoints
+from training.storage.location import StorageLocation
+from training.storage.objects import ObjectStore
 from training.worker import run_worker
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -483,6 +488,22 @@ def test_building_again_finds_all_work_done_and_keeps_the_edits(own_place):
         told["stages"] = None
         told["clips"] = [{**clip, "reasons": len(clip["reasons"])} for clip in told["clips"]]
     assert after == before
+
+
+def test_its_datasets_are_stored_and_come_back_when_they_are_lost(own_place, tmp_path):
+    (tmp_path / "shared").mkdir()
+    home = Home(own_place / "home")
+    datasets = Datasets(home)
+    stored = StoredDatasets(home, ObjectStore(StorageLocation("file", str(tmp_path / "shared"))), "home-1")
+    stored.sync()
+    before = {name: datasets.show(name) for name in (GIVEN_TEXTS, HEARD)}
+    for name in before:
+        shutil.rmtree(datasets.folder(name))
+    for path in home.folder.glob("artifacts/??/*"):
+        path.unlink()
+    stored.sync()
+    assert {name: datasets.show(name) for name in before} == before
+    assert all(clip.audio.is_file() for view in before.values() for clip in view.clips)
 
 
 def test_building_again_without_the_embedded_whisper_has_the_words_transcribed_anew(own_place):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from backend.dataset.storage.lock import dataset_lock
 from backend.dataset.stored_datasets import StoredDatasets
 from backend.store.errors import ArtifactError
 from backend.store.home import Home
+from backend.store.lock import acquire
 from backend.store.trash import Trash
 from backend.voices.consent import Consent
 from tests.backend.audio.small_disk import run_on_small_disk
@@ -198,6 +201,21 @@ def test_a_database_that_was_lost_takes_no_dataset_out_of_the_storage(
         connection.execute("DELETE FROM datasets")
     stored.sync()
     assert list_folders(store, NAMES) == ["ann"]
+
+
+def test_the_background_does_it_at_once_and_a_second_process_leaves_it_at_that(
+    stored: StoredDatasets, home: Path, store: ObjectStore
+) -> None:
+    held = acquire(home / ".stored_datasets.lock")
+    assert held is not None
+    stored.sync()
+    assert list_folders(store, NAMES) == []
+    os.close(held)
+    ended, give_up = stored.keep_syncing(), time.monotonic() + 30
+    while list_folders(store, NAMES) != ["ann"]:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    ended.set()
 
 
 def test_homes_that_share_a_storage_leave_each_other_alone(
