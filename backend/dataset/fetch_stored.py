@@ -17,11 +17,13 @@ from backend.dataset.errors import DatasetNameTaken, DatasetNotFound
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import DATASETS_FOLDER, dataset_lock
 from backend.dataset.storage.lost_files import LostFiles
+from backend.dataset.storage.training_files import dataset_folder
 from backend.dataset.storage.workspace import UPLOADS_FOLDER
 from backend.dataset.stored_datasets import STORED_DATASETS_FOLDER, stored_files, stored_names
 from backend.store.errors import StoreTooNew
 from backend.store.home import Home
 from backend.store.tables import TABLES, insert_row
+from backend.store.trash import Trash
 from training.data.code_rows import CARD_FILE
 from training.errors import StorageDamaged
 from training.storage.folders import MANIFEST_FILE, Manifest, StoredFile, read_manifest
@@ -78,6 +80,7 @@ def fetch_stored(home: Home, store: ObjectStore, wanted: StoredDataset) -> int:
     with dataset_lock(home.folder, wanted.name):
         if wanted.name in DatasetTable(home).names():
             raise DatasetNameTaken(f"There is a dataset {wanted.name} here already. Delete it, and fetch again.")
+        Trash(home).make_room(dataset_folder(home.folder, wanted.name))
         own = f"{DATASETS_FOLDER}/{wanted.name}"
         # Nothing else is written, whatever the manifest names.
         places = {own, f"{UPLOADS_FOLDER}/{wanted.name}", *files_named_by(rows, home.folder, wanted.name)}
