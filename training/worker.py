@@ -98,9 +98,7 @@ def run_worker(
     )
     with process_group():
         is_shared = shares_output(job, workers, is_here=is_output_here, has_storage=storage is not None)
-        if storage is not None:
-            job = with_model_here(job, storage.store, storage.base_model)
-        return _train(job, context, workers, rows, is_shared=is_shared, store=storage.store if storage else None)
+        return _train(job, context, workers, rows, storage, is_shared=is_shared)
 
 
 @contextmanager
@@ -122,14 +120,17 @@ def _train(
     context: WorkerContext,
     workers: Workers,
     rows: Rows | None,
+    storage: RunStorage | None,
     *,
     is_shared: bool,
-    store: ObjectStore | None,
 ) -> WorkerResult:
     torch.manual_seed(job.seed)
-    with datasets_here(job, store) if store is not None else nullcontext(job) as here:
-        config, training_set, batches = plan_data(here, rows)
-    learner = build_learner(job, config, workers)
+    store = storage.store if storage is not None else None
+    # Checkpoints keep the job as it was planned: where this machine has a copy of the model, no other one has it.
+    here = with_model_here(job, storage.store, storage.base_model) if storage is not None else job
+    with datasets_here(here, store) if store is not None else nullcontext(here) as with_data:
+        config, training_set, batches = plan_data(with_data, rows)
+    learner = build_learner(here, config, workers)
     if is_shared or store is None:
         keeper = CheckpointKeeper(job, learner, workers, context.tell, store)
     else:
@@ -137,7 +138,7 @@ def _train(
         keeper = ScatteredCheckpointKeeper(job, learner, workers, context.tell, store)
     found = keeper.newest()
     # Of one worker's doing: for the others it would be gigabytes to read again.
-    base_digest = checkpoint_digest(job.base_model) if job.lora is not None and workers.is_first else None
+    base_digest = checkpoint_digest(here.base_model) if job.lora is not None and workers.is_first else None
     if found is not None:
         _on_first(workers, partial(require_base, found, base_digest), "the base model is another one")
         if found.progress.num_steps != batches.num_steps:
@@ -154,6 +155,7 @@ def _train(
         keeper.drain()
         raise
     if job.export_at_end and done >= batches.num_steps:
+        job = job.model_copy(update={"base_model": here.base_model})
         _export(job, learner, training_set, workers, step=done)
         if store is not None and workers.is_first:
             put_export(store, job.output.name, job.output / EXPORTS_FOLDER, context.tell)

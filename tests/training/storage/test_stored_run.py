@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden import GOLDEN_CHECKPOINT
 from tests.object_server import Fault, FaultProxy
 from tests.training.finetuning import make_job, make_rows, write_dataset
 from tests.training.strategy_worker import RecordingContext
@@ -19,6 +20,7 @@ from training.storage.folders import describe, get_folder, list_folders, read_ma
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import StoredCheckpoints
+from training.stored_inputs import put_model
 from training.worker import RunStorage, main, run_worker
 
 CHECKPOINTS = "runs/run/checkpoints"
@@ -65,6 +67,18 @@ def test_a_run_whose_machine_is_gone_continues_elsewhere_as_if_nothing_had_been(
     assert again.checkpoints == [checkpoint_name(3)]
     for checkpoint in list_checkpoints(job.output):
         require_intact(checkpoint)
+
+
+def test_checkpoints_name_the_base_model_that_was_planned_with_also_where_it_had_to_be_fetched(
+    folder: ObjectStore, job: FineTuneJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who evaluates and exports them has that one, and not the cache of the machine that trained."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    job = job.model_copy(update={"base_model": tmp_path / "another-machines-model", "num_steps": 1})
+    run_worker(
+        job, RecordingContext(0, 1), storage=RunStorage(store=folder, base_model=put_model(folder, GOLDEN_CHECKPOINT))
+    )
+    assert list_checkpoints(job.output)[-1].job().base_model == job.base_model
 
 
 def test_a_damaged_checkpoint_in_the_storage_is_passed_over(folder: ObjectStore, job: FineTuneJob) -> None:
