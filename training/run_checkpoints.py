@@ -212,7 +212,7 @@ class CheckpointKeeper:
         self._folder = job.output / CHECKPOINTS_FOLDER
         self._pending: tuple[Path, Progress, Any] | None = None
         self._num_bytes = 0
-        if self._keeps_files:
+        if self.keeps_files:
             self._folder.mkdir(parents=True, exist_ok=True)
             for leftover in self._folder.glob(f"{STEP_PREFIX}*{_INCOMPLETE}"):
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -261,7 +261,7 @@ class CheckpointKeeper:
             self._uploads.drain()
 
     @property
-    def _keeps_files(self) -> bool:
+    def keeps_files(self) -> bool:
         """Whether this worker makes and removes the folders that it and others write into."""
         return self._workers.is_first
 
@@ -284,7 +284,7 @@ class CheckpointKeeper:
         assert self._pending is None
         folder = self._folder / f"{checkpoint_name(progress.step)}{_INCOMPLETE}"
         failure: OSError | None = None
-        if self._keeps_files:
+        if self.keeps_files:
             shutil.rmtree(folder, ignore_errors=True)
             needed = (self._num_bytes or num_bytes) + _SPARE_BYTES
             try:

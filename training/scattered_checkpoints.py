@@ -15,7 +15,7 @@ from typing import Any
 import torch.distributed as dist
 from typing_extensions import override
 
-from training.errors import PreflightError, StorageDamaged, StorageError
+from training.errors import StorageDamaged, StorageError
 from training.job import JOB_FILE, FineTuneJob
 from training.run_checkpoints import (
     PROGRESS_FILE,
@@ -36,19 +36,6 @@ JOIN_SECONDS = 600.0
 """How much longer than the first worker others may take to send their parts; a group waits half an hour for one."""
 
 
-def require_no_common_folder(job: FineTuneJob) -> None:
-    """Refuse a strategy whose files only one folder can hold; to be asked before anything is fetched or loaded.
-
-    Raises:
-        PreflightError: DeepSpeed's are such: one worker converts them for all where their number has changed.
-    """
-    if job.uses_deepspeed:
-        raise PreflightError(
-            f"The strategy {job.strategy} needs a folder that all machines share. Use ddp or fsdp2, or put the run "
-            "on storage that all machines share."
-        )
-
-
 class ScatteredCheckpointKeeper(CheckpointKeeper):
     """As `CheckpointKeeper`, where `job.output` is a folder of each machine's own."""
 
@@ -60,7 +47,7 @@ class ScatteredCheckpointKeeper(CheckpointKeeper):
         tell: Callable[[str], None],
         store: ObjectStore,
     ) -> None:
-        """Keep checkpoints in `store`; see `require_no_common_folder` for strategies that cannot be kept so."""
+        """Keep checkpoints in `store`."""
         self._is_first_here = _is_first_in(job.output, workers)
         super().__init__(job, learner, workers, tell, store)
         self._there = StoredCheckpoints(store, job.output)
@@ -69,7 +56,7 @@ class ScatteredCheckpointKeeper(CheckpointKeeper):
 
     @property
     @override
-    def _keeps_files(self) -> bool:
+    def keeps_files(self) -> bool:
         return self._is_first_here
 
     @override

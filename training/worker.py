@@ -26,7 +26,7 @@ from training.model.checkpoint.digest import checkpoint_digest
 from training.model.errors import EncoreError
 from training.reporting import Reporting
 from training.run_checkpoints import CheckpointKeeper, require_base
-from training.scattered_checkpoints import ScatteredCheckpointKeeper, require_no_common_folder
+from training.scattered_checkpoints import ScatteredCheckpointKeeper
 from training.storage.objects import ObjectStore, open_store
 from training.stored_checkpoints import put_export
 from training.stored_inputs import datasets_here, own_output, with_model_here
@@ -143,7 +143,7 @@ def _train(
         _on_first(workers, partial(require_base, found, base_digest), "the base model is another one")
         if found.progress.num_steps != batches.num_steps:
             raise TrainingError(f"The run in {job.output} had {found.progress.num_steps} steps, not the planned ones.")
-        learner.load(found.state)
+        learner.load(found.state, may_write=keeper.keeps_files)
     events = Reporting(job, context, keeper, batches, workers, base_digest=base_digest)
     events.checkpoint = found.folder if found is not None else None
     first_step = found.progress.step if found is not None else 0
@@ -223,8 +223,6 @@ def shares_output(job: FineTuneJob, workers: Workers, *, is_here: bool, has_stor
     num_without = workers.total([float(not (is_here and token.is_file()))])[0]
     if workers.is_first:
         token.unlink(missing_ok=True)
-    if num_without:
-        require_no_common_folder(job)
     if num_without and not has_storage:
         raise PreflightError(
             f"{num_without:.0f} of {workers.size} workers cannot see {job.output}. "

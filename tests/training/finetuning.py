@@ -18,6 +18,7 @@ from training.data.code_rows import ROWS_FILE, CodeRow, DatasetCard, write_card,
 from training.data.training_set import TrainingSet
 from training.job import FineTuneJob
 from training.model.prompt.length import FRAMES_PER_SECOND
+from training.storage.objects import ObjectStore
 
 NUM_CODEBOOKS, NUM_CODES, WIDTH = 16, 64, 48
 REPOSITORY = Path(__file__).parents[2]
@@ -117,9 +118,12 @@ def stage(world_size: int, tasks: Sequence[dict[str, Any]], copies: Sequence[tup
     return {"world_size": world_size, "tasks": list(tasks), "copies": pairs}
 
 
-def task(name: str, job: FineTuneJob, stop_after: int | None = None) -> dict[str, Any]:
-    """What `strategy_worker` is given to do."""
-    return {"name": name, "job": job.model_dump(mode="json"), "stop_after": stop_after}
+def task(
+    name: str, job: FineTuneJob, stop_after: int | None = None, storage: ObjectStore | None = None
+) -> dict[str, Any]:
+    """What `strategy_worker` is given to do; with a storage as workers of two machines that share nothing else."""
+    url = str(storage.location) if storage is not None else None
+    return {"name": name, "job": job.model_dump(mode="json"), "stop_after": stop_after, "storage": url}
 
 
 def padding_share(plan: BatchPlan, training_set: TrainingSet) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from tests.training.strategy_worker import RecordingContext
 from training.export import read_weights
 from training.job import FineTuneJob
 from training.run_checkpoints import list_checkpoints
+from training.storage.location import StorageLocation
+from training.storage.objects import ObjectStore
+from training.stored_checkpoints import StoredCheckpoints
 from training.worker import run_worker
 
 NUM_STEPS = 20
@@ -32,6 +36,13 @@ class Runs:
     def results(self) -> Path:
         return self.folder / "results"
 
+    @cached_property
+    def storage(self) -> ObjectStore:
+        """For runs on machines that share nothing else."""
+        folder = self.folder / "storage"
+        folder.mkdir()
+        return ObjectStore(StorageLocation("file", str(folder)))
+
     def job(self, name: str, strategy: str, num_workers: int, **changes) -> FineTuneJob:
         fields = {"num_workers": num_workers, "num_steps": NUM_STEPS, "export_at_end": False, **changes}
         return make_job(self.folder, output=self.folder / name, strategy=strategy, **fields)
@@ -44,6 +55,11 @@ class Runs:
 
     def reports(self, name: str) -> list[dict[str, float]]:
         return json.loads((self.results / f"{name}.json").read_text())["reports"]
+
+    def fetch(self, name: str) -> None:
+        """Bring a run's newest checkpoint from the storage to where it is looked for."""
+        stored = StoredCheckpoints(self.storage, self.folder / name)
+        assert stored.fetch(stored.names()[-1])
 
     def weights(self, name: str) -> dict[str, torch.Tensor]:
         newest = list_checkpoints(self.folder / name)[-1]

@@ -9,23 +9,30 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
 from training.job import FineTuneJob
-from training.worker import run_worker
+from training.storage.objects import open_store
+from training.worker import RunStorage, run_worker
+
+NUM_MACHINES = 2
 
 
 class RecordingContext:
     """Keeps the reports, and asks for a stop after a given step."""
 
-    def __init__(self, rank: int, world_size: int, stop_after: int | None = None) -> None:
+    def __init__(
+        self, rank: int, world_size: int, stop_after: int | None = None, *, keeps_checkpoints: bool = True
+    ) -> None:
         self.rank = self.local_rank = rank
-        self.world_size = world_size
+        self.world_size, self._keeps_checkpoints = world_size, keeps_checkpoints
         self.reports: list[dict[str, float]] = []
         self.checkpoints: list[str] = []
         self.told: list[str] = []
@@ -35,7 +42,7 @@ class RecordingContext:
         # With the time, which tells what happens between steps too, and what this process has computed so far.
         self.reports.append({**metrics, "at": time.perf_counter(), "processor": time.process_time()})
         if checkpoint_folder is not None:
-            assert checkpoint_folder.is_dir()
+            assert checkpoint_folder.is_dir() or not self._keeps_checkpoints
             self.checkpoints.append(checkpoint_folder.name)
 
     def tell(self, sentence: str) -> None:
@@ -49,11 +56,25 @@ class RecordingContext:
 
 def run_tasks(tasks: list[dict[str, Any]], rank: int, world_size: int, results: Path) -> None:
     for task in tasks:
-        context = RecordingContext(rank, world_size, task["stop_after"])
-        run_worker(FineTuneJob.parse(task["job"]), context)
+        job, store = FineTuneJob.parse(task["job"]), open_store(task["storage"])
+        # What is stored is removed from the machines.
+        context = RecordingContext(rank, world_size, task["stop_after"], keeps_checkpoints=store is None)
+        if store is None:
+            run_worker(job, context)
+        else:
+            with on_machine(job, rank * NUM_MACHINES // world_size) as there:
+                run_worker(there, context, storage=RunStorage(store=store))
         if rank == 0:
             found = {"reports": context.reports, "checkpoints": context.checkpoints}
             (results / f"{task['name']}.json").write_text(json.dumps(found))
+
+
+@contextmanager
+def on_machine(job: FineTuneJob, number: int) -> Iterator[FineTuneJob]:
+    """For a block, a job as on one of several machines, which have nothing in common but what they learn from."""
+    own = job.output.parent / f"machine-{number}"
+    with patch.dict(os.environ, XDG_CACHE_HOME=str(own / "cache")):
+        yield job.model_copy(update={"output": own / job.output.name})
 
 
 def run_stage(store: Path, stage: dict[str, Any], results: Path) -> int:

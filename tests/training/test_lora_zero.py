@@ -33,11 +33,13 @@ def runs(tmp_path_factory) -> Runs:
     runs.here("single", job("single", "ddp", 1))
     two = [task(name, job(name, name, 2, export_at_end=name == "zero3")) for name in STAGES]
     two.append(task("stopped-1", job("stopped", "zero2", 2), stop_after=HALF))
-    one = [task("half-to-1", job("half-to-1", "zero2", 1))]
-    copy = [(runs.folder / "stopped", runs.folder / "half-to-1")]
+    # On two machines without a common folder, and then on one that has nothing but what they have stored.
+    two.append(task("far-1", job("half-to-1", "zero2", 2), stop_after=HALF, storage=runs.storage))
+    one = [task("half-to-1", job("half-to-1", "zero2", 1), storage=runs.storage)]
     again = [task("stopped", job("stopped", "zero2", 2))]
-    stages = [stage(2, two), stage(1, one, copy), stage(2, again)]
+    stages = [stage(2, two), stage(1, one), stage(2, again)]
     run_stages(runs.folder / "workers", stages, runs.results, with_deepspeed=True)
+    runs.fetch("half-to-1")
     return runs
 
 

@@ -64,8 +64,13 @@ class Learner(Protocol):
         """Wait until `start_save`'s files are written."""
         ...
 
-    def load(self, folder: Path) -> None:
-        """Load the weights and optimizer that `start_save` wrote, with any number of workers."""
+    def load(self, folder: Path, *, may_write: bool) -> None:
+        """Load the weights and optimizer that `start_save` wrote, with any number of workers.
+
+        Args:
+            folder: all of a checkpoint's files; one folder for all workers, or a copy on each machine.
+            may_write: for one of the workers that see the same folder, which converts the files there if need be.
+        """
         ...
 
 

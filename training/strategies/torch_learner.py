@@ -113,7 +113,8 @@ class TorchLearner(Learner):
         pending.result()
 
     @override
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, *, may_write: bool) -> None:
+        # `may_write` is not needed: any number of workers reads the files as they are.
         state = self._state()
         load(state, checkpoint_id=folder, process_group=self._saving_group)
         set_state_dict(

@@ -1,7 +1,8 @@
 """ZeRO through DeepSpeed: stage 1 shards the optimizer, 2 also gradients, 3 also weights (Rajbhandari et al. 2020).
 
 DeepSpeed's checkpoints are in its own format, one file per worker. For another number of workers they are converted to
-its universal format first. State offloaded to disk is saved by `disk_state.py`, as DeepSpeed cannot read it again.
+its universal format first, on every machine that has a copy of its own. State offloaded to disk is saved by
+`disk_state.py`, as DeepSpeed cannot read it again.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class ZeroLearner(Learner):
         pass
 
     @override
-    def load(self, folder: Path) -> None:
+    def load(self, folder: Path, *, may_write: bool) -> None:
         if self._on_disk:
             load_disk_state(self._engine.optimizer, folder, self._workers.rank, self._workers.size)
             return
@@ -212,14 +213,34 @@ class ZeroLearner(Learner):
         if num_writers == self._workers.size:
             self._load(folder, TAG)
             return
-        if self._workers.is_first:
-            convert_to_universal(folder)
+        self._convert(folder, may_write=may_write)
+        self._load_universal(folder)
         self._workers.wait()
+        if may_write:
+            shutil.rmtree(folder / UNIVERSAL, ignore_errors=True)
+
+    def _convert(self, folder: Path, *, may_write: bool) -> None:
+        """Convert a checkpoint in every folder of it; where one fails, all workers do. Raises ResumeError."""
+        failure: ResumeError | None = None
+        if may_write:
+            try:
+                convert_to_universal(folder)
+            except ResumeError as error:
+                failure = error
+        if self._workers.total([float(failure is not None)])[0]:
+            raise failure or ResumeError("Another worker says why the checkpoint cannot be converted.")
+
+    def _load_universal(self, folder: Path) -> None:
+        optimizer = self._engine.optimizer.optimizer
+        settings = [{name: group[name] for name in group if name != "params"} for group in optimizer.param_groups]
         with self._reading_universal():
             self._load(folder, UNIVERSAL)
-        self._workers.wait()
-        if self._workers.is_first:
-            shutil.rmtree(folder / UNIVERSAL, ignore_errors=True)
+        if self._stage == 3:
+            # DeepSpeed gives all groups the first one's weight decay, and one counter of steps that each advances.
+            for group, own in zip(optimizer.param_groups, settings, strict=True):
+                group.update(own)
+            for state in optimizer.state.values():
+                state["step"] = state["step"].clone()
 
     def _load(self, folder: Path, tag: str) -> None:
         # Not strict: frozen weights come from the base model.

@@ -162,7 +162,7 @@ class RunPlan(BaseModel):
             notes.append("No clip is held out, so checkpoints are evaluated on sentences that were trained on.")
         if (address := self.launch.machine.address) is not None:
             gpus = ", on its GPUs if it has enough" if job.device == "auto" else ""
-            if (storage := Settings.from_environment().storage) is not None and not job.uses_deepspeed:
+            if (storage := Settings.from_environment().storage) is not None:
                 notes.append(f"It runs on the Ray cluster at {address}{gpus}, which must reach {storage}.")
             else:
                 notes.append(f"It runs on the Ray cluster at {address}{gpus}; the cluster must see {job.output}.")

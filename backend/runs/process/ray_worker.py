@@ -20,7 +20,6 @@ from training.disk_room import is_full, wait_for_room
 from training.errors import PreflightError, TrainingError
 from training.job import FineTuneJob
 from training.model.errors import EncoreError
-from training.scattered_checkpoints import require_no_common_folder
 from training.storage.objects import open_store
 from training.stored_checkpoints import stored_run
 from training.stored_inputs import put_datasets, put_model
@@ -100,8 +99,6 @@ def train_under_ray(config: dict[str, Any]) -> bool:
     is_here = folder.control.is_file()
     desk = FolderDesk(folder, attempt) if is_here or config.get("desk") is None else RemoteDesk(config.get("desk"))
     with _recording_problems(desk):
-        if not is_here:
-            require_no_common_folder(FineTuneJob.parse(config["job"]))
         if not is_here and config.get("desk") is None:
             raise PreflightError(
                 f"A worker's machine does not see {folder.path}. Put ENCORE_HOME on storage that all machines share, "
@@ -154,9 +151,6 @@ def inputs_for_other_machines(
         if store is None:
             return {"desk": None, "model": None}
         job = FineTuneJob.parse(raw_job)
-        if job.uses_deepspeed:
-            # Refused by the first worker that does not see the folder: gigabytes need not be sent for that.
-            return {"desk": None, "model": None}
         put_datasets(store, folder.path.name, job)
         model = put_model(store, job.base_model)
     actor: Any = ray.remote(num_cpus=0, scheduling_strategy=pin_to_this_machine(strictly=True))(DeskActor)
