@@ -95,7 +95,10 @@ class Engine:
         self._places = FairShare(num_slots + max_waiting, "takes are being spoken or waiting")
         self._statistics = EngineStatistics(num_slots=num_slots, max_waiting=max_waiting)
         self._batch = TakeBatch(model, num_slots=num_slots, cache_length=cache_length, consume=consume)
-        _capture_usual(self._batch)
+        # One sentence on a processor is spoken sooner without.
+        self._captures_between_takes = num_slots == 1 and bool(self._batch.later_graphs())
+        if not self._captures_between_takes:
+            _capture_usual(self._batch)
         self.adapters = AdapterCache(lambda folder: load_adapter(folder, model), max_adapter_bytes)
         """Of its model: what takes may bring along."""
         self._scheduler = Scheduler(self._batch, self._queue, self._statistics)
@@ -260,6 +263,8 @@ class Engine:
             returned_at = 0.0
             while self._wait_for_work():
                 started = time.monotonic()
+                if self._captures_between_takes and self._statistics.num_takes_total > 1:
+                    self._capture_later()
                 self._run_round()
                 self._statistics.busy_seconds_total += time.monotonic() - started
                 # By the time that was worked: never at the first frame after a pause.
@@ -274,7 +279,9 @@ class Engine:
 
     def _wait_for_work(self) -> bool:
         """Sleep until there is something to do; false when the engine is closed."""
-        patience = IDLE_SECONDS
+        # What was just started has graphs to capture, before it is spoken to.
+        is_new = not (self._captures_between_takes or self._statistics.num_takes_total)
+        patience = CAPTURE_SECONDS if is_new else IDLE_SECONDS
         while True:
             with self._wake:
                 if self._scheduler.has_work or self._is_closed:
@@ -282,12 +289,17 @@ class Engine:
                 is_woken = self._wake.wait(patience)
             if is_woken:
                 continue
-            # One at a time: a take that comes meanwhile waits for no more than that.
-            if (missed := self._batch.missed_graphs()) and self._batch.capture(missed[:1]):
+            if self._capture_later():
                 patience = CAPTURE_SECONDS
                 continue
             patience = RETURN_SECONDS
             return_freed_memory()
+
+    def _capture_later(self) -> bool:
+        """Capture one graph more, if one is worth it and no take runs; one that comes meanwhile waits for no more."""
+        if self._scheduler.running or not (later := self._batch.later_graphs()):
+            return False
+        return self._batch.capture(later[:1]) > 0
 
     def _run_round(self) -> None:
         try:

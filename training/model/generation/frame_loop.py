@@ -222,17 +222,24 @@ class FrameLoop:
     def usual_graphs(self) -> list[GraphKey]:
         """The graphs that takes with the checkpoints' own settings need, those needed most first.
 
-        On processors only that of the code predictor, which is most of a frame: others take longer to capture than they
-        save while nobody speaks at length.
+        On processors only that of the code predictor, which is most of a frame, for one take: others take longer to
+        capture than they save while nobody speaks at length.
         """
         if not self._graphs.enabled:
             return []
         if not self._graphs.needs_equal_work:
-            counts = range(1, self.num_slots + 1) if self._skips_empty_slots else (self.num_slots,)
-            return [PredictorKey(USUAL_PLANS[0], count) for count in counts]
+            return [PredictorKey(USUAL_PLANS[0], 1 if self._skips_empty_slots else self.num_slots)]
         lengths = range(self._kv_length_step, round_up(self.cache_length, self._kv_length_step) + 1, KV_LENGTH_STEP)
         talkers = [TalkerKey(plan, self.num_slots, length) for length in lengths for plan in USUAL_PLANS]
         return [*(PredictorKey(plan, self.num_slots) for plan in USUAL_PLANS), *talkers]
+
+    def later_graphs(self) -> list[GraphKey]:
+        """On processors those for any number of takes beside each other that were not captured yet."""
+        if not self._graphs.enabled or self._graphs.needs_equal_work:
+            return []
+        counts = range(1, self.num_slots + 1) if self._skips_empty_slots else (self.num_slots,)
+        keys = [PredictorKey(USUAL_PLANS[0], count) for count in counts]
+        return [key for key in keys if self._graphs.lacks(key)]
 
     def missed_graphs(self) -> list[GraphKey]:
         """The graphs that takes would have needed since, but were run without, those missed most first."""

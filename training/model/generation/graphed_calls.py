@@ -126,6 +126,10 @@ class GraphedCalls:
         """Whether a graph was captured."""
         return key in self._graphs
 
+    def lacks(self, key: Hashable) -> bool:
+        """Whether a graph was not captured, and could be."""
+        return self.enabled and key not in self._graphs and key not in self._refused
+
     def run(self, key: Hashable | None, call: Callable[[], None]) -> None:
         """Replay the graph captured under a key, or run `call`; a key of None never has one."""
         if self.recorder is None or key is None:

@@ -106,6 +106,11 @@ class TakeBatch:
         """What takes have needed since, and was launched kernel by kernel: those with settings of their own."""
         return [*self.loop.missed_graphs(), *self._graphed_decoder.missed_graphs()]
 
+    def later_graphs(self) -> list[GraphKey | DecodeKey]:
+        """What is worth capturing while there is no take: what was missed, then what takes would miss."""
+        missed = self.missed_graphs()
+        return [*missed, *(key for key in self.loop.later_graphs() if key not in missed)]
+
     def capture(
         self,
         keys: Sequence[GraphKey | DecodeKey],

@@ -12,14 +12,18 @@ import torch
 
 from backend.errors import PromptError
 from backend.serving.engine import engine as engine_module
+from backend.serving.engine.engine import Engine
 from backend.serving.errors import EngineBusy, EngineClosed, TakeFailed
-from tests.backend.serving.conftest import NUM_SLOTS, codes_of, take_of, wait_until
+from tests.backend.serving.conftest import NUM_SLOTS, UNMARKED, codes_of, take_of, wait_until
+from tests.golden import GOLDEN_CHECKPOINT
 from tests.training.model.generation.tape import TapeRecorder
 from training.allocator import return_freed_memory
 from training.model.generation.finish_reason import FinishReason
 from training.model.generation.graphed_calls import GraphedCalls
 from training.model.generation.take_request import TakeRequest
+from training.model.generation.traced_calls import _GRAPH_BYTES
 from training.model.sampling_settings import Sampling
+from training.model.voice_model import VoiceModel
 
 TEXTS = ("Hello.", "This one is a good deal longer than the first.", "Yes?", "One, two, three!")
 SAMPLINGS = (
@@ -317,6 +321,7 @@ def test_an_idle_engine_returns_what_was_freed(new_engine, monkeypatch):
 
 def test_it_says_what_it_holds(new_engine, request_of):
     with new_engine() as engine:
+        wait_until(lambda: not engine._batch.later_graphs())
         empty = engine.num_bytes()
         handle = engine.submit(request_of)
         wait_until(lambda: handle.is_over)
@@ -349,3 +354,20 @@ def test_an_engine_has_its_graphs_before_the_first_take_and_captures_others_when
         first = take_of(engine.submit(own))
         wait_until(lambda: engine.num_bytes()["graphs"] > before and not engine._batch.missed_graphs())
         assert torch.equal(take_of(engine.submit(own)).codes, first.codes)
+
+
+def test_graphs_for_takes_beside_each_other_are_captured_when_an_engine_was_made_and_nobody_speaks():
+    # Of int8: only where kernels are batch-invariant are there others than for all slots.
+    model = VoiceModel.load(GOLDEN_CHECKPOINT, precision="int8", device="cpu")
+    with Engine(model, num_slots=3, cache_length=600, mark=UNMARKED) as engine:
+        wait_until(lambda: not engine._batch.later_graphs())
+        assert engine._batch.num_graph_bytes == 3 * _GRAPH_BYTES
+
+
+def test_on_a_processor_one_sentence_waits_for_no_graph_and_the_next_one_has_it(new_engine, request_of):
+    with new_engine(num_slots=1) as engine:
+        first = take_of(engine.submit(request_of))
+        assert engine._batch.num_graph_bytes == 0
+        second = take_of(engine.submit(request_of))
+        assert engine._batch.num_graph_bytes > 0
+        assert torch.equal(first.codes, second.codes)
