@@ -381,3 +381,15 @@ def test_what_is_wrong_is_said_before_anything_heavy_is_loaded(refusals, name):
     said, loaded = refusals[name]
     assert WRONG[name][1] in said
     assert loaded == [], "each takes a second or more, and so does every typing error then"
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "app.py", "doctor"]
+    environment = {**os.environ, "ENCORE_HOME": str(tmp_path)}
+    ended = subprocess.run(
+        command, cwd=PROJECT_FOLDER, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (app.CLOSED_OUTPUT, "")

@@ -107,7 +107,8 @@ class TalkerJob(StageJob):
     """In a batch, padding included."""
     in_context_ratio: NonNegativeFloat = 0.3
     """Share of batches in which utterances continue a reference by the same speaker."""
-    references_per_speaker: PositiveInt = 8
+    references_per_speaker: PositiveInt = 3
+    """Of some 2,500 speakers; each is continued a few times in a run."""
     explicit_language_ratio: NonNegativeFloat = 0.5
     code_predictor_fraction: PositiveFloat = 0.25
     code_predictor_weight: NonNegativeFloat = 0.3

@@ -9,7 +9,9 @@ run/references.npz    codes (frames of all, codebooks), num_frames (references,)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,12 +94,20 @@ def make_references(
 ) -> list[Reference]:
     """Draw and encode `per_speaker` references of each speaker from the given utterances."""
     found: list[Reference] = []
-    for place, numbers in enumerate(by_speaker.values()):
+
+    def make(place: int, numbers: list[int]) -> list[Reference]:
         random = np.random.default_rng((seed, 0x4EF, place))
-        for _ in range(per_speaker):
-            found.append(_make(corpus, numbers, tokenizer, random))
-            if len(found) % _REPORT_EVERY == 0:
+        return [_make(corpus, numbers, tokenizer, random) for _ in range(per_speaker)]
+
+    num_threads = torch.get_num_threads()
+    # One reference is too little work for several threads.
+    with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for made in pool.map(make, itertools.count(), by_speaker.values()):
+            before = len(found)
+            found += made
+            if len(found) // _REPORT_EVERY > before // _REPORT_EVERY:
                 report(f"{len(found)} of {len(by_speaker) * per_speaker} references")
+    torch.set_num_threads(num_threads)
     return found
 
 
