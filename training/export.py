@@ -90,7 +90,8 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
     else:
         rows = state[_SPEAKER_ROWS].clone()
         for (name, row), embedding in zip(rows_by_speaker(weights.job).items(), weights.embeddings, strict=True):
-            rows[row] = embedding.to(rows.dtype)
+            # As adapters have it: it is not one of many that are right on average.
+            rows[row] = embedding.bfloat16().to(rows.dtype)
             config = with_speaker(config, name, row)
         state[_SPEAKER_ROWS] = rows
     save_checkpoint(
@@ -100,6 +101,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
         speech_tokenizer=base / SPEECH_TOKENIZER_FOLDER,
         text_tokenizer=base,
         notes={PROVENANCE_FILE: provenance(weights, kind)},
+        rounds_on_average=True,
         replace=replace_existing,
         hashes=True,
     )

@@ -107,3 +107,19 @@ def test_weights_are_interpolated_between_base_and_tuned(tmp_path: Path) -> None
     for name, tensor in before.items():
         # Exports are bfloat16.
         torch.testing.assert_close(kept[name], tensor + 0.25, rtol=1e-2, atol=1e-3)
+
+
+def test_changes_smaller_than_a_step_of_bfloat16_are_kept_on_average(tmp_path: Path) -> None:
+    """Rounded to the nearest, the base model would be exported."""
+    before = VoiceModel.load(GOLDEN_CHECKPOINT, precision="fp32", device="cpu").talker.state_dict()
+    change = 2**-10
+    weights = FineTunedWeights(
+        job=make_job(tmp_path, interpolation_alpha=1.0),
+        step=1,
+        talker={name: tensor * (1 + change) for name, tensor in before.items()},
+        embeddings=torch.zeros(1, 1),
+    )
+    export_weights(weights, tmp_path / "kept", "base")
+    kept = VoiceModel.load(tmp_path / "kept", precision="fp32", device="cpu").talker.state_dict()
+    changed, sizes = (sum(float(one.abs().sum()) for one in of.values()) for of in (kept, before))
+    assert changed / sizes - 1 == pytest.approx(change, rel=0.1)

@@ -20,6 +20,7 @@ from training.model.checkpoint.config_file import model_config_to_json, speech_t
 from training.model.checkpoint.hashes import write_hashes
 from training.model.checkpoint.names import ADAPTER_FILE, COMPONENTS, SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, INDEX_FILE, WEIGHTS_FILE, find_weights
+from training.model.checkpoint.rounding import round_on_average
 from training.model.config import ModelConfig, SpeechTokenizerConfig
 from training.model.errors import CheckpointError
 from training.model.lora_config import LoraConfig
@@ -55,6 +56,7 @@ def save_checkpoint(
     generation_config: Mapping[str, Any] | None = None,
     notes: Mapping[str, Mapping[str, Any]] | None = None,
     dtype: torch.dtype = torch.bfloat16,
+    rounds_on_average: bool = False,
     max_shard_bytes: int = MAX_SHARD_BYTES,
     replace: bool = False,
     hashes: bool = False,
@@ -70,6 +72,7 @@ def save_checkpoint(
         generation_config: sampling defaults; those in the `text_tokenizer` folder when None.
         notes: further JSON files by name, such as the provenance.
         dtype: of the floating-point weights in `state` when stored.
+        rounds_on_average: round weights to bfloat16 so that small changes are kept, see `rounding.py`.
         max_shard_bytes: larger weights are split over several files.
         replace: atomically replace an existing checkpoint.
         hashes: write down those of all files beside them; see `hashes.py`.
@@ -93,7 +96,7 @@ def save_checkpoint(
             for name, content in (notes or {}).items():
                 _write_json(new / name, content)
             write_speech_tokenizer(new / SPEECH_TOKENIZER_FOLDER, speech_tokenizer, max_shard_bytes)
-            write_weights(new, state, dtype=dtype, max_shard_bytes=max_shard_bytes)
+            write_weights(new, state, dtype=dtype, rounds_on_average=rounds_on_average, max_shard_bytes=max_shard_bytes)
             if hashes:
                 write_hashes(new)
     except (OSError, SafetensorError) as error:
@@ -177,7 +180,14 @@ def _adapter_config(config: LoraConfig, base_name: str | None, rows: list[int]) 
     }
 
 
-def write_weights(folder: Path, state: Mapping[str, Tensor], *, dtype: torch.dtype, max_shard_bytes: int) -> None:
+def write_weights(
+    folder: Path,
+    state: Mapping[str, Tensor],
+    *,
+    dtype: torch.dtype,
+    max_shard_bytes: int,
+    rounds_on_average: bool = False,
+) -> None:
     """Write `model.safetensors`, or shards and their index, into an existing folder; not atomic by itself.
 
     Raises:
@@ -189,7 +199,7 @@ def write_weights(folder: Path, state: Mapping[str, Tensor], *, dtype: torch.dty
     weight_map: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
         file = WEIGHTS_FILE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        tensors = {name: _to_stored(name, state[name], dtype) for name in names}
+        tensors = {name: _to_stored(name, state[name], dtype, on_average=rounds_on_average) for name in names}
         # transformers refuses files without this entry.
         save_file(tensors, folder / file, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(names, file)
@@ -281,15 +291,23 @@ def _stored_dtype(tensor: Tensor, dtype: torch.dtype) -> torch.dtype:
     return dtype if tensor.is_floating_point() else tensor.dtype
 
 
-def _to_stored(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _to_stored(name: str, tensor: Tensor, dtype: torch.dtype, *, on_average: bool = False) -> Tensor:
     """Copy a tensor for storage; safetensors takes neither strided tensors nor tensors that share memory."""
-    stored = tensor.detach().to(device="cpu", dtype=_stored_dtype(tensor, dtype), copy=True).contiguous()
-    if stored.is_floating_point() and stored.numel() and not bool(torch.stack(torch.aminmax(stored)).isfinite().all()):
+    _require_finite(name, tensor, dtype)
+    if on_average and tensor.dtype == torch.float32 and dtype == torch.bfloat16:
+        stored = round_on_average(tensor, name)
+    else:
+        stored = tensor.detach().to(device="cpu", dtype=_stored_dtype(tensor, dtype), copy=True).contiguous()
+    _require_finite(name, stored, dtype)
+    return stored
+
+
+def _require_finite(name: str, tensor: Tensor, dtype: torch.dtype) -> None:
+    if tensor.is_floating_point() and tensor.numel() and not bool(torch.stack(torch.aminmax(tensor)).isfinite().all()):
         raise CheckpointError(
             f"{name} holds NaN or infinite values as {dtype}, so the checkpoint is not saved: training diverged. "
             "Go back to an earlier checkpoint and lower the learning rate."
         )
-    return stored
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
