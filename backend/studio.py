@@ -246,6 +246,7 @@ class Studio:
             num_slots=CLUSTER_SLOTS,
             cache_length=CACHE_LENGTH,
             mark=mark_of(self.home),
+            storage=self.settings.storage,
         )
         home = self.home.folder
         return ServeSettings(engine=engine, home=home, name=f"encore-studio-{whose}", max_replicas=MAX_REPLICAS)

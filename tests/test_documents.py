@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from backend.commands.parser import COMMANDS
+from backend.provenance.statement import VERSION
 from backend.settings import PREFIX, Settings
 from training.model.project import PROJECT_FOLDER
 
@@ -58,3 +60,8 @@ def test_the_tree_in_the_architecture_page_is_the_tree():
             if not path.exists():
                 missing.append(str(path))
     assert missing == []
+
+
+def test_takes_state_the_version_of_the_project():
+    project = tomllib.loads((PROJECT_FOLDER / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == VERSION

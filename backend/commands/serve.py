@@ -52,6 +52,7 @@ def _serve_on_ray(serving: ServeSettings) -> None:
     with loading():
         from backend.cluster.connect import SERVE, connect  # noqa: PLC0415 - loads Ray
         from backend.serving.deploy.ray_application import start_application, stop_application  # noqa: PLC0415
+        from backend.serving.deploy.shared_model import share_model  # noqa: PLC0415
         from training.machine import Machine  # noqa: PLC0415
 
     machine = Machine.here()
@@ -64,6 +65,8 @@ def _serve_on_ray(serving: ServeSettings) -> None:
         # Before the application starts, which takes a while: an interruption then must not leave it behind.
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
+            if machine.address is not None:
+                serving = serving.model_copy(update={"engine": share_model(serving.engine)})
             start_application(serving)
             print(f"Speech API: http://{serving.host}:{serving.port}/v1 (Ctrl+C ends it)", flush=True)
             interrupted.wait()

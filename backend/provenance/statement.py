@@ -5,17 +5,16 @@ Whose voice it is and what is said only where that was asked for: a file is pass
 
 from __future__ import annotations
 
-import tomllib
 import uuid
 from datetime import UTC, datetime
-from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from training.model.project import PROJECT_FOLDER
-
 GENERATOR = "Encore"
+VERSION = "0.1.0"
+"""This program's; also in pyproject.toml, which does not come along where the code is shipped to a cluster."""
+
 _WORDS = "Synthetic speech, made by Encore"
 _Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _UNTOLD_IN_TAGS = frozenset({"speaker", "text"})
@@ -23,16 +22,6 @@ _UNTOLD_IN_TAGS = frozenset({"speaker", "text"})
 
 MAX_SPEAKER_LENGTH, MAX_STATED_LENGTH = 200, 100_000
 _Word = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,40}$")]
-
-
-@cache
-def encore_version() -> str:
-    """This program's version."""
-    try:
-        project = tomllib.loads((PROJECT_FOLDER / "pyproject.toml").read_text(encoding="utf-8"))
-        return str(project["project"]["version"])
-    except (OSError, KeyError, tomllib.TOMLDecodeError):
-        return "unknown"
 
 
 class SpeechStatement(BaseModel):
@@ -54,7 +43,7 @@ class SpeechStatement(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] = Field(default_factory=lambda: uuid.uuid4().hex)
-    version: _Word = Field(default_factory=encore_version)
+    version: _Word = VERSION
     checkpoint: _Hash | None = None
     voice: Literal["zero-shot", "fine-tuned"] | None = None
     made_at: datetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))

@@ -37,6 +37,12 @@ class EngineSettings(BaseModel):
     """What says that the speech was made."""
     preload: tuple[Voice, ...] = ()
     """Voices made ready before the first request."""
+    storage: str | None = None
+    """The object storage of who starts it; what the environment of each machine says when None."""
+    model_folder: Path | None = None
+    """Where the model is for who starts it; see `shared_model`."""
+    stored_model: str | None = None
+    """Its name in the storage, for machines that do not see that folder."""
 
     @property
     def max_requests(self) -> int:

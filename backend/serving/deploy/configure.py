@@ -78,6 +78,7 @@ def configure(
                 num_slots=options.num_slots,
                 mark=mark_of(home),
                 preload=preload,
+                storage=settings.storage,
                 # The voices asked for shall not push each other out.
                 max_engines=max(3, 1 + sum(voice.kind == "fine-tuned" for voice in preload)),
             ),

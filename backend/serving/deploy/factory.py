@@ -15,6 +15,7 @@ from backend.serving.api.factory import create_api
 from backend.serving.api.stored import HomeStores
 from backend.serving.api.tracing import SpeechTracing, install_tracing, open_tracing
 from backend.serving.deploy.home_calls import HomeFacts
+from backend.serving.deploy.shared_model import model_here
 from backend.serving.engine.engine import Engine
 from backend.serving.pool.engine_pool import EnginePool
 from backend.serving.protocol import SpeechService
@@ -37,8 +38,7 @@ from backend.watermark.installation import installation_key
 from backend.web.attempts import Attempts
 from backend.web.hosts import AllowedHosts
 from training.model.checkpoint.reading import read_config
-from training.model.hub.hub import resolve_model
-from training.storage.objects import open_store
+from training.storage.objects import ObjectStore, open_store
 
 _INSTRUCTED_TYPE = "voice_design"
 
@@ -60,7 +60,7 @@ def build_synthesizer(settings: EngineSettings) -> Synthesizer:
         max_adapter_bytes=settings.max_adapter_bytes,
     )
     pool = EnginePool(load, max_engines=settings.max_engines)
-    synthesizer = Synthesizer(settings.model, resolve_model(settings.model), pool)
+    synthesizer = Synthesizer(settings.model, model_here(settings), pool)
     for voice in settings.preload:
         synthesizer.prompt(SynthesisRequest(voice=voice, text=""))
     return synthesizer
@@ -114,7 +114,7 @@ def open_stores(settings: ServeSettings) -> HomeStores:
     """
     home = Home(settings.home)
     signer = FileSigner(home.folder, settings.signing_cert, settings.signing_key)
-    voices = open_voices(home)
+    voices = open_voices(home, storage_of(settings.engine))
     voices.sweep()
     return HomeStores(
         voices=voices,
@@ -128,17 +128,22 @@ def open_stores(settings: ServeSettings) -> HomeStores:
 
 def facts_of(settings: ServeSettings) -> HomeFacts:
     """What the home says of an application that starts now. Raises EncoreError where the model is no checkpoint."""
-    config = read_config(resolve_model(settings.engine.model))
+    config = read_config(model_here(settings.engine))
     return HomeFacts(can_instruct=config.tts_model_type == _INSTRUCTED_TYPE, started_at=datetime.now(UTC))
 
 
-def open_voices(home: Home) -> Voices:
-    """The voices that the API speaks in: of this home, which publishes them, or also those that another one has.
+def storage_of(settings: EngineSettings) -> ObjectStore | None:
+    """The object storage, if there is one: of who starts the application, or else of this machine.
 
     Raises:
         StorageError: there is no such storage.
     """
-    voices, store = Voices(home), open_store(Settings.from_environment().storage)
+    return open_store(settings.storage or Settings.from_environment().storage)
+
+
+def open_voices(home: Home, store: ObjectStore | None) -> Voices:
+    """The voices that the API speaks in: of this home, which publishes them, or also those that another one has."""
+    voices = Voices(home)
     if store is None:
         return voices
     VoicePublisher(voices, store, home.folder).keep_publishing()
@@ -154,6 +159,6 @@ def _open_takes(home: Home, settings: ServeSettings, signer: FileSigner) -> Take
     takes.sweep()
     Trash(home).sweep()
     sweep_leftovers(home.folder)
-    if (store := open_store(Settings.from_environment().storage)) is not None:
+    if (store := storage_of(settings.engine)) is not None:
         StoredTakes(home, store, owner_of(home.folder)).keep_syncing()
     return takes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 import ray
@@ -31,6 +32,10 @@ not ill."""
 _LOOK_BACK_SECONDS = 15.0
 """Over which the reports of replicas are averaged; Ray sends them every ten seconds."""
 
+_OWN_ERROR = re.compile(r"^(?:backend|training)(?:\.\w+)+: (.+)$", re.MULTILINE)
+"""The last line of a report of Python's about an error of Encore's, which is a sentence for the user."""
+
+_MAX_REASON = 400
 _MAX_START_ATTEMPTS = 3
 _MAX_API_REQUESTS = 256
 _MAX_HOME_CALLS = 1024
@@ -96,10 +101,22 @@ def start_application(settings: ServeSettings) -> None:
         # Named, because without a name all other applications of the cluster would be deleted.
         serve.run(build_application(settings), name=settings.name, route_prefix=settings.route_prefix, blocking=False)
     except (RuntimeError, RayError, ValueError) as error:
-        reason = str(error).strip().splitlines()[-1][:300] if str(error).strip() else type(error).__name__
         raise ServingError(
-            f"The speech application did not start: {reason}. Ray's log (/tmp/ray/session_latest/logs/serve) has more."
+            f"The speech application did not start: {why_not_started(settings.name, error)}. Ray's log "
+            "(/tmp/ray/session_latest/logs/serve, on each of its machines) has more."
         ) from error
+
+
+def why_not_started(name: str, error: Exception) -> str:
+    """What a process of the application met that does not come up, without the period; else Serve's own last words.
+
+    Serve itself names only the deployment, and its log is on another machine.
+    """
+    application = serve.status().applications.get(name)
+    said = [deployment.message for deployment in application.deployments.values()] if application else []
+    own = _OWN_ERROR.findall("\n".join(said))
+    words = own or str(error).strip().splitlines() or [type(error).__name__]
+    return str(words[-1])[:_MAX_REASON].rstrip(".")
 
 
 def stop_application(settings: ServeSettings, *, is_own_cluster: bool) -> None:

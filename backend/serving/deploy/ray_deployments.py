@@ -21,11 +21,11 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from ray.serve.handle import DeploymentHandle
 
 from backend.errors import EncoreError
-from backend.provenance.statement import encore_version
+from backend.provenance.statement import VERSION
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.at_hand import at_hand
 from backend.serving.deploy.autoscaling import LATE_CHUNKS, SLOTS_IN_USE
-from backend.serving.deploy.factory import build_api, build_synthesizer, facts_of, open_stores
+from backend.serving.deploy.factory import build_api, build_synthesizer, facts_of, open_stores, storage_of
 from backend.serving.deploy.home_calls import HomeAnswer, HomeCall, HomeFacts
 from backend.serving.deploy.home_service import HomeService
 from backend.serving.deploy.local_server import LocalSpeech
@@ -35,13 +35,11 @@ from backend.serving.protocol import ServiceState
 from backend.serving.requests import AudioChunk, SoundBegun, SoundEvent, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import EngineSettings, ServeSettings
 from backend.serving.voice_files import VoiceFiles, VoiceFilesMissing, require_files
-from backend.settings import Settings
 from backend.voices.errors import VoiceError
 from backend.voices.published_index import PublishedIndex
 from backend.voices.registry import VOICES_FOLDER
 from backend.voices.voice import Voice
 from training.errors import StorageError
-from training.storage.objects import open_store
 from training.stored_inputs import cache_folder
 
 ENGINE_DEPLOYMENT, API_DEPLOYMENT, HOME_DEPLOYMENT = "SpeechEngine", "Api", "Home"
@@ -74,12 +72,17 @@ class SpeechEngine:
 
     def __init__(self, settings: EngineSettings) -> None:
         """Load the model. Serve tries again a few times, and reports the error if that does not help."""
-        self._synthesizer = build_synthesizer(settings)
+        self._files = VoiceFiles(storage_of(settings), cache_folder() / "voices")
+        self._synthesizer = build_synthesizer(settings.model_copy(update={"preload": self._at_hand(settings.preload)}))
         self._speech = LocalSpeech(self._synthesizer, settings.max_requests)
-        self._files = VoiceFiles(open_store(Settings.from_environment().storage), cache_folder() / "voices")
         self._num_by_ingress: Counter[str] = Counter()
         self._lost_ingresses: set[str] = set()
         self._num_late = 0
+
+    def _at_hand(self, voices: Iterable[Voice]) -> tuple[Voice, ...]:
+        """Those whose files are on this machine or in the storage; the others come with their first request."""
+        found = (self._files.here(SynthesisRequest(voice=voice, text="")).voice for voice in voices)
+        return tuple(voice for voice in found if isinstance(voice, Voice) and voice.folder.is_dir())
 
     async def speak(self, order: SynthesisRequest, ingress: str) -> AsyncGenerator[SynthesisEvent]:
         """Audio as it is made; closing the iterator frees the slot before the next frame.
@@ -122,7 +125,7 @@ class SpeechEngine:
 
     async def about(self) -> dict[str, str]:
         """Which Encore this is, and what it has loaded: text, which every version can read."""
-        return {"version": encore_version(), "facts": self._synthesizer.facts.model_dump_json()}
+        return {"version": VERSION, "facts": self._synthesizer.facts.model_dump_json()}
 
     async def _while_there(
         self, ingress: str, order: SynthesisRequest, events: AsyncGenerator[Event]
@@ -366,7 +369,7 @@ class ApiIngress:
         """Called by Serve inside the replica."""
         settings, process = self._settings, str(ray.get_runtime_context().get_actor_name())
         speech = ReplicatedSpeech(self._engine, settings.name, retry_after_seconds=settings.retry_after_seconds)
-        store = open_store(Settings.from_environment().storage)
+        store = storage_of(settings.engine)
         index = PublishedIndex(store, settings.home / VOICES_FOLDER) if store is not None else None
         try:
             facts = await self._home.facts()

@@ -25,9 +25,10 @@ from ray.serve.exceptions import RayServeException
 
 from backend.cluster.connect import SPEAK, connect, has_gpus, has_room
 from backend.errors import EncoreError
-from backend.provenance.statement import encore_version
-from backend.serving.deploy.ray_application import build_speech
+from backend.provenance.statement import VERSION
+from backend.serving.deploy.ray_application import build_speech, why_not_started
 from backend.serving.deploy.ray_deployments import ENGINE_DEPLOYMENT, ReplicaLost, ReplicatedSpeech, job_name
+from backend.serving.deploy.shared_model import share_model
 from backend.serving.loaded_model import ModelFacts
 from backend.serving.remote.errors import ClusterSpeechError
 from backend.serving.remote.messages import (
@@ -137,13 +138,14 @@ class ClusterSpeech:
 
     def _start(self) -> None:
         try:
-            serve.run(build_speech(self._settings), name=self._name, route_prefix=None)
+            settings = self._settings.model_copy(update={"engine": share_model(self._settings.engine)})
+            serve.run(build_speech(settings), name=self._name, route_prefix=None)
             self.facts = self._about(self._name)
         except (RuntimeError, ValueError, RayError) as error:
             _logger.exception("the speech application did not start")
+            reason = why_not_started(self._name, error)
             serve.delete(self._name, _blocking=False)
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise ClusterSpeechError.not_started(self._address, reason[-1].rstrip(".")[:300]) from error
+            raise ClusterSpeechError.not_started(self._address, reason) from error
 
     def _about(self, application: str) -> ModelFacts:
         try:
@@ -152,7 +154,7 @@ class ClusterSpeech:
             raise ClusterSpeechError.silent(self._address, ABOUT_SECONDS) from error
         except (RayError, RayServeException) as error:
             # Versions that knew no studios have no such method.
-            raise ClusterSpeechError.of_another_version(self._address, None, encore_version()) from error
+            raise ClusterSpeechError.of_another_version(self._address, None, VERSION) from error
         return facts_in(about, self._address)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.errors import EncoreError
-from backend.provenance.statement import encore_version
+from backend.provenance.statement import VERSION
 from backend.serving.loaded_model import ModelFacts
 from backend.serving.remote.errors import ClusterSpeechError
 from backend.serving.requests import SynthesisRequest
@@ -54,8 +54,8 @@ class Asked:
 
 def facts_in(about: Mapping[str, str], address: str) -> ModelFacts:
     """What an application at `address` has loaded, from what it says of itself. Raises ClusterSpeechError."""
-    if about["version"] != (ours := encore_version()):
-        raise ClusterSpeechError.of_another_version(address, about["version"], ours)
+    if about["version"] != VERSION:
+        raise ClusterSpeechError.of_another_version(address, about["version"], VERSION)
     return ModelFacts.model_validate_json(about["facts"]).model_copy(update={"cluster": address})
 
 

@@ -31,6 +31,8 @@ import ray
 from backend.cluster.connect import BUILD_DATASET, FINE_TUNE, SERVE, connect
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.datasets import Datasets
+from backend.serving.deploy.shared_model import model_here, share_model
+from backend.serving.settings import EngineSettings
 from backend.store.home import Home
 
 def locate():
@@ -41,6 +43,10 @@ found = {}
 for name, purpose in {"train": FINE_TUNE, "serve": SERVE, "build": BUILD_DATASET}.items():
     with connect(purpose):
         found[name] = ray.get(ray.remote(num_cpus=0)(locate).remote())
+        if name == "serve":
+            # Shipped code has no assets.
+            shared = share_model(EngineSettings(model="mini"))
+            assert ray.get(ray.remote(num_cpus=0)(model_here).remote(shared)) == shared.model_folder
         if name == "build" and len(sys.argv) > 2:
             home = Path(sys.argv[2])
             Datasets(Home(home)).build(BuildJob.model_validate_json(Path(sys.argv[1]).read_text()))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from backend.errors import SettingsError
-from backend.provenance.statement import encore_version
+from backend.provenance.statement import VERSION
 from backend.serving.at_hand import at_hand
 from backend.serving.errors import EngineBusy
 from backend.serving.loaded_model import ModelFacts
@@ -129,7 +129,7 @@ def test_a_recording_comes_along_and_other_files_have_to_be_there(tmp_path):
 
 def test_an_application_says_what_it_has_loaded_if_it_is_of_this_version():
     facts = ModelFacts(name="tiny", precision="fp32", device="cpu", languages=("english",), default_sampling=Sampling())
-    about = {"version": encore_version(), "facts": facts.model_dump_json()}
+    about = {"version": VERSION, "facts": facts.model_dump_json()}
     assert facts_in(about, "there:1") == facts.model_copy(update={"cluster": "there:1"})
     # What another version says of itself need not be understood here.
     with pytest.raises(ClusterSpeechError, match=r"is of Encore 0\.0\.9, and this is .*; there is no room for another"):
