@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from backend.errors import EncoreError
+from training.errors import StorageError
 
 
 class ServingError(EncoreError):
@@ -36,3 +41,12 @@ class TakeFailed(ServingError):
 
     def __init__(self, message: str = "Speaking failed because of a fault in Encore. The log has the details.") -> None:
         super().__init__(message)
+
+
+@contextmanager
+def naming_machine() -> Iterator[None]:
+    """For a block on a machine of a cluster: what is wrong with the storage there is read at another one."""
+    try:
+        yield
+    except StorageError as error:
+        raise type(error)(f"{error} This was on the machine {socket.gethostname()}.") from error

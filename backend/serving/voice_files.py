@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-from backend.serving.errors import ServingError
+from backend.serving.errors import ServingError, naming_machine
 from backend.serving.requests import SynthesisRequest
 from backend.voices.shared_voices import PublishedVoices
 from backend.voices.voice import Voice
@@ -48,9 +48,10 @@ class VoiceFiles:
         voice = request.voice
         if self._store is None or not isinstance(voice, Voice) or voice.folder.is_dir():
             return request
-        published = self._open(self._store)
-        record = next((one for one in published.records() if one.id == voice.id), None)
-        found = published.fetch(record) if record is not None else None
+        with naming_machine():
+            published = self._open(self._store)
+            record = next((one for one in published.records() if one.id == voice.id), None)
+            found = published.fetch(record) if record is not None else None
         return request if found is None else request.model_copy(update={"voice": found})
 
     async def soon(self, request: SynthesisRequest, *, seconds: float = COMING_SECONDS) -> SynthesisRequest:

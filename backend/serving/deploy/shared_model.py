@@ -9,10 +9,11 @@ from pathlib import Path
 
 from backend.cluster.errors import ClusterError
 from backend.cluster.sight import unseen_paths
+from backend.serving.errors import naming_machine
 from backend.serving.settings import EngineSettings
 from training.errors import StorageDamaged
 from training.model.hub.hub import find_local, resolve_model
-from training.storage.objects import ObjectStore, open_store
+from training.storage.objects import open_store
 from training.stored_inputs import fetch_model, put_model
 
 
@@ -56,11 +57,9 @@ def model_here(settings: EngineSettings) -> Path:
         return folder
     if settings.stored_model is None or store is None:
         return resolve_model(settings.model)
-    return _fetched(store, settings.stored_model)
-
-
-def _fetched(store: ObjectStore, name: str) -> Path:
-    folder = fetch_model(store, name)
-    if folder is None:
+    name = settings.stored_model
+    with naming_machine():
+        fetched = fetch_model(store, name)
+    if fetched is None:
         raise StorageDamaged(f"The model {name} is missing at {store.location}. Start the application again.")
-    return folder
+    return fetched

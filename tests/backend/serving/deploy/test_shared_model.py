@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from backend.serving.deploy import shared_model
 from backend.serving.deploy.shared_model import model_here, share_model
 from backend.serving.settings import EngineSettings
 from tests.golden import GOLDEN_CHECKPOINT
+from training.errors import StorageError
 from training.model.hub import hub
 from training.model.hub.hub import EMBEDDED_MODEL
 
@@ -41,3 +44,7 @@ def test_a_machine_without_the_folder_fetches_what_was_stored(tmp_path: Path, mo
     names = [path.relative_to(GOLDEN_CHECKPOINT) for path in GOLDEN_CHECKPOINT.rglob("*") if path.is_file()]
     assert names
     assert all((fetched / name).read_bytes() == (GOLDEN_CHECKPOINT / name).read_bytes() for name in names)
+
+    (tmp_path / "storage").rename(tmp_path / "gone")
+    with pytest.raises(StorageError, match=rf"This was on the machine {re.escape(socket.gethostname())}\."):
+        model_here(there)
