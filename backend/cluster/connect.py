@@ -203,19 +203,27 @@ def explain_no_ray(purpose: Purpose, address: str | None, error: BaseException) 
         return "Ray could not be started: the path of its temporary folder is too long. Set RAY_TMPDIR to a short one."
     if "version mismatch" in text or ("version" in text and "python" in text):
         return f"The cluster at {address} runs another version of Ray or Python. Install the same ones there and here."
+    if address is not None and any("no node info found" in cause for cause in _causes_of(error)):
+        return (
+            f"This machine is not part of the cluster at {address}. Run `ray start --address={address} --num-cpus=0` "
+            f"on it, correct RAY_ADDRESS, or {purpose.here}."
+        )
     if address is not None:
         return f"No Ray cluster answers at {address}. Start it, correct RAY_ADDRESS, or {purpose.here}."
     return f"Ray could not be started on this machine; {purpose.details}. Correct that and {purpose.again}."
 
 
-def _is_refused(error: BaseException | None) -> bool:
-    """Whether the cluster did not accept this machine's token, which Ray reports several causes further down."""
+def _is_refused(error: BaseException) -> bool:
+    """Whether the cluster did not accept this machine's token."""
+    words = ("authenticat", "invalidauthtoken", "auth token")
+    return any(word in cause for cause in _causes_of(error) for word in words)
+
+
+def _causes_of(error: BaseException | None) -> Iterator[str]:
+    """An error and its causes in small letters: Ray reports what it was several of them further down."""
     while error is not None:
-        text = f"{type(error).__name__} {error}".lower()
-        if any(word in text for word in ("authenticat", "invalidauthtoken", "auth token")):
-            return True
+        yield f"{type(error).__name__} {error}".lower()
         error = error.__cause__ or error.__context__
-    return False
 
 
 def quiet_ray_data() -> None:

@@ -13,6 +13,7 @@ import psutil
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
+from backend.cluster.connect import answers
 from backend.doctor.check_storage import check_storage
 from backend.doctor.finding import Finding, Level
 from backend.provenance.signing import FileSigner
@@ -222,6 +223,13 @@ def check_ray(settings: Settings) -> Finding:
     """Where fine-tunes and datasets would be computed."""
     version = metadata.version("ray")
     address = os.environ.get("RAY_ADDRESS")
+    if address and not answers(address):
+        return Finding(
+            name="Ray",
+            level=Level.BROKEN,
+            found=f"Ray {version}; nothing answers at {address}, which RAY_ADDRESS names.",
+            remedy="Start the cluster, correct RAY_ADDRESS, or unset it to use this machine alone.",
+        )
     if address:
         return Finding(name="Ray", level=Level.GOOD, found=f"Ray {version}, on the cluster at {address}.")
     return Finding(name="Ray", level=Level.GOOD, found=f"Ray {version}, on this machine alone.")

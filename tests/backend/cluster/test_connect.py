@@ -164,6 +164,13 @@ def test_errors_speak_of_a_run_only_where_there_is_one(purpose: Purpose, error: 
     assert "train" not in message
 
 
+def test_a_machine_that_has_not_joined_the_cluster_is_told_how() -> None:
+    """It was said that no cluster answers."""
+    error = ConnectionError("Failed to connect to Ray cluster at there:1")
+    error.__cause__ = RuntimeError("No node info found matching attributes: '' when trying to resolve node")
+    assert "Run `ray start --address=there:1 --num-cpus=0` on it" in explain_no_ray(FINE_TUNE, "there:1", error)
+
+
 def test_a_cluster_that_asks_for_a_token_says_so_below_other_errors() -> None:
     error = ConnectionError("Failed to connect to Ray cluster at there:1")
     error.__cause__ = RuntimeError("Last connection error: RPC error: InvalidAuthToken (python 3.11, version 2)")

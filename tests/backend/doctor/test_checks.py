@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,15 @@ def test_only_offload_to_a_disk_needs_a_compiler(monkeypatch: pytest.MonkeyPatch
     assert finding.level == Level.LIMITED
     assert "NVMe" in finding.found
     assert "g++" in finding.remedy
+
+
+def test_a_cluster_that_is_gone_is_broken(monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{there.getsockname()[1]}")
+        assert checks.check_ray(Settings()).level == Level.GOOD
+    finding = checks.check_ray(Settings())
+    assert finding.level == Level.BROKEN
+    assert "unset it" in finding.remedy
 
 
 def test_an_open_door_is_broken_until_there_is_a_password():
