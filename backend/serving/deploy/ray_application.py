@@ -10,6 +10,7 @@ import ray
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy, BackpressureConfig
+from ray.serve.exceptions import RayServeException
 from ray.serve.schema import LoggingConfig
 
 from backend.serving.deploy.autoscaling import SlotPolicy
@@ -112,8 +113,10 @@ def why_not_started(name: str, error: Exception) -> str:
 
     Serve itself names only the deployment, and its log is on another machine.
     """
-    application = serve.status().applications.get(name)
-    said = [deployment.message for deployment in application.deployments.values()] if application else []
+    said: list[str] = []
+    with contextlib.suppress(RayError, RayServeException):  # Serve is what was lost
+        if (application := serve.status().applications.get(name)) is not None:
+            said = [deployment.message for deployment in application.deployments.values()]
     own = _OWN_ERROR.findall("\n".join(said))
     words = own or str(error).strip().splitlines() or [type(error).__name__]
     return str(words[-1])[:_MAX_REASON].rstrip(".")
