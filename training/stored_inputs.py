@@ -1,6 +1,7 @@
 """What a run learns from, in the object storage: put there by who starts it, fetched by machines that lack it.
 
 runs/NAME/datasets/DIGEST    rows and card of a dataset, by the digest that jobs name; no sound
+runs/NAME/speech/SHA256      a checkpoint that was spoken with where its folder is not seen
 models/SHA256                a base model's folder, or one file of weights, by the hash of its files' hashes
 """
 
@@ -17,11 +18,11 @@ from pathlib import Path
 from training.data.code_rows import CARD_FILE, ROWS_FILE
 from training.errors import PreflightError
 from training.job import FineTuneJob, JobSpeaker
-from training.storage.folders import describe, get_folder, put_folder, read_manifest
+from training.storage.folders import Manifest, describe, get_folder, put_folder, read_manifest
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import stored_run
 
-DATASETS_FOLDER, MODELS_FOLDER = "datasets", "models"
+DATASETS_FOLDER, MODELS_FOLDER, SPEECH_FOLDER = "datasets", "models", "speech"
 
 
 def put_datasets(store: ObjectStore, run: str, job: FineTuneJob) -> None:
@@ -43,10 +44,28 @@ def put_model(store: ObjectStore, folder: Path, files: Sequence[str] | None = No
     Raises:
         StorageError: it cannot be stored.
     """
-    manifest = describe(folder, files)
+    return _put_by_hash(store, MODELS_FOLDER, folder, describe(folder, files))
+
+
+def put_checkpoint(store: ObjectStore, folder: Path, run: str | None) -> str:
+    """Store a checkpoint that is spoken with, unless it is stored, and return its name for `fetch_folder`.
+
+    Args:
+        store: where to.
+        folder: the checkpoint; all of its files.
+        run: whose export it is: it goes with the run. None for a base model.
+
+    Raises:
+        StorageError: it cannot be stored.
+    """
+    parent = MODELS_FOLDER if run is None else f"{stored_run(run)}/{SPEECH_FOLDER}"
+    return f"{parent}/{_put_by_hash(store, parent, folder, describe(folder))}"
+
+
+def _put_by_hash(store: ObjectStore, parent: str, folder: Path, manifest: Manifest) -> str:
     name = hashlib.sha256(manifest.model_dump_json().encode()).hexdigest()
-    if read_manifest(store, f"{MODELS_FOLDER}/{name}") is None:
-        put_folder(store, f"{MODELS_FOLDER}/{name}", folder, manifest)
+    if read_manifest(store, f"{parent}/{name}") is None:
+        put_folder(store, f"{parent}/{name}", folder, manifest)
     return name
 
 
@@ -87,8 +106,13 @@ def with_model_here(job: FineTuneJob, store: ObjectStore, model: str | None) -> 
 
 def fetch_model(store: ObjectStore, model: str) -> Path | None:
     """What `put_model` has stored, in this machine's cache; None where it is not stored. Raises StorageError."""
-    cached = cache_folder() / MODELS_FOLDER / model
-    return None if get_folder(store, f"{MODELS_FOLDER}/{model}", cached) is None else cached
+    return fetch_folder(store, f"{MODELS_FOLDER}/{model}")
+
+
+def fetch_folder(store: ObjectStore, name: str) -> Path | None:
+    """A stored folder in this machine's cache; None where it is not stored. Raises StorageError."""
+    cached = cache_folder() / name
+    return None if get_folder(store, name, cached) is None else cached
 
 
 def own_output(run: str) -> Path:

@@ -36,6 +36,8 @@ class Reference(BaseModel):
     consent: Consent | None = None
     checkpoint: Path | None = None
     """Clones it; None for the base model."""
+    stored_checkpoint: str | None = None
+    """Its name in the object storage, for machines that do not see it."""
 
 
 class RunCheckpoint(BaseModel):
@@ -45,6 +47,8 @@ class RunCheckpoint(BaseModel):
 
     name: str
     checkpoint: Path
+    stored_checkpoint: str | None = None
+    """Its name in the object storage, for machines that do not see it."""
     consent: Consent | None = None
 
 

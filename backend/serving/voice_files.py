@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 from backend.serving.errors import ServingError, naming_machine
-from backend.serving.requests import SynthesisRequest
+from backend.serving.requests import Reference, RunCheckpoint, SynthesisRequest
 from backend.voices.shared_voices import PublishedVoices
 from backend.voices.voice import Voice
 from training.storage.objects import ObjectStore
+from training.stored_inputs import fetch_folder
 
 COMING_SECONDS = 15.0
 """How long the files of a voice are waited for that was made just now: its home looks every two seconds for what to put
@@ -46,7 +47,11 @@ class VoiceFiles:
             StorageError: they are in the storage, and cannot be fetched.
         """
         voice = request.voice
-        if self._store is None or not isinstance(voice, Voice) or voice.folder.is_dir():
+        if self._store is None:
+            return request
+        if not isinstance(voice, Voice):
+            return request.model_copy(update={"voice": _with_checkpoint_here(voice, self._store)})
+        if voice.folder.is_dir():
             return request
         with naming_machine():
             published = self._open(self._store)
@@ -74,6 +79,15 @@ class VoiceFiles:
                 self._published = PublishedVoices(store, self._folder)
                 self._published.keep_fresh()
             return self._published
+
+
+def _with_checkpoint_here(voice: Reference | RunCheckpoint, store: ObjectStore) -> Reference | RunCheckpoint:
+    """With a checkpoint of this machine, where its own is not seen and was stored."""
+    if voice.checkpoint is None or voice.stored_checkpoint is None or voice.checkpoint.is_dir():
+        return voice
+    with naming_machine():
+        fetched = fetch_folder(store, voice.stored_checkpoint)
+    return voice if fetched is None else voice.model_copy(update={"checkpoint": fetched})
 
 
 def require_files(request: SynthesisRequest) -> None:

@@ -120,8 +120,10 @@ class SpeechEngine:
 
     async def prepare(self, order: SynthesisRequest, recording: bytes | None) -> None:
         """Load and analyse what a voice needs; what cannot be is said when it is asked to speak."""
-        with contextlib.suppress(EncoreError), at_hand(order, recording) as found:
-            await asyncio.to_thread(self._synthesizer.prepare, found)
+        with contextlib.suppress(EncoreError):
+            order = await self._files.soon(order)
+            with at_hand(order, recording) as found:
+                await asyncio.to_thread(self._synthesizer.prepare, found)
 
     async def about(self) -> dict[str, str]:
         """Which Encore this is, and what it has loaded: text, which every version can read."""

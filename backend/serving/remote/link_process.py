@@ -26,8 +26,10 @@ from ray.serve.exceptions import RayServeException
 from backend.cluster.connect import SPEAK, connect, has_gpus, has_room
 from backend.errors import EncoreError
 from backend.provenance.statement import VERSION
+from backend.serving.deploy.factory import storage_of
 from backend.serving.deploy.ray_application import build_speech, why_not_started
 from backend.serving.deploy.ray_deployments import ENGINE_DEPLOYMENT, ReplicaLost, ReplicatedSpeech, job_name
+from backend.serving.deploy.shared_checkpoints import SharedCheckpoints
 from backend.serving.deploy.shared_model import share_model
 from backend.serving.loaded_model import ModelFacts
 from backend.serving.remote.errors import ClusterSpeechError
@@ -44,6 +46,7 @@ from backend.serving.remote.messages import (
     unpacked,
 )
 from backend.serving.requests import SoundEvent, SpeechFailure
+from training.errors import StorageError
 from training.machine import Machine
 
 ABOUT_SECONDS = 30.0
@@ -66,6 +69,7 @@ class ClusterSpeech:
         self._address, self._settings = opening.address, opening.settings
         if has_gpus(1):
             self._settings = self._settings.model_copy(update={"num_gpus": 1.0})
+        self._checkpoints = SharedCheckpoints(storage_of(self._settings.engine), self._settings.home)
         self.is_handed_over = False
         own = self._settings.name
         try:
@@ -79,14 +83,22 @@ class ClusterSpeech:
             # With another model, from before.
             serve.delete(own, _blocking=False)
 
-    def sound(self, asked: Asked) -> AsyncGenerator[SoundEvent]:
+    async def sound(self, asked: Asked) -> AsyncGenerator[SoundEvent]:
         """Samples as they are made."""
-        return self._speech().sound(asked.order, asked.recording)
+        try:
+            order = await asyncio.to_thread(self._checkpoints.share, asked.order)
+        except StorageError as error:
+            yield SpeechFailure(error=error)
+            return
+        async with contextlib.aclosing(self._speech().sound(order, asked.recording)) as events:
+            async for event in events:
+                yield event
 
     async def prepare(self, asked: Asked) -> None:
         """Have one replica analyse a voice."""
-        with contextlib.suppress(RayError, RayServeException):
-            await self._handle(self._name).prepare.remote(asked.order, asked.recording)
+        with contextlib.suppress(RayError, RayServeException, StorageError):
+            order = await asyncio.to_thread(self._checkpoints.share, asked.order)
+            await self._handle(self._name).prepare.remote(order, asked.recording)
 
     def end(self) -> None:
         """End the application if it was started here, unless it was handed over; what it speaks, it speaks to the end.
