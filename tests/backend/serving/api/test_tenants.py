@@ -100,8 +100,8 @@ def alices(served, recording):
         return alice.get("/v1/audio/takes").json()["data"][0]["id"]
 
     clone(served["bob"], "Mine")
-    found = {"voice": clone(alice, "Secret"), "voice name": "Secret", "deleted voice name": "Gone"}
-    found |= {"deleted voice": clone(alice, "Gone"), "take": speak(), "deleted take": speak()}
+    found = {"voice": clone(alice, "Secret"), "voice name": "Secret", "deleted voice name": "Forgotten"}
+    found |= {"deleted voice": clone(alice, "Forgotten"), "take": speak(), "deleted take": speak()}
     alice.delete(f"/v1/audio/voices/{found['deleted voice']}")
     alice.delete(f"/v1/audio/takes/{found['deleted take']}")
     return found
@@ -164,9 +164,9 @@ def test_the_same_requests_find_it_for_whom_it_belongs_to(served, alices):
     assert [take["id"] for take in alice.get("/v1/audio/takes").json()["data"]] == [alices["take"]]
     assert alice.get(f"/v1/audio/takes/{alices['take']}/content").status_code == 200
     assert alice.post(f"/v1/audio/takes/{alices['deleted take']}/restore").status_code == 200
-    assert alice.post("/v1/audio/voices/gone/restore").json()["id"] == alices["deleted voice"]
+    assert alice.post("/v1/audio/voices/forgotten/restore").json()["id"] == alices["deleted voice"]
     assert alice.delete(f"/v1/audio/takes/{alices['deleted take']}").status_code == 200
-    assert alice.delete("/v1/audio/voices/Gone").status_code == 200
+    assert alice.delete("/v1/audio/voices/Forgotten").status_code == 200
 
 
 def test_a_name_that_another_tenant_has_is_free(served, alices, recording):
