@@ -90,7 +90,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
     else:
         rows = state[_SPEAKER_ROWS].clone()
         for (name, row), embedding in zip(rows_by_speaker(weights.job).items(), weights.embeddings, strict=True):
-            # As adapters have it: it is not one of many that are right on average.
+            # To the nearest: nothing was learned here, and one embedding has no others to be right on average with.
             rows[row] = embedding.bfloat16().to(rows.dtype)
             config = with_speaker(config, name, row)
         state[_SPEAKER_ROWS] = rows

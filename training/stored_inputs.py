@@ -1,4 +1,4 @@
-"""What a run learns from, in the object storage: put there by who starts it, fetched by machines that lack it.
+"""What runs learn from and clusters speak with, in the object storage, from where machines that lack it fetch it.
 
 runs/NAME/datasets/DIGEST    rows and card of a dataset, by the digest that jobs name; no sound
 runs/NAME/speech/SHA256      a checkpoint that was spoken with where its folder is not seen

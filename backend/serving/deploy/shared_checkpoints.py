@@ -20,7 +20,7 @@ class SharedCheckpoints:
         """Without a storage nothing is stored, and machines have to see the folders."""
         # In a home the folder of runs is called as in the storage.
         self._store, self._runs = store, home / RUNS_FOLDER
-        self._names: dict[Path, str | None] = {}
+        self._names: dict[tuple[Path, int, int], str | None] = {}
         self._lock = threading.Lock()
 
     def share(self, request: SynthesisRequest) -> SynthesisRequest:
@@ -32,11 +32,17 @@ class SharedCheckpoints:
         voice = request.voice
         if self._store is None or isinstance(voice, Voice) or voice.checkpoint is None:
             return request
+        if not voice.checkpoint.is_dir():
+            # Whoever speaks says what is missing.
+            return request
         # One at a time: whoever asks for the same one waits until it is stored.
         with self._lock:
-            if voice.checkpoint not in self._names:
-                self._names[voice.checkpoint] = self._store_unseen(self._store, voice.checkpoint)
-            name = self._names[voice.checkpoint]
+            found = voice.checkpoint.stat()
+            # An export that is written anew is another folder under the same name.
+            key = (voice.checkpoint, found.st_ino, found.st_mtime_ns)
+            if key not in self._names:
+                self._names[key] = self._store_unseen(self._store, voice.checkpoint)
+            name = self._names[key]
         return request.model_copy(update={"voice": voice.model_copy(update={"stored_checkpoint": name})})
 
     def _store_unseen(self, store: ObjectStore, folder: Path) -> str | None:

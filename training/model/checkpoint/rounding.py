@@ -2,7 +2,7 @@
 
 A weight of bfloat16 has neighbours 0.4 to 0.8 % away, and a fine-tune at a low learning rate moves most weights by less
 than half of that. Rounded to the nearest, they fall back to where they were: of what the embedded model had learned in
-12 steps at 1e-5, a fifth was left. Rounded up or down by chance, in proportion to the distances, each is right on
+12 steps at 1e-5, a quarter was left. Rounded up or down by chance, in proportion to the distances, each is right on
 average, and so is every sum over many of them (Gupta et al. 2015, Deep Learning with Limited Numerical Precision).
 """
 
@@ -19,9 +19,9 @@ _PIECE = 1 << 24
 
 
 def round_on_average(tensor: Tensor, name: str) -> Tensor:
-    """A finite float32 tensor as bfloat16 on the CPU: each element one of its two neighbours, or itself if it is one.
+    """A finite float32 tensor of any shape as bfloat16 on the CPU: each element becomes one of its two neighbours.
 
-    The same tensor of the same name is always rounded the same way.
+    What is a number of bfloat16 stays. The same tensor of the same name is always rounded the same way.
     """
     flat = tensor.detach().to("cpu", torch.float32).contiguous().flatten()
     rounded = torch.empty(flat.shape, dtype=torch.bfloat16)

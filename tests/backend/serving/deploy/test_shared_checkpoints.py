@@ -63,6 +63,14 @@ def test_a_machine_without_the_home_fetches_what_a_contender_speaks_with(
     stored = str(sent.voice.stored_checkpoint)
     assert stored.startswith("runs/one/speech/" if is_of_run else "models/")
 
+    folder.rename(tmp_path / "before")
+    assert shared.share(asked) == asked
+    checkpoint_at(folder)
+    (folder / "model.safetensors").write_bytes(b"exported anew")
+    assert shared.share(asked) != sent
+    sent = shared.share(asked)
+    assert len(looks) == 2
+
     files = VoiceFiles(store, tmp_path / "voices")
     assert _checkpoint_of(files.here(sent)) == folder
     folder.rename(tmp_path / "gone")
