@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
             num_refinements=options.refinements,
             discriminator_width=options.discriminator_width,
         ),
+        **_discriminators(options),
         joint_from=options.joint_from,
         analysed_share=options.analysed_share,
         channel_share=options.channel_share,
@@ -106,6 +107,12 @@ def train(
     return 0
 
 
+def _discriminators(options: argparse.Namespace) -> dict[str, int]:
+    if options.adversarial_from is None:
+        return {}
+    return {"num_steps_before_discriminators": int(options.adversarial_from * options.steps)}
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m training.pretrain tokenizer", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="made by the previous stage")
@@ -119,6 +126,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     rate = TokenizerJob().muon_learning_rate
     parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; half is enough with --start")
     parser.add_argument("--adversarial", action="store_true", help="sharper sound at twice the cost")
+    parser.add_argument(
+        "--adversarial-from", type=float, help="with --adversarial: share of the run after which it begins (an eighth)"
+    )
     width = TokenizerSize().discriminator_width
     parser.add_argument("--discriminator-width", type=int, default=width, help="channels of the discriminators")
     # The former spelling.

@@ -57,8 +57,7 @@ class TalkerTraining(TrainingRun):
             torch.manual_seed(job.seed)
             self.network = TalkerNetwork(job)
         config = self.network.config
-        # A jointly trained decoder expects the encoder's codes rather than those of the analysis.
-        codes_run = run if _is_joint(tokenizer_run) else tokenizer_run
+        codes_run = run if _speaks_encoder_codes(tokenizer_run) else tokenizer_run
         if codes_run == run:
             frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report)
         coded = frame_codes.open_codes(corpus, codes_run, TRAIN)
@@ -131,8 +130,12 @@ class TalkerTraining(TrainingRun):
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
 
 
-def _is_joint(tokenizer_run: Path) -> bool:
-    return has_state(tokenizer_run) and TokenizerJob.model_validate(read_job(tokenizer_run)).joint_from is not None
+def _speaks_encoder_codes(tokenizer_run: Path) -> bool:
+    """Whether the decoder was trained on the encoder's codes alone, so that those of the analysis mean less to it."""
+    if not has_state(tokenizer_run):
+        return False
+    job = TokenizerJob.model_validate(read_job(tokenizer_run))
+    return job.joint_from is not None and job.analysed_share == 0
 
 
 def _validation_batches(

@@ -19,6 +19,7 @@ from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.codec.widening import widen
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
+from training.pretrain.run.training_state import read_job
 
 CPU = torch.device("cpu")
 JOB = TokenizerJob(
@@ -268,7 +269,9 @@ def test_the_command_trains_continues_nothing_and_evaluates(
     assert "holds no run to evaluate" in capsys.readouterr().err
     assert command_line.main(["tokenizer", *folders, "--steps", "0"]) == 1
     assert "num_steps" in capsys.readouterr().err
-    assert command_line.main(["tokenizer", *folders, "--steps", "2", "--device", "cpu", "--threads", "1"]) == 0
+    late = ["--adversarial", "--adversarial-from", "0.5", "--discriminator-width", "2"]
+    assert command_line.main(["tokenizer", *folders, "--steps", "2", "--device", "cpu", "--threads", "1", *late]) == 0
+    assert read_job(tmp_path / "run")["num_steps_before_discriminators"] == 1
     trained = capsys.readouterr().out
     assert "2 of 2: spectral" in trained
     assert (tmp_path / "run" / "losses.svg").is_file()

@@ -199,3 +199,14 @@ def test_the_command_names_what_is_missing(corpus: Path, tmp_path: Path, capsys:
     folders = ["--corpus", str(corpus), "--tokenizer", str(tmp_path / "none"), "--out", str(tmp_path / "run")]
     assert command_line.main(["talker", *folders, "--device", "cpu"]) == 1
     assert "Run the tokenizer stage first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("analysed_share", "encodes"), [(0.0, True), (0.5, False)])
+def test_a_talker_learns_the_codes_that_its_decoder_knows(
+    corpus: Path, tmp_path: Path, analysed_share: float, encodes: bool
+):
+    job = TOKENIZER_JOB.model_copy(update={"joint_from": 0.0, "analysed_share": analysed_share})
+    codec = TokenizerTraining(job, corpus, tmp_path / "codec", device=CPU, compiled=False, report=lambda line: None)
+    assert codec.run(save_every_seconds=1e9, should_stop=lambda: False)
+    open_training(corpus, tmp_path / "codec", tmp_path / "talker")
+    assert (tmp_path / "talker" / "codes").is_dir() == encodes
