@@ -24,7 +24,7 @@ from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain.codec.precision import compare_rounded, store_rounded
 from training.pretrain.codec.write_tokenizer import export_tokenizer
-from training.pretrain.corpus.corpus import MANIFEST
+from training.pretrain.corpus.corpus import MANIFEST, RECORDINGS
 from training.pretrain.errors import PretrainError
 from training.pretrain.pack.model_card import model_card
 from training.pretrain.pack.run_summary import describe_machine, write_summary
@@ -53,6 +53,7 @@ class Sources:
     """The runs to pack."""
 
     tokenizer: Path
+    """A run, or a packed checkpoint whose codes the talker was trained on."""
     talker: Path
     """A run, or a packed checkpoint whose talker was trained on the tokenizer's codes."""
     corpus: Path | None = None
@@ -68,7 +69,9 @@ class Sources:
 def main(arguments: list[str]) -> int:
     """Pack the runs the command line names; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m training.pretrain pack", description=__doc__)
-    parser.add_argument("--tokenizer", type=Path, required=True, help="run of the speech tokenizer")
+    parser.add_argument(
+        "--tokenizer", type=Path, required=True, help="run of the speech tokenizer, or checkpoint with one"
+    )
     parser.add_argument("--talker", type=Path, required=True, help="run of the talker, or checkpoint with one")
     parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
@@ -86,9 +89,11 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         PretrainError: a run does not exist, or the checkpoint is too large.
         CheckpointError: the result does not load, or `out` cannot be written.
     """
-    for name, run in sources.runs.items():
-        if not has_state(run) and not (name == "talker" and _is_packed(run)):
+    for run in sources.runs.values():
+        if not has_state(run) and not _is_packed(run):
             raise PretrainError(f"{run} holds no run to pack.")
+    if all(map(_is_packed, sources.runs.values())):
+        raise PretrainError("Both are packed already: name a run of the speech tokenizer or of the talker.")
     if out.is_dir() and any(out.iterdir()) and not (out / CONFIG_FILE).is_file():
         raise PretrainError(f"{out} is not replaced: it is not a checkpoint. Choose another folder.")
     with create_folder(out, replace=True) as new, tempfile.TemporaryDirectory() as temporary:
@@ -171,6 +176,9 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
         about |= {"corpus": told["corpus"]} if "corpus" in told else {}
     if sources.corpus is not None:
         about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))
+        if _is_packed(sources.tokenizer):
+            # Recordings are for the codec, which has not heard this corpus.
+            about["corpus"]["parts"].pop(RECORDINGS, None)
     return about
 
 

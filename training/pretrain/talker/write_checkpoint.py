@@ -7,7 +7,10 @@ from pathlib import Path
 
 import torch
 
+from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
+from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
 from training.model.checkpoint.writing import save_checkpoint
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.write_tokenizer import share_codebooks
@@ -32,33 +35,47 @@ GENERATION_DEFAULTS = {
 }
 
 
-def export_checkpoint(talker_run: Path, tokenizer_run: Path, folder: Path) -> tuple[int, int]:
-    """Export the saved states of both runs to `folder`, replacing an older export; returns the steps of both.
+def export_checkpoint(talker_run: Path, tokenizer: Path, folder: Path) -> tuple[int, int]:
+    """Export a talker's saved state with a speech tokenizer to `folder`, replacing an older export.
+
+    The tokenizer is a run's, or that of a checkpoint. Returns the steps of both, 0 for a checkpoint.
 
     Raises:
         PretrainError: one of the runs does not exist.
         CheckpointError: a weight is NaN or infinite, or the folder cannot be written.
     """
-    for run in (talker_run, tokenizer_run):
-        if not has_state(run):
-            raise PretrainError(f"{run} holds no run to export.")
+    if not has_state(talker_run):
+        raise PretrainError(f"{talker_run} holds no run to export.")
     talker_job = TalkerJob.model_validate(read_job(talker_run))
     network = TalkerNetwork(talker_job)
     talker_steps = read_networks(talker_run, talker_job, {"network": network})
-    tokenizer_job = TokenizerJob.model_validate(read_job(tokenizer_run))
-    codec = TokenizerNetwork(tokenizer_job)
-    tokenizer_steps = read_networks(tokenizer_run, tokenizer_job, {"network": codec})
-    share_codebooks(codec.tokenizer)
+    codec, tokenizer_steps = _read_codec(tokenizer)
     with tempfile.TemporaryDirectory() as temporary:
         write_text_tokenizer(Path(temporary))
         save_checkpoint(
             folder,
             config=network.config,
             state=network.checkpoint_state(),
-            speech_tokenizer=(codec.tokenizer.config, codec.tokenizer.state_dict()),
+            speech_tokenizer=(codec.config, codec.state_dict()),
             text_tokenizer=Path(temporary),
             generation_config=GENERATION_DEFAULTS,
             dtype=torch.bfloat16,
             replace=True,
         )
     return talker_steps, tokenizer_steps
+
+
+def _read_codec(source: Path) -> tuple[SpeechTokenizer, int]:
+    """The speech tokenizer of a run or a checkpoint, and how many steps the run has done."""
+    if has_state(source):
+        job = TokenizerJob.model_validate(read_job(source))
+        network = TokenizerNetwork(job)
+        steps = read_networks(source, job, {"network": network})
+        share_codebooks(network.tokenizer)
+        return network.tokenizer, steps
+    weights = source / SPEECH_TOKENIZER_FOLDER
+    if not weights.is_dir():
+        raise PretrainError(f"{source} holds no run to export.")
+    tokenizer = SpeechTokenizer(read_speech_tokenizer_config(source))
+    load_weights(tokenizer, find_weights(weights), "", dtype=torch.float32, device="cpu")
+    return tokenizer, 0

@@ -82,9 +82,20 @@ def test_a_checkpoint_gives_its_talker_to_a_codec_that_was_changed_alone(
     before, after = (json.loads((one / "training" / "about.json").read_text()) for one in (packed, tmp_path / "out"))
     assert after["runs"] == before["runs"]
     assert not (tmp_path / "out" / "whisper.pt").exists()
-    swapped = packing.Sources(tokenizer=packed, talker=sources.talker, speech=VOICES[:1])
-    with pytest.raises(PretrainError, match="holds no run"):
-        packing.pack(swapped, tmp_path / "out", report=silent)
+
+
+def test_a_checkpoint_gives_its_codec_to_a_talker_that_was_trained_on(
+    sources: packing.Sources, packed: Path, tmp_path: Path
+):
+    again = packing.Sources(tokenizer=packed, talker=sources.talker, corpus=sources.corpus, speech=VOICES[:1])
+    packing.pack(again, tmp_path / "out", report=silent)
+    for name in ("model.safetensors", "speech_tokenizer/model.safetensors", "training/tokenizer.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (packed / name).read_bytes()
+    before, after = (json.loads((one / "training" / "about.json").read_text()) for one in (packed, tmp_path / "out"))
+    assert after["runs"] == before["runs"]
+    both = packing.Sources(tokenizer=packed, talker=packed, speech=VOICES[:1])
+    with pytest.raises(PretrainError, match="Both are packed already"):
+        packing.pack(both, tmp_path / "out", report=silent)
 
 
 def test_rounding_twice_changes_nothing_more(packed: Path):
