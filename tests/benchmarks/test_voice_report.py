@@ -39,6 +39,14 @@ def test_errors_are_counted_over_all_sentences_and_compared_with_the_source():
     assert found["word error"] == ["16.7 %", "33.3 %"]
 
 
+def test_the_interval_of_errors_holds_them_and_narrows_with_more_sentences():
+    mixed = [CLEAR, TAKE, replace(CLEAR, heard="seven duck crossed")]
+    few, many = Column(name="clone", judged=mixed), Column(name="clone", judged=mixed * 20)
+    (low, high), (later_low, later_high) = few.character_error_interval(), many.character_error_interval()
+    assert low <= later_low < many.character_error < later_high <= high
+    assert Column(name="clone", judged=[TAKE] * 5).character_error_interval() == pytest.approx((3 / 19, 3 / 19))
+
+
 def test_case_and_punctuation_are_no_errors():
     assert Column(name="source", judged=[CLEAR]).character_error == 0.0
 

@@ -52,7 +52,7 @@ def main() -> None:
     if verifier is None:
         sys.exit("The weights of the verifier in assets/verifier are missing or damaged.")
     rows = [
-        line("checkpoint", ["voice", "way", "characters wrong", "similarity", "length : source's"]),
+        line("checkpoint", ["voice", "way", "characters wrong (95 % interval)", "similarity", "length : source's"]),
         line("---", ["---"] * 5),
     ]
     for name in options.models:
@@ -142,7 +142,8 @@ def _measured(column: Column) -> Sequence[str]:
     judged = column.judged
     similarity = float(np.mean([one.similarity for one in judged]))
     length = float(np.median([one.length_ratio for one in judged]))
-    return f"{column.character_error:.3f}", f"{similarity:.2f}", f"{length:.2f}"
+    low, high = column.character_error_interval()
+    return f"{column.character_error:.3f} ({low:.3f} to {high:.3f})", f"{similarity:.2f}", f"{length:.2f}"
 
 
 if __name__ == "__main__":

@@ -6,10 +6,14 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tests.benchmarks.report import line
 from tests.benchmarks.voice_judges import character_error, word_error
+from training.pretrain.corpus.normalise import key
 
 LENGTH_TOLERANCE = 0.15
+_NUM_DRAWS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,14 @@ class Column:
         """Over all its sentences."""
         return character_error([one.text for one in self.judged], [one.heard for one in self.judged])
 
+    def character_error_interval(self) -> tuple[float, float]:
+        """95 % bootstrap interval of the character error over other draws of as many sentences."""
+        letters = np.array([len(key(one.text)) for one in self.judged])
+        edits = letters * [character_error([one.text], [one.heard]) for one in self.judged]
+        drawn = np.random.default_rng(0).integers(len(letters), size=(_NUM_DRAWS, len(letters)))
+        low, high = np.quantile(edits[drawn].sum(axis=1) / letters[drawn].sum(axis=1), (0.025, 0.975))
+        return float(low), float(high)
+
     @property
     def word_error(self) -> float:
         """Over all its sentences."""
@@ -54,6 +66,7 @@ def voice_table(columns: Sequence[Column]) -> str:
     rows: list[tuple[str, Callable[[Column], str]]] = [
         ("sentences", lambda column: str(len(column.judged))),
         ("character error", lambda column: _percent(column.character_error)),
+        ("its 95 % interval", lambda column: " to ".join(map(_percent, column.character_error_interval()))),
         ("times the source's", lambda column: _times(column.character_error, source.character_error)),
         ("word error", lambda column: _percent(column.word_error)),
         ("similarity to the source, mean", lambda column: f"{_mean([one.similarity for one in column.judged]):.2f}"),
