@@ -160,9 +160,15 @@ def require_base_of(header: AdapterHeader, base: Path) -> None:
         return
     needed = header.base_name or "the model that it was trained from"
     digest = header.base_digest[:12] if header.base_digest is not None else "unknown"
+    # The embedded model has no public name, and comes with each version of Encore.
+    advice = (
+        f"Load {header.base_name} to speak with it."
+        if header.base_name
+        else "Load that model to speak with it; if it was the embedded model of an earlier version, fine-tune it again."
+    )
     raise CheckpointError(
         f"This voice is an adapter of {needed} (weights {digest}), and {base.name} is another model "
-        f"(weights {(loaded or 'unknown')[:12]}). Load {header.base_name or 'that model'} to speak with it."
+        f"(weights {(loaded or 'unknown')[:12]}). {advice}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -14,6 +15,7 @@ from training.model.config import (
     TalkerConfig,
 )
 from training.pretrain.codec.job import NUM_CODEBOOKS
+from training.pretrain.errors import PretrainError
 from training.pretrain.run.stage_job import StageJob
 from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_ids
 
@@ -132,6 +134,17 @@ class TalkerJob(StageJob):
         """The recipe for a run of `num_steps`: short runs have a shorter warm-up."""
         num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
         return cls(num_steps=num_steps, seed=seed, num_warmup_steps=num_warmup_steps)
+
+    def at_learning_rate(self, muon_learning_rate: float) -> Self:
+        """The same recipe at another rate of Muon; AdamW's changes in proportion.
+
+        Raises:
+            PretrainError: the rate is not above 0.
+        """
+        if not 0 < muon_learning_rate < math.inf:
+            raise PretrainError(f"The learning rate is {muon_learning_rate}; choose one above 0, such as 0.008.")
+        peak = self.peak_learning_rate * muon_learning_rate / self.muon_learning_rate
+        return self.model_copy(update={"muon_learning_rate": muon_learning_rate, "peak_learning_rate": peak})
 
     def for_gpu(self) -> Self:
         """The same recipe with batches that keep a GPU busy."""

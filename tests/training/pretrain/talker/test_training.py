@@ -210,3 +210,12 @@ def test_a_talker_learns_the_codes_that_its_decoder_knows(
     assert codec.run(save_every_seconds=1e9, should_stop=lambda: False)
     open_training(corpus, tmp_path / "codec", tmp_path / "talker")
     assert (tmp_path / "talker" / "codes").is_dir() == encodes
+
+
+def test_a_talker_that_goes_on_may_learn_more_slowly():
+    slower = JOB.at_learning_rate(JOB.muon_learning_rate / 2)
+    assert slower.peak_learning_rate == pytest.approx(JOB.peak_learning_rate / 2)
+    assert JOB.at_learning_rate(JOB.muon_learning_rate) == JOB
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(PretrainError, match="choose one above 0"):
+            JOB.at_learning_rate(wrong)
