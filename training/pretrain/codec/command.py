@@ -110,6 +110,8 @@ def train(
 def _discriminators(options: argparse.Namespace) -> dict[str, int]:
     if options.adversarial_from is None:
         return {}
+    if not 0 <= options.adversarial_from <= 1:
+        raise PretrainError(f"--adversarial-from is {options.adversarial_from}; it is a share of the run, from 0 to 1.")
     return {"num_steps_before_discriminators": int(options.adversarial_from * options.steps)}
 
 

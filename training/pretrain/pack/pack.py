@@ -177,8 +177,12 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
     if sources.corpus is not None:
         about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))
         if _is_packed(sources.tokenizer):
-            # Recordings are for the codec, which has not heard this corpus.
-            about["corpus"]["parts"].pop(RECORDINGS, None)
+            # Recordings are for the codec: those that it was trained on are named, wherever it comes from.
+            parts = about["corpus"]["parts"]
+            parts.pop(RECORDINGS, None)
+            told = json.loads((sources.tokenizer / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
+            if heard := told.get("corpus", {}).get("parts", {}).get(RECORDINGS):
+                parts[RECORDINGS] = heard
     return about
 
 

@@ -269,6 +269,9 @@ def test_the_command_trains_continues_nothing_and_evaluates(
     assert "holds no run to evaluate" in capsys.readouterr().err
     assert command_line.main(["tokenizer", *folders, "--steps", "0"]) == 1
     assert "num_steps" in capsys.readouterr().err
+    for wrong in ("nan", "1.5"):
+        assert command_line.main(["tokenizer", *folders, "--adversarial-from", wrong]) == 1
+        assert "a share of the run" in capsys.readouterr().err
     late = ["--adversarial", "--adversarial-from", "0.5", "--discriminator-width", "2"]
     assert command_line.main(["tokenizer", *folders, "--steps", "2", "--device", "cpu", "--threads", "1", *late]) == 0
     assert read_job(tmp_path / "run")["num_steps_before_discriminators"] == 1

@@ -87,12 +87,23 @@ def test_a_checkpoint_gives_its_talker_to_a_codec_that_was_changed_alone(
 def test_a_checkpoint_gives_its_codec_to_a_talker_that_was_trained_on(
     sources: packing.Sources, packed: Path, tmp_path: Path
 ):
-    again = packing.Sources(tokenizer=packed, talker=sources.talker, corpus=sources.corpus, speech=VOICES[:1])
+    again = packing.Sources(tokenizer=packed, talker=sources.talker, speech=VOICES[:1])
     packing.pack(again, tmp_path / "out", report=silent)
     for name in ("model.safetensors", "speech_tokenizer/model.safetensors", "training/tokenizer.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (packed / name).read_bytes()
     before, after = (json.loads((one / "training" / "about.json").read_text()) for one in (packed, tmp_path / "out"))
     assert after["runs"] == before["runs"]
+    # What a codec has heard of people is named with it, whatever its talker has heard since.
+    train, recorded = {"hours": 1.0, "speakers": 2}, {"hours": 0.3, "speakers": 1}
+    told = json.loads((tmp_path / "out" / "training" / "about.json").read_text())
+    told["corpus"] = {"parts": {"train": train, "recordings": recorded}}
+    (tmp_path / "out" / "training" / "about.json").write_text(json.dumps(told))
+    (tmp_path / "manifest.json").write_text(json.dumps({"parts": {"train": train, "recordings": {"hours": 9.0}}}))
+    further = packing.Sources(tokenizer=tmp_path / "out", talker=sources.talker, corpus=tmp_path, speech=VOICES[:1])
+    packing.pack(further, tmp_path / "further", report=silent)
+    kept = json.loads((tmp_path / "further" / "training" / "about.json").read_text())
+    assert kept["corpus"]["parts"] == {"train": train, "recordings": recorded}
+    assert "Maxim Topal" in (tmp_path / "further" / "README.md").read_text(encoding="utf-8")
     both = packing.Sources(tokenizer=packed, talker=packed, speech=VOICES[:1])
     with pytest.raises(PretrainError, match="Both are packed already"):
         packing.pack(both, tmp_path / "out", report=silent)
