@@ -10,7 +10,7 @@ import torch
 
 from training.model.device import choose_device
 from training.pretrain.codec.evaluation import describe, evaluate, held_out_speech
-from training.pretrain.codec.job import TokenizerJob, TokenizerSize
+from training.pretrain.codec.job import ENCODER_CROPS, TokenizerJob, TokenizerSize
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.codec.write_tokenizer import export_tokenizer, share_codebooks
@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
         seed=options.seed,
         adversarial=options.adversarial,
         decoder_only=options.decoder_only,
+        encoder_only=options.encoder_only,
         bfloat16=options.bf16,
         size=TokenizerSize(
             num_layers=options.layers,
@@ -50,6 +51,7 @@ def main(arguments: list[str]) -> int:
             discriminator_width=options.discriminator_width,
         ),
         **_discriminators(options),
+        **({"crops": ENCODER_CROPS} if options.encoder_only else {}),
         joint_from=options.joint_from,
         analysed_share=options.analysed_share,
         channel_share=options.channel_share,
@@ -138,6 +140,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--adversary-width", dest="discriminator_width", type=int, default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
     parser.add_argument("--decoder-only", action="store_true", help="with --start: do not train the encoder")
+    parser.add_argument(
+        "--encoder-only", action="store_true", help="with --start: train the encoder to imitate the analysis, alone"
+    )
     parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels of its input")
     parser.add_argument(
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.pretrain.codec.frame_codes import CodedCorpus
+from training.pretrain.codec.frame_codes import CodedCorpus, samples_of
 from training.pretrain.codec.job import SAMPLES_PER_FRAME, CropShape
 from training.pretrain.corpus.channels import through_channel
-from training.pretrain.corpus.corpus import FULL_SCALE
 from training.pretrain.errors import PretrainError
 
 # Recordings are not all as loud as the engines.
@@ -59,10 +58,11 @@ class CropSource:
 
     def batch(self, step: int, *, channel_share: float = 0.0) -> Crops:
         """Crops of step `step`, a share of them as over telephones and in rooms."""
-        random = np.random.default_rng((self._seed, step))
-        shares = np.array([shape.share for shape in self._shapes])
-        kind = int(random.choice(len(shares), p=shares / shares.sum()))
-        drawn = [self._crop(random, kind) for _ in range(self._shapes[kind].num_crops)]
+        random, shape, utterances = self.draw(step)
+        drawn = [
+            cut(samples_of(source.corpus, number).numpy(), source.codes(number), shape.num_frames, random)
+            for source, number in utterances
+        ]
         # From a generator of their own, so that the other draws of a step are the same for any share.
         channels = np.random.default_rng((self._seed, step, 1))
         changed = channels.random(len(drawn)) < channel_share
@@ -71,25 +71,42 @@ class CropSource:
             for (samples, _), is_changed in zip(drawn, changed, strict=True)
         ]
         waveform = torch.from_numpy(np.stack(sounds))
-        gains = torch.tensor(10 ** (random.uniform(*_GAIN_DB, size=(len(drawn), 1)) / 20), dtype=torch.float32)
-        peaks = waveform.abs().amax(dim=1, keepdim=True).clamp(min=1e-6)
         codes = torch.stack([codes for _, codes in drawn])
-        return Crops(waveform, codes, gains.minimum(_LOUDEST_PEAK / peaks), torch.from_numpy(~changed))
+        return Crops(waveform, codes, draw_gains(waveform, random), torch.from_numpy(~changed))
 
-    def _crop(self, random: np.random.Generator, kind: int) -> tuple[NDArray[np.float32], Tensor]:
-        """A piece of an utterance, which is drawn with a probability proportional to its length."""
-        num_frames = self._shapes[kind].num_frames
+    def draw(self, step: int) -> tuple[np.random.Generator, CropShape, list[tuple[CodedCorpus, int]]]:
+        """What the crops of a step are cut from, utterances and their shape, and the generator for all that follows.
+
+        An utterance is drawn with a probability proportional to its length.
+        """
+        random = np.random.default_rng((self._seed, step))
+        shares = np.array([shape.share for shape in self._shapes])
+        kind = int(random.choice(len(shares), p=shares / shares.sum()))
+        shape = self._shapes[kind]
+        return random, shape, [self._utterance(random, kind) for _ in range(shape.num_crops)]
+
+    def _utterance(self, random: np.random.Generator, kind: int) -> tuple[CodedCorpus, int]:
         source, (numbers, ends) = self._coded, self._choices[kind]
         if self._recordings is not None and random.random() < _RECORDED_SHARE and len(self._recorded_choices[kind][0]):
             source, (numbers, ends) = self._recordings, self._recorded_choices[kind]
-        number = int(numbers[np.searchsorted(ends, random.integers(ends[-1]), side="right")])
-        codes = source.codes(number)
-        first = int(random.integers(len(codes) - num_frames + 1))
-        audio = source.corpus.utterance(number).audio
-        piece = np.zeros(num_frames * SAMPLES_PER_FRAME, dtype=np.float32)
-        found = audio[first * SAMPLES_PER_FRAME : (first + num_frames) * SAMPLES_PER_FRAME]
-        piece[: len(found)] = found
-        return piece / np.float32(FULL_SCALE), codes[first : first + num_frames]
+        return source, int(numbers[np.searchsorted(ends, random.integers(ends[-1]), side="right")])
+
+
+def cut(
+    samples: NDArray[np.float32], codes: Tensor, num_frames: int, random: np.random.Generator
+) -> tuple[NDArray[np.float32], Tensor]:
+    """A random piece of an utterance (samples,) with its codes (frames, codebooks); silence fills the last frame."""
+    first = int(random.integers(len(codes) - num_frames + 1))
+    piece = np.zeros(num_frames * SAMPLES_PER_FRAME, dtype=np.float32)
+    found = samples[first * SAMPLES_PER_FRAME : (first + num_frames) * SAMPLES_PER_FRAME]
+    piece[: len(found)] = found
+    return piece, codes[first : first + num_frames]
+
+
+def draw_gains(waveform: Tensor, random: np.random.Generator) -> Tensor:
+    """Factors (crops, 1) for crops (crops, samples), none of which is clipped by its own."""
+    gains = torch.tensor(10 ** (random.uniform(*_GAIN_DB, size=(len(waveform), 1)) / 20), dtype=torch.float32)
+    return gains.minimum(_LOUDEST_PEAK / waveform.abs().amax(dim=1, keepdim=True).clamp(min=1e-6))
 
 
 def _long_enough(coded: CodedCorpus, shape: CropShape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -137,6 +137,15 @@ _CPU_CROPS = (
 )
 
 
+# Without the decoder a step has room for more. An encoder is used on whole recordings, and where a crop begins it
+# lacks what went before.
+ENCODER_CROPS = (
+    CropShape(share=0.5, num_crops=12, num_frames=16),
+    CropShape(share=0.3, num_crops=8, num_frames=24),
+    CropShape(share=0.2, num_crops=4, num_frames=48),
+)
+
+
 class TokenizerJob(StageJob):
     """The recipe of one run, which cannot be resumed with another one."""
 
@@ -185,6 +194,10 @@ class TokenizerJob(StageJob):
 
     decoder_only: bool = False
     """Keep the encoder as it is, so that codes keep their meaning for trained talkers."""
+    encoder_only: bool = False
+    """Keep codebooks and decoder as they are, and train the encoder to imitate the analysis of altered speech."""
+    altered_share: float = Field(default=0.7, ge=0, le=1)
+    """With `encoder_only`: share of utterances that are altered before they are analysed."""
     bfloat16: bool = False
     """Compute in bfloat16, with weights in float32: half the time on processors with AMX."""
 
@@ -202,6 +215,8 @@ class TokenizerJob(StageJob):
             raise ValueError("validate_every must be a multiple of log_every")
         if self.joint_from is not None and self.decoder_only:
             raise ValueError("joint_from trains the encoder, decoder_only does not")
+        if self.encoder_only and (self.joint_from is not None or self.decoder_only or self.adversarial):
+            raise ValueError("encoder_only goes with none of joint_from, decoder_only and adversarial")
         if self.codebooks_learn and (self.joint_from is None or self.analysed_share > 0):
             raise ValueError("codebooks_learn needs joint_from and no analysed_share, whose codes lose their meaning")
         return self

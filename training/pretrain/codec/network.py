@@ -31,8 +31,8 @@ _DECAY = 0.99
 class NetworkOutput(NamedTuple):
     """The network's output for a batch of crops; both losses are None if the encoder is not trained."""
 
-    waveform: Tensor
-    """Decoded from the analysis's codes or the encoder's (rows, samples)."""
+    waveform: Tensor | None
+    """Decoded from the analysis's codes or the encoder's (rows, samples); None if the decoder is not trained."""
     imitation: Tensor | None
     """Mean square distance of the encoder's vectors from the codes' entries, whose own variance is about 1."""
     codebook_0: Tensor | None
@@ -54,6 +54,8 @@ class TokenizerNetwork(nn.Module):
         self._begin_refinements()
         if job.decoder_only:
             self.tokenizer.encoder.requires_grad_(False)
+        if job.encoder_only:
+            self.tokenizer.decoder.requires_grad_(False)
         self._encode: Callable[[Tensor], Tensor] = self.tokenizer.encoder.latents
         self._decode_latents: Callable[[Tensor], Tensor] = self.tokenizer.decoder.forward
 
@@ -106,9 +108,8 @@ class TokenizerNetwork(nn.Module):
         first_imitation = functional.mse_loss(first, first_entries)
         rest_imitation = (rest - rest_entries.sum(dim=0)).square().mean(dim=(1, 2))
         if not joint:
-            return NetworkOutput(
-                self._decode(first_entries, rest_sum), first_imitation + rest_imitation.mean(), codebook_0
-            )
+            decoded = None if self.job.encoder_only else self._decode(first_entries, rest_sum)
+            return NetworkOutput(decoded, first_imitation + rest_imitation.mean(), codebook_0)
         is_encoded = (torch.rand(len(kept[0]), generator=random) >= self.job.analysed_share).to(rest.device)
         is_encoded = is_encoded | ~crops.is_analysed
         quantized = vq.quantize(self._acoustic, rest.flatten(0, 1))

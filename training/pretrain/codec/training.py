@@ -13,6 +13,7 @@ from torch.nn import functional
 from training.model.checkpoint.reading import read_speech_tokenizer_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import frame_codes
+from training.pretrain.codec.altered_crops import AlteredCrops
 from training.pretrain.codec.crops import Crops, CropSource
 from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from training.pretrain.codec.evaluation import evaluate, held_out_speech
@@ -60,7 +61,8 @@ class TokenizerTraining(TrainingRun):
         coded = frame_codes.open_codes(corpus, run, TRAIN)
         recordings = frame_codes.open_codes(corpus, run, RECORDINGS) if recorded else None
         crops = CropSource(coded, job.crops, job.seed, recordings=recordings)
-        self._plain_crops = Prefetch(crops.batch, device)
+        altered = AlteredCrops(crops, space, altered_share=job.altered_share)
+        self._plain_crops = Prefetch(altered.batch if job.encoder_only else crops.batch, device)
         self._joint_crops = Prefetch(partial(crops.batch, channel_share=job.channel_share), device)
         # Weights are drawn on the CPU, so that they do not depend on the device.
         with torch.random.fork_rng(devices=[]):
@@ -118,20 +120,21 @@ class TokenizerTraining(TrainingRun):
         crops = Crops(*(tensor.to(self.device) for tensor in batch))
         with self._arithmetic():
             output: NetworkOutput = self.network(crops, random, joint=is_joint)
-        decoded = output.waveform.float()
-        losses = {
-            "spectral": self._spectral_loss(decoded, crops.waveform),
-            "waveform": functional.l1_loss(decoded, crops.waveform),
-        }
-        total = losses["spectral"] + job.waveform_weight * losses["waveform"]
+        losses: dict[str, Tensor] = {}
+        total = crops.waveform.new_zeros(())
+        if output.waveform is not None:
+            losses["spectral"] = self._spectral_loss(output.waveform.float(), crops.waveform)
+            losses["waveform"] = functional.l1_loss(output.waveform.float(), crops.waveform)
+            total = losses["spectral"] + job.waveform_weight * losses["waveform"]
         if output.imitation is not None and output.codebook_0 is not None:
             losses |= {"imitation": output.imitation, "codebook_0": output.codebook_0}
             total = total + job.imitation_weight * output.imitation + job.codebook_0_weight * output.codebook_0
         if output.commitment is not None:
             losses["commitment"] = output.commitment
             total = total + job.commitment_weight * output.commitment
-        if self._discriminators is not None and self.place >= job.num_steps_before_discriminators:
-            total = total + self._discriminate(self._discriminators, decoded, crops.waveform, losses)
+        is_adversarial = self._discriminators is not None and self.place >= job.num_steps_before_discriminators
+        if is_adversarial and output.waveform is not None:
+            total = total + self._discriminate(output.waveform.float(), crops.waveform, losses)
         losses["gradient_norm"] = self._descend("network", total)
         if job.codebooks_learn and output.quantized is not None:
             self.network.follow(output.quantized, random)
@@ -144,10 +147,10 @@ class TokenizerTraining(TrainingRun):
         own = {key: one for key, one in self.optimizers.items() if key.startswith(f"{name}/")}
         return self.descend(self.networks[name], loss, own)
 
-    def _discriminate(
-        self, discriminators: Discriminators, decoded: Tensor, recorded: Tensor, losses: dict[str, Tensor]
-    ) -> Tensor:
+    def _discriminate(self, decoded: Tensor, recorded: Tensor, losses: dict[str, Tensor]) -> Tensor:
         """Train the discriminators on this batch, and return the decoder's loss against them."""
+        discriminators = self._discriminators
+        assert discriminators is not None
         with self._arithmetic():
             own_loss = discriminator_loss(discriminators(decoded.detach()), discriminators(recorded))
         losses["discriminator"] = own_loss

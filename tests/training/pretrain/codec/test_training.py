@@ -261,6 +261,28 @@ def test_a_wider_decoder_learns_alone_from_where_another_run_ended(corpus: Path,
     assert after["decoder.decoder.0.conv.weight"].shape[0] == 32
 
 
+def test_an_encoder_learns_alone(corpus: Path, tmp_path: Path):
+    job = JOB.model_copy(update={"encoder_only": True, "num_steps": 24, "validate_every": 24})
+    assert run(job, corpus, tmp_path) == 0
+    lines = [line for line in read_log(tmp_path) if "imitation" in line]
+    assert "spectral" not in lines[0]
+    assert lines[-1]["imitation"] < 0.8 * lines[0]["imitation"]
+
+
+def test_a_wider_encoder_keeps_the_decoder_of_another_run(corpus: Path, finished: Path, tmp_path: Path):
+    size = JOB.size.model_copy(update={"num_filters": 4})
+    changes = {"size": size, "encoder_only": True, "num_steps": 4, "num_warmup_steps": 1, "validate_every": 4}
+    start = finished / "speech_tokenizer"
+    job = JOB.model_copy(update=changes)
+    assert train(job, corpus, tmp_path, device=CPU, compiled=False, save_every_seconds=1e9, start=start) == 0
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "speech_tokenizer"))
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("decoder."))
+    assert all(torch.equal(before[name], after[name]) for name in before if "codebook" in name)
+    narrow, wide = (weights["encoder.encoder.layers.0.conv.weight"] for weights in (before, after))
+    assert (len(narrow), len(wide)) == (2, 4)
+    assert not torch.equal(wide[:2], narrow)
+
+
 def test_the_command_trains_continues_nothing_and_evaluates(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -364,7 +386,16 @@ def test_a_run_whose_time_ends_during_a_validation_saves_its_last_step(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"joint_from": 0.5, "decoder_only": True}, {"codebooks_learn": True}, {"joint_from": 1.5}]
+    "changes",
+    [
+        {"joint_from": 0.5, "decoder_only": True},
+        {"codebooks_learn": True},
+        {"joint_from": 1.5},
+        {"encoder_only": True, "decoder_only": True},
+        {"encoder_only": True, "joint_from": 0.5},
+        {"encoder_only": True, "adversarial": True},
+        {"altered_share": 1.5},
+    ],
 )
 def test_recipes_that_contradict_themselves_are_refused(changes: dict[str, object]):
     with pytest.raises(PretrainError, match="cannot be trained"):

@@ -1,0 +1,71 @@
+"""Crops of speech that sounds like other people and other rooms than the corpus, with the codes that it then has.
+
+An encoder that has heard only engines imitates the analysis badly for people. But the analysis can measure any sound,
+so speech is altered first, its pace and pitch by resampling, its colour by a channel, and analysed afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.pretrain.codec.code_space import CodeSpace
+from training.pretrain.codec.crops import Crops, CropSource, cut, draw_gains
+from training.pretrain.codec.frame_codes import CodedCorpus, samples_of
+from training.pretrain.codec.frame_features import FrameFeatures
+from training.pretrain.codec.job import SAMPLES_PER_FRAME
+from training.pretrain.corpus.channels import through_channel
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
+
+# Beyond these, voices sound like no one's.
+_SLOWEST, _FASTEST = 0.84, 1.2
+_RESAMPLED_SHARE, _CHANNEL_SHARE = 0.7, 0.6
+
+
+class AlteredCrops:
+    """An endless stream of batches with random access by step."""
+
+    def __init__(self, crops: CropSource, space: CodeSpace, *, altered_share: float) -> None:
+        """Alter a share of the utterances of `crops`; `space` is the analysis of the others."""
+        self._crops = crops
+        self._space = space
+        self._measure = FrameFeatures(SAMPLE_RATE_HZ)
+        self._altered_share = altered_share
+
+    def batch(self, step: int) -> Crops:
+        """The crops of step `step`; the analysis was given the same samples for all of them."""
+        random, shape, drawn = self._crops.draw(step)
+        pieces = [
+            cut(*self._speech(source, number, shape.num_frames, random), shape.num_frames, random)
+            for source, number in drawn
+        ]
+        waveform = torch.from_numpy(np.stack([samples for samples, _ in pieces]))
+        codes = torch.stack([codes for _, codes in pieces])
+        return Crops(waveform, codes, draw_gains(waveform, random), torch.ones(len(pieces), dtype=torch.bool))
+
+    def _speech(
+        self, source: CodedCorpus, number: int, min_frames: int, random: np.random.Generator
+    ) -> tuple[NDArray[np.float32], Tensor]:
+        speech = samples_of(source.corpus, number)
+        if random.random() >= self._altered_share:
+            return speech.numpy(), source.codes(number)
+        changed = altered(speech.numpy(), random, min_samples=(min_frames - 1) * SAMPLES_PER_FRAME + 1)
+        return changed, self._space.encode(self._measure(torch.from_numpy(changed)))
+
+
+def altered(speech: NDArray[np.float32], random: np.random.Generator, *, min_samples: int = 1) -> NDArray[np.float32]:
+    """Speech (samples,) by another voice, over another channel, or both: equally loud, and not below `min_samples`."""
+    if random.random() < _RESAMPLED_SHARE:
+        # Pace, pitch and resonances change together, as between a large and a small speaker.
+        pace = np.exp(random.uniform(np.log(_SLOWEST), np.log(_FASTEST)))
+        speech = _resampled(speech, max(int(len(speech) / pace), min_samples))
+    return through_channel(speech, random) if random.random() < _CHANNEL_SHARE else speech
+
+
+def _resampled(speech: NDArray[np.float32], num_samples: int) -> NDArray[np.float32]:
+    """Band-limited interpolation to another number of samples."""
+    spectrum = np.fft.rfft(speech)
+    found = np.fft.irfft(spectrum[: num_samples // 2 + 1], num_samples) * (num_samples / len(speech))
+    return np.clip(found, -1, 1).astype(np.float32)
