@@ -21,6 +21,8 @@ from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 
 # Beyond these, voices sound like no one's.
 _SLOWEST, _FASTEST = 0.84, 1.2
+# Clips of data sets have all been brought to one loudness, which can only be guessed where a recording begins.
+_LEVELLED_SHARE = 0.5
 _RESAMPLED_SHARE, _CHANNEL_SHARE = 0.7, 0.6
 
 
@@ -43,7 +45,9 @@ class AlteredCrops:
         ]
         waveform = torch.from_numpy(np.stack([samples for samples, _ in pieces]))
         codes = torch.stack([codes for _, codes in pieces])
-        return Crops(waveform, codes, draw_gains(waveform, random), torch.ones(len(pieces), dtype=torch.bool))
+        is_levelled = torch.from_numpy(random.random((len(pieces), 1)) < _LEVELLED_SHARE)
+        gains = torch.where(is_levelled, 1.0, draw_gains(waveform, random))
+        return Crops(waveform, codes, gains, torch.ones(len(pieces), dtype=torch.bool))
 
     def _speech(
         self, source: CodedCorpus, number: int, min_frames: int, random: np.random.Generator

@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
         bfloat16=options.bf16,
         size=TokenizerSize(
             num_layers=options.layers,
+            num_encoder_layers=options.encoder_layers,
+            filter_bank=options.filter_bank,
             codebook_size=options.codebook_size,
             decoder_size=options.decoder_size,
             num_filters=options.filters,
@@ -150,6 +152,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     size = TokenizerSize()
     parser.add_argument("--filters", type=int, default=size.num_filters, help="channels of the encoder's input")
     parser.add_argument("--layers", type=int, default=size.num_layers, help="of each transformer")
+    parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
+    parser.add_argument(
+        "--filter-bank", action="store_true", help="the encoder's convolutions measure as the analysis does, and stay"
+    )
     parser.add_argument("--codebook-size", type=int, default=size.codebook_size, help="entries of each codebook")
     parser.add_argument(
         "--refinements",

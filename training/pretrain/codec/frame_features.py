@@ -17,7 +17,7 @@ from torch.nn import functional
 from training.model.network.mel import mel_filterbank
 from training.pretrain.codec.job import SAMPLES_PER_FRAME
 
-_FFT_SIZE, _HOP_SAMPLES, _NUM_BANDS = 512, 320, 40
+FFT_SIZE, _HOP_SAMPLES, NUM_BANDS = 512, 320, 40
 _FLOOR = 1e-3
 
 _PITCH_WINDOW, _PITCH_HOP = 1024, 640
@@ -32,11 +32,11 @@ _VOICED_LEVEL = 3e-3
 _PITCH_WEIGHT, _VOICING_WEIGHT = 15.0, 4.0
 
 # A window too short to resolve harmonics: their distance, the pitch, depends on the speaker and not on the text.
-_CONTENT_FFT_SIZE, _CONTENT_HOP_SAMPLES, _CONTENT_BANDS = 256, 160, 24
+CONTENT_FFT_SIZE, _CONTENT_HOP_SAMPLES, CONTENT_BANDS = 256, 160, 24
 _FRAMES_PER_CODE = SAMPLES_PER_FRAME // _CONTENT_HOP_SAMPLES
 
 CONTENT_WIDTH = 192
-SOUND_WIDTH = _NUM_BANDS * (SAMPLES_PER_FRAME // _HOP_SAMPLES) + 2 * (SAMPLES_PER_FRAME // _PITCH_HOP)
+SOUND_WIDTH = NUM_BANDS * (SAMPLES_PER_FRAME // _HOP_SAMPLES) + 2 * (SAMPLES_PER_FRAME // _PITCH_HOP)
 
 
 class Features(NamedTuple):
@@ -51,19 +51,19 @@ class ContentTarget(nn.Module):
 
     def __init__(self, sample_rate_hz: int) -> None:
         super().__init__()
-        bank = mel_filterbank(sample_rate_hz, _CONTENT_FFT_SIZE, _CONTENT_BANDS) * (sample_rate_hz / _CONTENT_FFT_SIZE)
+        bank = mel_filterbank(sample_rate_hz, CONTENT_FFT_SIZE, CONTENT_BANDS) * (sample_rate_hz / CONTENT_FFT_SIZE)
         self.register_buffer("bank", bank, persistent=False)
-        self.register_buffer("window", torch.hann_window(_CONTENT_FFT_SIZE), persistent=False)
+        self.register_buffer("window", torch.hann_window(CONTENT_FFT_SIZE), persistent=False)
 
     @torch.no_grad()
     def forward(self, waveform: Tensor) -> Tensor:
         """Targets (rows, values, codec frames) of waveforms (rows, samples) of whole codec frames."""
-        padding = (_CONTENT_FFT_SIZE - _CONTENT_HOP_SAMPLES) // 2
+        padding = (CONTENT_FFT_SIZE - _CONTENT_HOP_SAMPLES) // 2
         padded = functional.pad(waveform.unsqueeze(1), (padding, padding), mode="reflect").squeeze(1)
         window = self.get_buffer("window")
         spectrum = torch.stft(
             padded,
-            _CONTENT_FFT_SIZE,
+            CONTENT_FFT_SIZE,
             _CONTENT_HOP_SAMPLES,
             window=window,
             center=False,
@@ -85,9 +85,9 @@ class FrameFeatures(nn.Module):
         super().__init__()
         self._sample_rate_hz = sample_rate_hz
         self.content = ContentTarget(sample_rate_hz)
-        bank = mel_filterbank(sample_rate_hz, _FFT_SIZE, _NUM_BANDS) * (sample_rate_hz / _FFT_SIZE)
+        bank = mel_filterbank(sample_rate_hz, FFT_SIZE, NUM_BANDS) * (sample_rate_hz / FFT_SIZE)
         self.register_buffer("bank", bank, persistent=False)
-        self.register_buffer("window", torch.hann_window(_FFT_SIZE), persistent=False)
+        self.register_buffer("window", torch.hann_window(FFT_SIZE), persistent=False)
         self.register_buffer("pitch_window", torch.hann_window(_PITCH_WINDOW), persistent=False)
 
     @torch.no_grad()
@@ -101,10 +101,10 @@ class FrameFeatures(nn.Module):
 
     def _bands(self, waveform: Tensor) -> Tensor:
         """Log-mel magnitudes (frames, bands of all windows that end in the frame)."""
-        before = functional.pad(waveform, (_FFT_SIZE - _HOP_SAMPLES, 0))
+        before = functional.pad(waveform, (FFT_SIZE - _HOP_SAMPLES, 0))
         spectrum = torch.stft(
             before,
-            _FFT_SIZE,
+            FFT_SIZE,
             _HOP_SAMPLES,
             window=self.get_buffer("window"),
             center=False,

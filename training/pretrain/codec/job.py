@@ -29,6 +29,10 @@ SAMPLES_PER_FRAME = 1280
 NUM_CODEBOOKS = 16
 
 _ENCODER_RATIOS = (8, 5, 4, 4)
+FILTER_BANK_RATIOS = (4, 8, 5, 4)
+"""So that the convolution before the last that changes the rate makes a step every 10 ms, as the analysis does."""
+_MIN_FILTER_BANK = {"num_filters": 32, "hidden_size": 192}
+"""Room for all filters, and for all that is read from them."""
 _DECODER_RATES = (8, 5, 4, 2)
 _DECODER_RATIOS = (2, 2)
 
@@ -56,6 +60,10 @@ class TokenizerSize(_Frozen):
     num_filters: PositiveInt = 16
     hidden_size: PositiveInt = 192
     num_layers: PositiveInt = 2
+    num_encoder_layers: PositiveInt | None = None
+    """Of the encoder's transformer; None: as many as the decoder's."""
+    filter_bank: bool = False
+    """Whether the encoder's convolutions are the filters of the analysis, and stay so."""
     head_dim: PositiveInt = 48
     # A training step on a CPU has about a hundred frames. With 256 entries, each is assigned often enough for a useful
     # running mean, and the talker has half as many to choose from as with 512.
@@ -73,14 +81,21 @@ class TokenizerSize(_Frozen):
     def _accept_former_names(cls, raw: Any) -> Any:  # Any: pydantic's input, of any type
         return with_current_names(raw, _FORMER_NAMES)
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, smallest in _MIN_FILTER_BANK.items():
+            if self.filter_bank and getattr(self, name) < smallest:
+                raise ValueError(f"with filter_bank, {name} must be at least {smallest}")
+        return self
+
     def config(self) -> SpeechTokenizerConfig:
         """The public format's configuration of this network."""
         num_heads = self.hidden_size // self.head_dim
         encoder = CodecEncoderConfig(
             hidden_size=self.hidden_size,
             num_filters=self.num_filters,
-            upsampling_ratios=_ENCODER_RATIOS,
-            num_hidden_layers=self.num_layers,
+            upsampling_ratios=FILTER_BANK_RATIOS if self.filter_bank else _ENCODER_RATIOS,
+            num_hidden_layers=self.num_encoder_layers or self.num_layers,
             num_attention_heads=num_heads,
             num_key_value_heads=num_heads,
             head_dim=self.head_dim,

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from training.model.codec.quantizer import EncoderCodebook
 from training.model.codec.speech_tokenizer import SpeechTokenizer
+from training.pretrain.codec import filter_bank
 from training.pretrain.codec import vector_quantizer_training as vq
 from training.pretrain.codec.code_space import CodeSpace
 from training.pretrain.codec.crops import Crops
@@ -54,6 +55,9 @@ class TokenizerNetwork(nn.Module):
         self._begin_refinements()
         if job.decoder_only:
             self.tokenizer.encoder.requires_grad_(False)
+        if job.size.filter_bank:
+            for layer in filter_bank.frozen_layers(self.tokenizer.encoder):
+                layer.requires_grad_(False)
         if job.encoder_only:
             self.tokenizer.decoder.requires_grad_(False)
         self._encode: Callable[[Tensor], Tensor] = self.tokenizer.encoder.latents

@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from training.model.checkpoint.reading import read_speech_tokenizer_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer
-from training.pretrain.codec import frame_codes
+from training.pretrain.codec import filter_bank, frame_codes
 from training.pretrain.codec.altered_crops import AlteredCrops
 from training.pretrain.codec.crops import Crops, CropSource
 from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from training.pretrain.codec.evaluation import evaluate, held_out_speech
+from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.spectral_loss import SpectralLoss
@@ -27,13 +29,16 @@ from training.pretrain.run import muon
 from training.pretrain.run.prefetch import Prefetch
 from training.pretrain.run.run_start import record_start
 from training.pretrain.run.training_run import TrainingRun
-from training.pretrain.run.training_state import read_checkpoint, step_random
+from training.pretrain.run.training_state import has_state, read_checkpoint, step_random
 
 # Relative to the spectral loss, about as in DAC (Kumar et al. 2023).
 _ADVERSARIAL_WEIGHT, _FEATURE_WEIGHT = 0.07, 0.13
 
 NUM_VALIDATED = 12
 """Utterances of each held-out part that are resynthesized in a validation."""
+
+_NUM_FITTED = 240
+"""Utterances that the filters of an encoder are fitted to."""
 
 SAMPLES_FOLDER = "samples"
 """Folder of resynthesized utterances to listen to."""
@@ -69,6 +74,9 @@ class TokenizerTraining(TrainingRun):
             torch.manual_seed(job.seed)
             self.network = TokenizerNetwork(job)
             self.network.adopt(space)
+            if job.size.filter_bank and not has_state(run):
+                report("fitting the encoder's filters")
+                filter_bank.install(self.network.tokenizer.encoder, space, _some_speech(coded, recordings, job.seed))
             self._discriminators = Discriminators(job.size.discriminator_width) if job.adversarial else None
         self._spectral_loss = SpectralLoss(self.network.tokenizer.config.input_sample_rate).to(device)
         networks: dict[str, nn.Module] = {"network": self.network}
@@ -99,7 +107,10 @@ class TokenizerTraining(TrainingRun):
         """Begin with the weights of a `speech_tokenizer` folder; a larger network computes the same at first."""
         smaller = SpeechTokenizer(read_speech_tokenizer_config(start.parent))
         read_checkpoint(start, {"": smaller})
-        widen(smaller, self.network.tokenizer)
+        if self.job.size.filter_bank:
+            widen(smaller.decoder, self.network.tokenizer.decoder)
+        else:
+            widen(smaller, self.network.tokenizer)
         record_start(self.folder, start, stage="tokenizer")
 
     def validate(self) -> Mapping[str, float]:
@@ -162,3 +173,14 @@ class TokenizerTraining(TrainingRun):
             losses["feature"] = feature_loss(found, discriminators(recorded))
         discriminators.requires_grad_(True)
         return _ADVERSARIAL_WEIGHT * losses["adversarial"] + _FEATURE_WEIGHT * losses["feature"]
+
+
+def _some_speech(coded: CodedCorpus, recordings: CodedCorpus | None, seed: int) -> list[Tensor]:
+    """Utterances to fit filters to, people's among them."""
+    random = np.random.default_rng((seed, 0xF17))
+    return [
+        frame_codes.samples_of(source.corpus, int(number))
+        for source, most in ((coded, _NUM_FITTED), (recordings, _NUM_FITTED // 3))
+        if source is not None
+        for number in random.permutation(len(source))[:most]
+    ]
