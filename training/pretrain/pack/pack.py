@@ -15,11 +15,12 @@ import numpy as np
 import soundfile
 import soxr
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import CONFIG_FILE
+from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain.codec.precision import compare_rounded, store_rounded
@@ -57,6 +58,9 @@ class Sources:
     talker: Path
     """A run, or a packed checkpoint whose talker was trained on the tokenizer's codes."""
     corpus: Path | None = None
+    average: Path | None = None
+    """A packed checkpoint that the talker was trained on from: its weights are to be averaged with the run's. Long
+    training on few voices costs others; halfway, both are kept (Wortsman et al. 2022)."""
     speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
     """Recordings on which the tokenizer's rounded weights are compared with the exact ones."""
 
@@ -74,10 +78,13 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--talker", type=Path, required=True, help="run of the talker, or checkpoint with one")
     parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
+    parser.add_argument("--average", type=Path, help="checkpoint whose talker's weights are averaged with the run's")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
     options = parser.parse_args(arguments)
-    sources = Sources(tokenizer=options.tokenizer, talker=options.talker, corpus=options.corpus)
+    sources = Sources(
+        tokenizer=options.tokenizer, talker=options.talker, corpus=options.corpus, average=options.average
+    )
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
     return 0
 
@@ -105,8 +112,10 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         else:
             export_checkpoint(sources.talker, sources.tokenizer, exported)
         shutil.copytree(exported, new, dirs_exist_ok=True)
+        if sources.average is not None:
+            _average_weights(new, sources.average)
         precision = _round_codec(new, sources.speech, report)
-        about = {**_about(sources, precision), "remark": remark}
+        about = {**_about(sources, precision), "remark": remark, "is_averaged": sources.average is not None}
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
             if _is_packed(run):
@@ -130,6 +139,17 @@ def _is_packed(folder: Path) -> bool:
 def size_of(folder: Path) -> int:
     """Bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _average_weights(folder: Path, other: Path) -> None:
+    """Make the talker's weights the means of its own and those of another checkpoint of the same sizes."""
+    if not (other / WEIGHTS_FILE).is_file():
+        raise PretrainError(f"{other} holds no checkpoint to average with.")
+    own, others = (load_file(one / WEIGHTS_FILE) for one in (folder, other))
+    if {name: one.shape for name, one in own.items()} != {name: one.shape for name, one in others.items()}:
+        raise PretrainError(f"The talker of {other} has other sizes, so their weights have no mean.")
+    means = {name: ((one.float() + others[name].float()) / 2).to(one.dtype) for name, one in own.items()}
+    save_file(means, folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 
 def _round_codec(folder: Path, speech: list[Path], report: Callable[[str], None]) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.training.pretrain.talker import test_training as talker_stage
 from tests.training.pretrain.tiny_corpus import write_corpus
@@ -107,6 +109,27 @@ def test_a_checkpoint_gives_its_codec_to_a_talker_that_was_trained_on(
     both = packing.Sources(tokenizer=packed, talker=packed, speech=VOICES[:1])
     with pytest.raises(PretrainError, match="Both are packed already"):
         packing.pack(both, tmp_path / "out", report=silent)
+
+
+def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sources, packed: Path, tmp_path: Path):
+    former = tmp_path / "former"
+    shutil.copytree(packed, former)
+    own = load_file(packed / "model.safetensors")
+    save_file({name: 3 * one for name, one in own.items()}, former / "model.safetensors", metadata={"format": "pt"})
+    averaged = packing.Sources(
+        tokenizer=sources.tokenizer, talker=sources.talker, average=former, speech=sources.speech
+    )
+    packing.pack(averaged, tmp_path / "out", report=silent)
+    means = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.equal(means[name], 2 * one) for name, one in own.items())
+    assert json.loads((tmp_path / "out" / "training" / "about.json").read_text())["is_averaged"]
+    name = next(iter(own))
+    save_file({name: own[name]}, former / "model.safetensors")
+    with pytest.raises(PretrainError, match="other sizes"):
+        packing.pack(averaged, tmp_path / "out", report=silent)
+    shutil.rmtree(former)
+    with pytest.raises(PretrainError, match="no checkpoint to average with"):
+        packing.pack(averaged, tmp_path / "out", report=silent)
 
 
 def test_rounding_twice_changes_nothing_more(packed: Path):
