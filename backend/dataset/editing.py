@@ -148,7 +148,9 @@ class DatasetEditing:
             self._table.update_clips(name, rows, mark_selection(rows, key, self._table.job(name).gates))
 
     def rebuild_rows(self, name: str) -> DatasetCard:
-        """Bring the files up to date with all edits; only clips whose sound has changed are tokenized again.
+        """Bring the files up to date with all edits.
+
+        Only clips whose sound has changed are tokenized again; all of them, if the model's encoders have changed since.
 
         Raises:
             DatasetEmpty: no clip is left.
@@ -157,24 +159,37 @@ class DatasetEditing:
         with dataset_lock(self._home.folder, name):
             job, encoder = self._table.job(name), self._table.encoder(name)
             rows = self._table.clips(name)
-            missing = [
-                row.clip_id
-                for row in rows
-                if not row.verdict.is_left_out
-                and lookup_tokenized(self._workspace, row.clip_id, encoder.identity) is None
-            ]
-            if missing:
+            clip_ids = [row.clip_id for row in rows if not row.verdict.is_left_out]
+            if self._not_tokenized(clip_ids, encoder.identity):
                 # Here: PyTorch takes seconds to load, and most methods do without.
                 from backend.dataset.stages.clip_encoder import ClipEncoder  # noqa: PLC0415 - see above
 
                 loaded = ClipEncoder.load(Path(encoder.folder), job.device)
-                assert loaded.identity == encoder.identity, "results would be kept under another model's name"
-                tokenize_clips(self._workspace, list(dict.fromkeys(missing)), loaded)
+                tokenize_clips(self._workspace, self._not_tokenized(clip_ids, loaded.identity), loaded)
                 details = {row.key: row.details for row in rows}
+                if loaded.identity != encoder.identity:
+                    # Another version of Encore has another embedded model. Codes of two are not mixed.
+                    details = {key: one.model_copy(update={"tensors_id": None}) for key, one in details.items()}
+                    encoder = encoder.model_copy(
+                        update={
+                            "identity": loaded.identity,
+                            "fingerprint": loaded.fingerprint,
+                            "num_codebooks": loaded.num_codebooks,
+                        }
+                    )
+                    self._table.save_encoder(name, encoder)
                 rows = review_clips(job, self._table, details, self._workspace, encoder.identity)
             card = write_dataset(self._workspace, job, encoder, rows)
             self._table.mark_rows(name, are_current=True)
             return card
+
+    def _not_tokenized(self, clip_ids: Sequence[str], encoder_identity: str) -> list[str]:
+        """The clips that this encoder has made no codes of, each once."""
+        return [
+            clip_id
+            for clip_id in dict.fromkeys(clip_ids)
+            if lookup_tokenized(self._workspace, clip_id, encoder_identity) is None
+        ]
 
     def retranscribe(
         self,

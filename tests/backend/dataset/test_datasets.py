@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import wave
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from safetensors.torch import load_file, save_file
 
 from backend.audio.encoding import StreamEncoder
 from backend.audio.span import Span
@@ -35,6 +37,7 @@ from backend.store.database import Database
 from backend.store.home import Home
 from backend.store.trash import Trash
 from tests.backend.dataset.spoken import SENTENCES, speak, speak_folder
+from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import codes_of, read_card, read_code_rows
 
 
@@ -192,6 +195,32 @@ def test_a_moved_cut_is_cut_and_tokenized_anew_and_survives_the_next_build(
     assert moved.details.is_tokenized
     again = datasets.build(job(recordings))
     assert next(other for other in again.clips if other.key == clip.key).clip_id == moved.clip_id
+
+
+def test_after_another_version_of_the_model_all_clips_get_its_codes(tmp_path: Path, job: Callable[..., BuildJob]):
+    model = shutil.copytree(GOLDEN_CHECKPOINT, tmp_path / "model")
+    datasets = Datasets(Home(tmp_path / "home"))
+    datasets.build(job(speak_folder(tmp_path / "spoken", SENTENCES[:4]), model=str(model)))
+    rows_file = tmp_path / "home" / "datasets" / "ann" / "rows.parquet"
+    before = {row.text: row for row in read_code_rows(rows_file)}
+    weights_file = model / "speech_tokenizer" / "model.safetensors"
+    weights = load_file(weights_file)
+    kernel = weights["encoder.encoder.layers.0.conv.weight"]
+    save_file(weights | {"encoder.encoder.layers.0.conv.weight": -2 * kernel}, weights_file)
+
+    clip = datasets.show("ann").clips[0]
+    span = clip.details.current.span
+    datasets.move_cut("ann", clip.key, span.start_seconds + 0.5, span.end_seconds)
+    datasets.rebuild_rows("ann")
+
+    after = {row.text: row for row in read_code_rows(rows_file)}
+    num_codebooks = read_card(rows_file.parent).num_codebooks
+    codes = {text: [codes_of(rows[text], num_codebooks) for rows in (before, after)] for text in before}
+    assert not any(np.array_equal(*pair) for pair in codes.values())
+    assert all(one.details.is_tokenized for one in datasets.show("ann").clips)
+    # What they are is known now, so the next change takes up what is here.
+    datasets.edit_text("ann", clip.key, "Something else is said.")
+    assert datasets.rebuild_rows("ann").num_codebooks == num_codebooks
 
 
 def test_edits_that_leave_no_clip_are_refused(datasets: Datasets):
