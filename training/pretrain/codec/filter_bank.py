@@ -110,7 +110,6 @@ def _collect_samples(convolutions: Sequence[nn.Conv1d]) -> int:
         if num_inputs == 1:
             _bias(convolution)[:num_outputs] = _RAISED
         step, num_inputs = step * convolution.stride[0], num_outputs
-    # Where the next layer's step is that of the last one here.
     return num_inputs
 
 
