@@ -142,9 +142,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--adversary-width", dest="discriminator_width", type=int, default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
     parser.add_argument("--decoder-only", action="store_true", help="with --start: do not train the encoder")
-    parser.add_argument(
-        "--encoder-only", action="store_true", help="with --start: train the encoder to imitate the analysis, alone"
-    )
+    _add_encoder_options(parser)
     parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels of its input")
     parser.add_argument(
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
@@ -152,10 +150,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     size = TokenizerSize()
     parser.add_argument("--filters", type=int, default=size.num_filters, help="channels of the encoder's input")
     parser.add_argument("--layers", type=int, default=size.num_layers, help="of each transformer")
-    parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
-    parser.add_argument(
-        "--filter-bank", action="store_true", help="the encoder's convolutions measure as the analysis does, and stay"
-    )
     parser.add_argument("--codebook-size", type=int, default=size.codebook_size, help="entries of each codebook")
     parser.add_argument(
         "--refinements",
@@ -183,6 +177,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
     parser.add_argument("--evaluate", action="store_true", help="only evaluate the saved state of the run")
     return parser.parse_args(arguments)
+
+
+def _add_encoder_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--encoder-only", action="store_true", help="with --start: train the encoder to imitate the analysis, alone"
+    )
+    parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
+    parser.add_argument(
+        "--filter-bank", action="store_true", help="the encoder's convolutions measure as the analysis does, and stay"
+    )
 
 
 def _evaluate(corpus: Path, out: Path) -> None:

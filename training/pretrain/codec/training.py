@@ -19,7 +19,7 @@ from training.pretrain.codec.crops import Crops, CropSource
 from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from training.pretrain.codec.evaluation import evaluate, held_out_speech
 from training.pretrain.codec.frame_codes import CodedCorpus
-from training.pretrain.codec.job import TokenizerJob
+from training.pretrain.codec.job import FILTER_BANK_RATIOS, TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.spectral_loss import SpectralLoss
 from training.pretrain.codec.widening import widen
@@ -107,7 +107,8 @@ class TokenizerTraining(TrainingRun):
         """Begin with the weights of a `speech_tokenizer` folder; a larger network computes the same at first."""
         smaller = SpeechTokenizer(read_speech_tokenizer_config(start.parent))
         read_checkpoint(start, {"": smaller})
-        if self.job.size.filter_bank:
+        has_filters = smaller.config.encoder.upsampling_ratios == FILTER_BANK_RATIOS
+        if self.job.size.filter_bank and not has_filters:
             widen(smaller.decoder, self.network.tokenizer.decoder)
         else:
             widen(smaller, self.network.tokenizer)

@@ -17,6 +17,7 @@ from training.pretrain.codec.frame_features import Features, FrameFeatures
 from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.training import TokenizerTraining
+from training.pretrain.codec.write_tokenizer import export_tokenizer
 
 JOB = TokenizerJob(
     num_steps=4,
@@ -119,6 +120,21 @@ def test_the_filters_stay_while_the_rest_is_trained_and_a_run_goes_on(tmp_path: 
         f"encoder.layers.{len(run.network.tokenizer.encoder.encoder.layers) - 1}.conv.{kind}"
         for kind in ("weight", "bias")
     }
+
+
+def test_a_run_that_starts_from_such_an_encoder_goes_on_with_it(tmp_path: Path):
+    corpus = write_corpus(tmp_path / "tones")
+    first = TokenizerTraining(JOB, corpus, tmp_path / "first", device=torch.device("cpu"), compiled=False, report=print)
+    trained = first.network.tokenizer
+    with torch.no_grad():
+        trained.encoder.downsample.conv.weight.mul_(0.5)
+    start = tmp_path / "checkpoint" / "speech_tokenizer"
+    export_tokenizer(start, trained)
+    second = TokenizerTraining(
+        JOB, corpus, tmp_path / "second", device=torch.device("cpu"), compiled=False, report=print, start=start
+    )
+    own = second.network.tokenizer.state_dict()
+    assert all(torch.equal(own[name], value) for name, value in trained.state_dict().items())
 
 
 @pytest.mark.parametrize("size", [{"num_filters": 16}, {"num_filters": 32, "hidden_size": 96}])
