@@ -47,9 +47,9 @@ _JOINT = {
     "num_warmup_steps": _WARMUP_PLACES,
 }
 # As large as a packed checkpoint may be. A wider decoder helps more than larger codebooks, which make the talker's task
-# harder.
+# harder, and the code predictor loses more of what is said than the talker does.
 _GPU_CODEC = TokenizerSize(num_filters=24, num_layers=3, codebook_size=512, decoder_size=512, num_refinements=4)
-_GPU_TALKER = TalkerSize(predictor_width=192, codebook_size=512)
+_GPU_TALKER = TalkerSize(num_predictor_layers=3, codebook_size=512)
 
 
 def main(arguments: list[str]) -> int:

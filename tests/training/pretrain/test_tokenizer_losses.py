@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.training.pretrain.tiny_corpus import tone
 from training.pretrain.codec.frame_features import ContentTarget
-from training.pretrain.codec.spectral_loss import SpectralLoss
+from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
 
 SAMPLE_RATE_HZ = 16_000
 NUM_SAMPLES = 5120
@@ -49,6 +49,13 @@ def test_another_pitch_is_further_away_than_another_phase(spectral_loss: Spectra
 def test_inaudible_differences_do_not_count(spectral_loss: SpectralLoss):
     silence = torch.zeros(1, NUM_SAMPLES)
     assert spectral_loss(1e-4 * noise(), 1e-4 * noise(1)) < 0.05 * spectral_loss(1e-2 * noise(), silence)
+
+
+def test_a_hum_in_a_pause_counts_in_training(spectral_loss: SpectralLoss):
+    """It is some 40 dB below a voice, and is heard when the voice pauses."""
+    voice = sound(1) * (torch.arange(NUM_SAMPLES) < NUM_SAMPLES // 2)
+    heard = voice + 1e-3 * noise()
+    assert SpectralLoss(SAMPLE_RATE_HZ, QUIET_FLOOR)(heard, voice) > 5 * spectral_loss(heard, voice)
 
 
 def test_gradients_are_finite_in_digital_silence(spectral_loss: SpectralLoss):

@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> int:
         ),
         **_discriminators(options),
         **({"crops": ENCODER_CROPS} if options.encoder_only else {}),
+        altered_share=options.altered_share,
         joint_from=options.joint_from,
         analysed_share=options.analysed_share,
         channel_share=options.channel_share,
@@ -182,6 +183,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _add_encoder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--encoder-only", action="store_true", help="with --start: train the encoder to imitate the analysis, alone"
+    )
+    share = TokenizerJob().altered_share
+    parser.add_argument(
+        "--altered-share", type=float, default=share, help="with --encoder-only or --decoder-only: of the speech"
     )
     parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
     parser.add_argument(

@@ -208,11 +208,12 @@ class TokenizerJob(StageJob):
     """Adversarial training starts once the decoder makes speech; earlier, it only teaches the decoder to hiss."""
 
     decoder_only: bool = False
-    """Keep the encoder as it is, so that codes keep their meaning for trained talkers."""
+    """Keep the encoder as it is, so that codes keep their meaning for trained talkers. With `joint_from`, the decoder
+    hears the encoder's codes as well as those of the analysis."""
     encoder_only: bool = False
     """Keep codebooks and decoder as they are, and train the encoder to imitate the analysis of altered speech."""
     altered_share: float = Field(default=0.7, ge=0, le=1)
-    """With `encoder_only`: share of utterances that are altered before they are analysed."""
+    """With `encoder_only` or `decoder_only`: share of utterances that are altered before they are analysed."""
     bfloat16: bool = False
     """Compute in bfloat16, with weights in float32: half the time on processors with AMX."""
 
@@ -228,8 +229,8 @@ class TokenizerJob(StageJob):
     def _check(self) -> Self:
         if self.validate_every % self.log_every:
             raise ValueError("validate_every must be a multiple of log_every")
-        if self.joint_from is not None and self.decoder_only:
-            raise ValueError("joint_from trains the encoder, decoder_only does not")
+        if self.decoder_only and (self.codebooks_learn or self.channel_share > 0):
+            raise ValueError("decoder_only goes with neither codebooks_learn nor channel_share")
         if self.encoder_only and (self.joint_from is not None or self.decoder_only or self.adversarial):
             raise ValueError("encoder_only goes with none of joint_from, decoder_only and adversarial")
         if self.codebooks_learn and (self.joint_from is None or self.analysed_share > 0):

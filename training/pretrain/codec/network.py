@@ -106,6 +106,8 @@ class TokenizerNetwork(nn.Module):
         kept = self._draw_kept(len(crops.codes), random).to(first_entries.device)
         rest_sum = (rest_entries * kept[:, :, None, None]).sum(dim=0)
         if self.job.decoder_only:
+            if joint:
+                first_entries, rest_sum = self._partly_encoded(crops, kept, first_entries, rest_sum, random)
             return NetworkOutput(self._decode(first_entries, rest_sum), None, None)
         first, rest = (vectors.float() for vectors in self.vectors(crops.waveform * crops.gains))
         codebook_0 = self._codebook_0_loss(first, crops.codes[..., 0])
@@ -128,6 +130,22 @@ class TokenizerNetwork(nn.Module):
         weight = 0.0 if self.job.codebooks_learn else self.job.heard_imitation_weight
         imitation = first_imitation + weight * (rest_imitation * crops.is_analysed).mean()
         return NetworkOutput(decoded, imitation, codebook_0, commitment, quantized)
+
+    @torch.no_grad()
+    def _partly_encoded(
+        self, crops: Crops, kept: Tensor, first_entries: Tensor, rest_sum: Tensor, random: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """The analysis's vectors (crops, frames, width), with those of the encoder's codes in a share of the crops."""
+        row = torch.rand(len(rest_sum), generator=random) >= self.job.analysed_share
+        row = row.to(rest_sum.device)
+        if not row.any():
+            return first_entries, rest_sum
+        first, rest = (vectors.float() for vectors in self.vectors((crops.waveform * crops.gains)[row]))
+        entries = vq.quantize(self._acoustic, rest.flatten(0, 1)).entries.unflatten(1, rest.shape[:2])
+        first_entries, rest_sum = first_entries.clone(), rest_sum.clone()
+        first_entries[row] = self._semantic[0].decode(self._semantic[0].encode(first.flatten(0, 1))).view_as(first)
+        rest_sum[row] = (entries * kept[:, row, None, None]).sum(dim=0)
+        return first_entries, rest_sum
 
     @torch.no_grad()
     def follow(self, quantized: vq.Quantized, random: torch.Generator) -> None:

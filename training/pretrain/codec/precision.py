@@ -22,6 +22,9 @@ from training.pretrain.codec.spectral_loss import SpectralLoss
 MIN_CODES_KEPT = 0.9
 MAX_DISTANCE_GAINED = 0.01
 
+WHOLE, DECODER = "", "decoder."
+"""What is rounded: names of weights begin with it. An encoder with the filters of the analysis cannot be."""
+
 
 class Agreement(NamedTuple):
     """The effect of rounding."""
@@ -37,18 +40,18 @@ class Agreement(NamedTuple):
         return self.codes_kept >= MIN_CODES_KEPT and self.distance_gained <= MAX_DISTANCE_GAINED
 
 
-def rounded(name: str, tensor: Tensor) -> Tensor:
+def rounded(name: str, tensor: Tensor, part: str = WHOLE) -> Tensor:
     """A weight as it would be stored; codebooks are not rounded, since rounding their sums would move every entry."""
-    keeps = is_codebook_statistic(name) or not tensor.is_floating_point()
+    keeps = is_codebook_statistic(name) or not tensor.is_floating_point() or not name.startswith(part)
     return tensor if keeps else tensor.bfloat16()
 
 
 @torch.no_grad()
-def compare_rounded(tokenizer: SpeechTokenizer, speech: Sequence[Tensor]) -> Agreement:
-    """Resynthesize speech, float32 (samples,) at the tokenizer's rate, with and without rounding."""
+def compare_rounded(tokenizer: SpeechTokenizer, speech: Sequence[Tensor], part: str = WHOLE) -> Agreement:
+    """Resynthesize speech, float32 (samples,) at the tokenizer's rate, with and without rounding a part."""
     other = copy.deepcopy(tokenizer)
     for name, tensor in other.state_dict().items():
-        tensor.copy_(rounded(name, tensor))
+        tensor.copy_(rounded(name, tensor, part))
     loss = SpectralLoss(tokenizer.config.input_sample_rate)
     kept, before, after = [], [], []
     for source in speech:
@@ -60,8 +63,8 @@ def compare_rounded(tokenizer: SpeechTokenizer, speech: Sequence[Tensor]) -> Agr
     return Agreement(float(torch.stack(kept).mean()), float(gained))
 
 
-def store_rounded(folder: Path) -> None:
-    """Rewrite the weights of a `speech_tokenizer` folder, whose codebooks stay float32."""
+def store_rounded(folder: Path, part: str = WHOLE) -> None:
+    """Rewrite the weights of a part of a `speech_tokenizer` folder, whose codebooks stay float32."""
     path = folder / WEIGHTS_FILE
-    tensors = {name: rounded(name, tensor).contiguous() for name, tensor in load_file(path).items()}
+    tensors = {name: rounded(name, tensor, part).contiguous() for name, tensor in load_file(path).items()}
     save_file(tensors, path, metadata={"format": "pt"})

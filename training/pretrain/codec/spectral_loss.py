@@ -25,17 +25,19 @@ RESOLUTIONS = (
     Resolution(1024, 80),
     Resolution(2048, 80),
 )
-# Minimum of a band's magnitude before the logarithm, so that inaudible differences do not count; full-scale white noise
-# has about 0.6.
-_FLOOR = 1e-3
+FLOOR = 1e-3
+"""Minimum of a band's magnitude before the logarithm, for comparisons; full-scale white noise has about 0.6."""
+QUIET_FLOOR = 2e-4
+"""In training, where what lies below `FLOOR` costs nothing: decoders filled pauses with a hum that can be heard."""
 _CONVERGENCE_WEIGHT = 0.5
 
 
 class SpectralLoss(nn.Module):
     """Mean over resolutions of the log-mel distance and half the spectral convergence (Arik et al. 2018)."""
 
-    def __init__(self, sample_rate_hz: int) -> None:
+    def __init__(self, sample_rate_hz: int, floor: float = FLOOR) -> None:
         super().__init__()
+        self._floor = floor
         for fft_size, num_bands in RESOLUTIONS:
             # Slaney's filters have unit area per hertz; weighted means are wanted here.
             bank = mel_filterbank(sample_rate_hz, fft_size, num_bands) * (sample_rate_hz / fft_size)
@@ -51,11 +53,11 @@ class SpectralLoss(nn.Module):
         bank = self.get_buffer(f"bank_{resolution.fft_size}")
         with torch.no_grad():
             target_magnitude = self._magnitude(resolution.fft_size, target)
-            target_mel = (bank @ target_magnitude).clamp(min=_FLOOR).log()
+            target_mel = (bank @ target_magnitude).clamp(min=self._floor).log()
         magnitude = self._magnitude(resolution.fft_size, predicted)
-        log_mel = (bank @ magnitude).clamp(min=_FLOOR).log()
+        log_mel = (bank @ magnitude).clamp(min=self._floor).log()
         # Over the whole batch, because the convergence of a silent row alone has no meaning.
-        convergence = (magnitude - target_magnitude).norm() / target_magnitude.norm().clamp(min=_FLOOR)
+        convergence = (magnitude - target_magnitude).norm() / target_magnitude.norm().clamp(min=FLOOR)
         distance: Tensor = functional.l1_loss(log_mel, target_mel) + _CONVERGENCE_WEIGHT * convergence
         return distance
 

@@ -21,7 +21,7 @@ from training.pretrain.codec.evaluation import evaluate, held_out_speech
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import FILTER_BANK_RATIOS, TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
-from training.pretrain.codec.spectral_loss import SpectralLoss
+from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
 from training.pretrain.codec.widening import widen
 from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.corpus.corpus import PARTS, RECORDINGS, TRAIN, has_part
@@ -67,8 +67,10 @@ class TokenizerTraining(TrainingRun):
         recordings = frame_codes.open_codes(corpus, run, RECORDINGS) if recorded else None
         crops = CropSource(coded, job.crops, job.seed, recordings=recordings)
         altered = AlteredCrops(crops, space, altered_share=job.altered_share)
-        self._plain_crops = Prefetch(altered.batch if job.encoder_only else crops.batch, device)
-        self._joint_crops = Prefetch(partial(crops.batch, channel_share=job.channel_share), device)
+        is_altered = job.encoder_only or job.decoder_only
+        self._plain_crops = Prefetch(altered.batch if is_altered else crops.batch, device)
+        heard = altered.batch if is_altered else partial(crops.batch, channel_share=job.channel_share)
+        self._joint_crops = Prefetch(heard, device)
         # Weights are drawn on the CPU, so that they do not depend on the device.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
@@ -78,7 +80,8 @@ class TokenizerTraining(TrainingRun):
                 report("fitting the encoder's filters")
                 filter_bank.install(self.network.tokenizer.encoder, space, _some_speech(coded, recordings, job.seed))
             self._discriminators = Discriminators(job.size.discriminator_width) if job.adversarial else None
-        self._spectral_loss = SpectralLoss(self.network.tokenizer.config.input_sample_rate).to(device)
+        rate_hz = self.network.tokenizer.config.input_sample_rate
+        self._spectral_loss = SpectralLoss(rate_hz, QUIET_FLOOR).to(device)
         networks: dict[str, nn.Module] = {"network": self.network}
         if self._discriminators is not None:
             networks["discriminators"] = self._discriminators

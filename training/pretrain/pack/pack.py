@@ -23,7 +23,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
-from training.pretrain.codec.precision import compare_rounded, store_rounded
+from training.pretrain.codec import precision
 from training.pretrain.codec.write_tokenizer import export_tokenizer
 from training.pretrain.corpus.corpus import MANIFEST, RECORDINGS
 from training.pretrain.errors import PretrainError
@@ -114,8 +114,8 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         shutil.copytree(exported, new, dirs_exist_ok=True)
         if sources.average is not None:
             _average_weights(new, sources.average)
-        precision = _round_codec(new, sources.speech, report)
-        about = {**_about(sources, precision), "remark": remark, "is_averaged": sources.average is not None}
+        codec_weights = _round_codec(new, sources.speech, report)
+        about = {**_about(sources, codec_weights), "remark": remark, "is_averaged": sources.average is not None}
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
             if _is_packed(run):
@@ -129,7 +129,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         num_bytes = size_of(new)
         if num_bytes > MAX_BYTES:
             raise PretrainError(f"The checkpoint has {num_bytes:,} bytes; the limit is {MAX_BYTES:,}.")
-    report(f"packed {num_bytes / 1e6:.1f} MB in {out}, codec as {precision}")
+    report(f"packed {num_bytes / 1e6:.1f} MB in {out}, codec as {codec_weights}")
 
 
 def _is_packed(folder: Path) -> bool:
@@ -153,20 +153,24 @@ def _average_weights(folder: Path, other: Path) -> None:
 
 
 def _round_codec(folder: Path, speech: list[Path], report: Callable[[str], None]) -> str:
-    """Store the speech tokenizer in half precision if the difference is inaudible; returns the stored dtype."""
+    """Store the speech tokenizer, or its decoder, in half precision if that is inaudible; returns how it is stored."""
     tokenizer = VoiceModel.load(folder, precision="fp32", device="cpu").speech_tokenizer
     pieces = [_read(path, tokenizer.config.input_sample_rate) for path in speech]
     if not pieces:
         return "float32"
-    agreement = compare_rounded(tokenizer, pieces)
-    stored = "bfloat16" if agreement.is_close else "float32"
-    report(
-        f"rounded, the speech tokenizer keeps {100 * agreement.codes_kept:.1f} % of the codes of codebook 0, and its "
-        f"distance to the source changes by {100 * agreement.distance_gained:+.2f} %: stored as {stored}"
-    )
-    if agreement.is_close:
-        store_rounded(folder / SPEECH_TOKENIZER_FOLDER)
-    return stored
+    for part, name, stored in (
+        (precision.WHOLE, "speech tokenizer", "bfloat16"),
+        (precision.DECODER, "decoder", "float32 (encoder) and bfloat16 (decoder)"),
+    ):
+        agreement = precision.compare_rounded(tokenizer, pieces, part)
+        report(
+            f"with its {name} rounded, {100 * agreement.codes_kept:.1f} % of the codes of codebook 0 are kept, and the "
+            f"distance to the source changes by {100 * agreement.distance_gained:+.2f} %"
+        )
+        if agreement.is_close:
+            precision.store_rounded(folder / SPEECH_TOKENIZER_FOLDER, part)
+            return stored
+    return "float32"
 
 
 def _read(path: Path, sample_rate_hz: int) -> Tensor:
@@ -176,7 +180,7 @@ def _read(path: Path, sample_rate_hz: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(resampled, dtype=np.float32))
 
 
-def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
+def _about(sources: Sources, codec_weights: str) -> dict[str, Any]:
     """Steps and recipes of the runs, for users and for further training."""
     runs = {}
     for name, run in sources.runs.items():
@@ -190,7 +194,7 @@ def _about(sources: Sources, codec_precision: str) -> dict[str, Any]:
             "utterances": state["corpus_size"],
             "recipe": read_job(run),
         }
-    about: dict[str, Any] = {"machine": describe_machine(), "codec_weights": codec_precision, "runs": runs}
+    about: dict[str, Any] = {"machine": describe_machine(), "codec_weights": codec_weights, "runs": runs}
     if sources.corpus is None and _is_packed(sources.talker):
         told = json.loads((sources.talker / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
         about |= {"corpus": told["corpus"]} if "corpus" in told else {}

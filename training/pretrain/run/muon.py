@@ -13,6 +13,8 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
+from training.model.device import supports_bf16
+
 # Coefficients of Newton and Schulz's quintic iteration, steep at 0: singular values end between 0.7 and 1.2.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 
@@ -79,10 +81,14 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(matrices: Tensor, num_iterations: int) -> Tensor:
-    """Bring all singular values of (batch, rows, columns) near 1, in bfloat16, which suffices."""
+    """Bring all singular values of (batch, rows, columns) near 1.
+
+    In bfloat16, which suffices, unless the processor only imitates it: that takes ten times as long as float32.
+    """
     a, b, c = _QUINTIC
     is_tall = matrices.shape[-2] > matrices.shape[-1]
-    iterate = (matrices.mT if is_tall else matrices).bfloat16()
+    iterate = matrices.mT if is_tall else matrices
+    iterate = iterate.bfloat16() if supports_bf16(matrices.device) else iterate.float()
     iterate = iterate / iterate.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(num_iterations):
         gram: Tensor = iterate @ iterate.mT

@@ -12,6 +12,7 @@ from training.model.checkpoint.reading import find_weights, load_weights, read_s
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain import __main__ as command_line
 from training.pretrain.codec.command import train
+from training.pretrain.codec.crops import Crops
 from training.pretrain.codec.evaluation import PARTS
 from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
 from training.pretrain.codec.network import TokenizerNetwork
@@ -261,6 +262,36 @@ def test_a_wider_decoder_learns_alone_from_where_another_run_ended(corpus: Path,
     assert after["decoder.decoder.0.conv.weight"].shape[0] == 32
 
 
+def test_a_decoder_hears_the_codes_of_the_encoder_that_it_will_be_used_with(
+    corpus: Path, finished: Path, tmp_path: Path
+):
+    changes = {"decoder_only": True, "joint_from": 0.0, "dropout_ratio": 0.0, "num_steps": 4, "num_warmup_steps": 1}
+    only_encoded = JOB.model_copy(update={**changes, "validate_every": 4})
+    start = finished / "speech_tokenizer"
+    assert train(only_encoded, corpus, tmp_path, device=CPU, compiled=False, save_every_seconds=1e9, start=start) == 0
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, tmp_path / "speech_tokenizer"))
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("encoder."))
+    network = TokenizerNetwork(only_encoded).eval()
+    load_weights(network.tokenizer, find_weights(start), "", dtype=torch.float32, device="cpu")
+    waveform = torch.randn(2, 4 * 1280, generator=torch.Generator().manual_seed(0)) * 0.1
+    codes = torch.randint(16, (2, 4, 16), generator=torch.Generator().manual_seed(1))
+    crops = Crops(waveform, codes, torch.ones(2, 1), torch.ones(2, dtype=torch.bool))
+    # What the decoder is given, in place of what it makes of it: after a few steps it hardly listens.
+    network._decode_latents = lambda latents: latents
+    latents = network.tokenizer.decoder.quantizer.decode
+    encoded = latents(torch.stack(network.tokenizer.encode(list(waveform))))
+    analysed = latents(codes)
+    assert not torch.allclose(analysed, encoded, atol=1e-3)
+    for job, is_joint, expected in (
+        (only_encoded, True, encoded),
+        (only_encoded, False, analysed),
+        (only_encoded.model_copy(update={"analysed_share": 1.0}), True, analysed),
+    ):
+        network.job = job
+        given = network(crops, torch.Generator().manual_seed(0), joint=is_joint).waveform
+        assert torch.allclose(given, expected, atol=1e-5)
+
+
 def test_an_encoder_learns_alone(corpus: Path, tmp_path: Path):
     job = JOB.model_copy(update={"encoder_only": True, "num_steps": 24, "validate_every": 24})
     assert run(job, corpus, tmp_path) == 0
@@ -388,7 +419,8 @@ def test_a_run_whose_time_ends_during_a_validation_saves_its_last_step(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"joint_from": 0.5, "decoder_only": True},
+        {"decoder_only": True, "joint_from": 0.5, "channel_share": 0.5},
+        {"decoder_only": True, "joint_from": 0.5, "codebooks_learn": True},
         {"codebooks_learn": True},
         {"joint_from": 1.5},
         {"encoder_only": True, "decoder_only": True},

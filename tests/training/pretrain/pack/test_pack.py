@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from tests.training.pretrain.talker import test_training as talker_stage
 from tests.training.pretrain.tiny_corpus import write_corpus
+from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain import __main__ as command_line
-from training.pretrain.codec.precision import compare_rounded, store_rounded
+from training.pretrain.codec import precision
 from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.errors import PretrainError
 from training.pretrain.pack import pack as packing
@@ -134,11 +135,31 @@ def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sour
 
 def test_rounding_twice_changes_nothing_more(packed: Path):
     speech = [torch.randn(16_000, generator=torch.Generator().manual_seed(0)) * 0.1]
-    store_rounded(packed / "speech_tokenizer")
+    precision.store_rounded(packed / "speech_tokenizer")
     model = VoiceModel.load(packed, precision="fp32", device="cpu")
-    agreement = compare_rounded(model.speech_tokenizer, speech)
+    agreement = precision.compare_rounded(model.speech_tokenizer, speech)
     assert agreement.codes_kept == 1.0
     assert agreement.distance_gained == 0.0
+
+
+def test_an_encoder_that_cannot_be_rounded_stays_exact(
+    sources: packing.Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    unharmed = precision.compare_rounded
+
+    def compare(tokenizer: SpeechTokenizer, speech: list[torch.Tensor], part: str) -> precision.Agreement:
+        found = unharmed(tokenizer, speech, part)
+        return found if part == precision.DECODER else found._replace(codes_kept=0.5)
+
+    monkeypatch.setattr(precision, "compare_rounded", compare)
+    packing.pack(sources, tmp_path / "mini", report=silent)
+    weights = load_file(tmp_path / "mini" / "speech_tokenizer" / "model.safetensors")
+    encoder = {one.dtype for name, one in weights.items() if name.startswith("encoder.")}
+    assert encoder == {torch.float32}
+    assert weights["decoder.decoder.0.conv.weight"].dtype == torch.bfloat16
+    assert not any(one.dtype == torch.bfloat16 for name, one in weights.items() if "codebook" in name)
+    assert "float32 (encoder) and bfloat16 (decoder)" in (tmp_path / "mini" / "README.md").read_text()
+    assert VoiceModel.load(tmp_path / "mini", precision="fp32", device="cpu").sample_rate == 16_000
 
 
 def test_what_is_too_large_is_not_packed(sources: packing.Sources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -22,6 +22,13 @@ def test_all_directions_come_out_about_alike(shape: tuple[int, int, int]):
     assert nn.functional.cosine_similarity(found.flatten(1), nearest.flatten(1)).min() > 0.9
 
 
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_bfloat16_is_used_where_it_is_fast(is_fast: bool, monkeypatch: pytest.MonkeyPatch):
+    """Emulated, as on processors with AVX2 alone, it made a step ten times as long."""
+    monkeypatch.setattr("training.pretrain.run.muon.supports_bf16", lambda device: is_fast)
+    assert orthogonalise(torch.randn(1, 4, 8), 5).dtype == (torch.bfloat16 if is_fast else torch.float32)
+
+
 def test_a_matrix_is_found_and_kernels_count_as_matrices():
     torch.manual_seed(0)
     target = torch.randn(6, 4, 3)
