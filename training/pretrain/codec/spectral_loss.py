@@ -28,7 +28,7 @@ RESOLUTIONS = (
 FLOOR = 1e-3
 """Minimum of a band's magnitude before the logarithm, for comparisons; full-scale white noise has about 0.6."""
 QUIET_FLOOR = 2e-4
-"""In training, where what lies below `FLOOR` costs nothing: decoders filled pauses with a hum that can be heard."""
+"""In training: below `FLOOR`, decoders filled pauses with a hum that can be heard."""
 _CONVERGENCE_WEIGHT = 0.5
 
 
