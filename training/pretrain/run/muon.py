@@ -83,7 +83,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonalise(matrices: Tensor, num_iterations: int) -> Tensor:
     """Bring all singular values of (batch, rows, columns) near 1.
 
-    In bfloat16, which suffices, unless the processor only imitates it: that takes more than ten times as long as float32.
+    In bfloat16, which suffices, unless the processor only imitates it: that takes over ten times as long as float32.
     """
     a, b, c = _QUINTIC
     is_tall = matrices.shape[-2] > matrices.shape[-1]
