@@ -34,10 +34,12 @@ def test_published_weights_lose_nothing_in_half_the_memory(size, bias):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_row_is_the_same_in_any_company(size):
-    linear = pack([published(nn.Linear(*SIZES[size], bias=False))], "fp32")
-    rows = torch.randn(16, SIZES[size][0])
+    linear = pack([published(nn.Linear(*SIZES[size], bias=False))], "fp32", num_rows=40)
+    rows = torch.randn(40, SIZES[size][0])
     alone = torch.cat([linear(row) for row in rows.split(1)])
-    assert torch.equal(linear(rows), alone)
+    for num_rows in range(2, len(rows) + 1):
+        assert torch.equal(linear(rows[:num_rows]), alone[:num_rows])
+    assert torch.equal(linear(rows.view(5, 8, -1)).flatten(0, 1), alone)
 
 
 @pytest.mark.parametrize("value", [1 + 2**-12, 1e5, float("inf"), float("nan")])

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import override
 
 from training.model.precision import Precision
 
@@ -42,7 +44,8 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
     Args:
         layers: linear layers of one input width; their outputs are concatenated in order.
         precision: kernel and weight type.
-        num_rows: rows per call to tune the packed layout for; any number of rows is computed correctly.
+        num_rows: rows per call to tune the packed layout for; any number of rows is computed correctly. With 1 there is
+            no other row whose number could change a result, and nothing is spent on that.
 
     Returns:
         A function of (..., I); its result is a new tensor of the compute dtype of `precision`.
@@ -58,7 +61,7 @@ def pack(layers: Sequence[nn.Linear], precision: Precision, num_rows: int = 1) -
     bias_O = bias_O.to(dtype) if bias_O is not None else None
     if dtype == torch.float32 and _fits_half(weight_OI):
         is_serial = weight_OI.numel() < SMALL_WEIGHT or torch.get_num_threads() == 1
-        return _SerialHalfLinear(weight_OI, bias_O) if is_serial else _HalfLinear(weight_OI, bias_O)
+        return (_SerialHalfLinear if is_serial else _HalfLinear)(weight_OI, bias_O, num_rows)
     if _is_better_packed(weight_OI):
         return _PackedLinear(weight_OI, bias_O, num_rows)
     if weight_OI.device.type == "cpu" and dtype == torch.float32:
@@ -70,17 +73,17 @@ def num_packed_bytes(linear: RowLinear, num_weights: int, precision: Precision) 
     """Of weights that were packed; some kernels hold them where PyTorch cannot measure them."""
     if isinstance(linear, _Int8Linear | _SmallInt8Linear):
         return num_weights
-    in_half = isinstance(linear, _HalfLinear | _SerialHalfLinear)
+    in_half = isinstance(linear, _HalfLinear)
     return num_weights * (2 if in_half else COMPUTE_DTYPE[precision].itemsize)
 
 
 def is_batch_invariant(layers: Iterable[RowLinear]) -> bool:
     """Whether all layers are batch-invariant: a row's result is bit-equal for any number of rows in the call.
 
-    True of the kernels for weights of 16 and 8 bits, which always sum in the same order. General float32 libraries
-    choose the order by the number of rows.
+    True of the kernels for weights of 16 and 8 bits, which always sum in the same order, or are made to. General
+    float32 libraries choose the order by the number of rows.
     """
-    return all(isinstance(layer, _HalfLinear | _SerialHalfLinear | _Int8Linear | _SmallInt8Linear) for layer in layers)
+    return all(isinstance(layer, _HalfLinear | _Int8Linear | _SmallInt8Linear) for layer in layers)
 
 
 def _fits_half(weight_OI: Tensor) -> bool:
@@ -101,18 +104,56 @@ def _is_better_packed(weight_OI: Tensor) -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-class _HalfLinear:
-    """Large weights in half precision; inputs, products and sums are float32. Twice as fast as float32 weights."""
+_TILE_ROWS = 6
+_MIN_ROWS = 3
+"""The kernel for half precision takes up to six rows at a time, and those left over together."""
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
-        self.weight = torch.ops.quantized.linear_prepack_fp16(weight_OI.contiguous(), bias_O)
+
+@cache
+def _sums_few_rows_otherwise() -> bool:
+    """Whether the kernel for half precision sums one or two rows in another order than more of them.
+
+    It does on processors with AVX2 alone; with AVX-512 the order is always the same. Asked of the kernel itself, which
+    chooses its instructions by rules of its own.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weight_OI, x_NI = (torch.randn(rows, 64, generator=generator) for rows in (64, _MIN_ROWS))
+    kernel = torch.ops.quantized.linear_dynamic_fp16
+    weight = torch.ops.quantized.linear_prepack_fp16(weight_OI, None)
+    return not torch.equal(kernel(x_NI[:1], weight), kernel(x_NI, weight)[:1])
+
+
+class _HalfLinear:
+    """Large weights in half precision; inputs, products and sums are float32. Twice as fast as float32 weights.
+
+    Where the kernel sums few rows otherwise, rows of zeros are added so that it never has to, unless a call is for one
+    take alone. Three rows cost up to twice as much as one, which for small weights is what float32 ones cost.
+    """
+
+    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, num_rows: int) -> None:
+        self._pack(weight_OI, bias_O)
+        self._fills_up = num_rows > 1 and _sums_few_rows_otherwise()
 
     def __call__(self, x: Tensor) -> Tensor:
+        if not self._fills_up:
+            return self._multiply(x)
+        x_NI = x.reshape(-1, x.shape[-1])
+        num_rows = x_NI.shape[0]
+        num_left = num_rows % _TILE_ROWS
+        if not 0 < num_left < _MIN_ROWS:
+            return self._multiply(x)
+        out_NO = self._multiply(F.pad(x_NI, (0, 0, 0, _MIN_ROWS - num_left)))[:num_rows]
+        return out_NO.view(*x.shape[:-1], -1)
+
+    def _pack(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+        self.weight = torch.ops.quantized.linear_prepack_fp16(weight_OI.contiguous(), bias_O)
+
+    def _multiply(self, x: Tensor) -> Tensor:
         out: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self.weight)
         return out
 
 
-class _SerialHalfLinear:
+class _SerialHalfLinear(_HalfLinear):
     """The same kernel in one thread, by an older call: 2 us of overhead instead of 14, for small weights or one thread.
 
     PyTorch has deprecated it; requirements.txt pins a release that has it. One row through the two layers of the
@@ -120,15 +161,17 @@ class _SerialHalfLinear:
     391 and 600. Large weights take one thread a tenth less time than by the other call.
     """
 
-    def __init__(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
+    @override
+    def _pack(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
         with warnings.catch_warnings():
             # Both calls warn once per process that they are deprecated; the second one is made here to hide that too.
             warnings.filterwarnings("ignore", message="fbgemm_", category=UserWarning)
             self.weight = torch.fbgemm_pack_gemm_matrix_fp16(weight_OI.contiguous())
             self.bias = bias_O
-            self(weight_OI[:1])
+            self._multiply(weight_OI[:1])
 
-    def __call__(self, x: Tensor) -> Tensor:
+    @override
+    def _multiply(self, x: Tensor) -> Tensor:
         return torch.fbgemm_linear_fp16_weight_fp32_activation(x, self.weight, self.bias)
 
 

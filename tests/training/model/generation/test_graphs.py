@@ -8,6 +8,7 @@ import torch
 
 from tests.training.model.generation.tape import TapeRecorder
 from tests.training.model.prompting import prompt_for
+from training.model.device import supports_bf16
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, TalkerKey
 from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls
 from training.model.generation.graphed_decoder import DecodeKey
@@ -134,6 +135,8 @@ def test_operations_that_cannot_be_traced_are_called_from_python(golden_model, s
 
 
 def test_a_loop_in_bfloat16_speaks_with_or_without_graphs(golden_folder, speaker):
+    if not supports_bf16(torch.device("cpu")):
+        pytest.skip("this processor does not multiply bfloat16")
     model = VoiceModel.load(golden_folder, precision="bf16", device="cpu")
     plain, traced = (
         FrameLoop(model.talker, model.config, precision="bf16", num_slots=1, cache_length=300) for _ in range(2)
