@@ -126,8 +126,8 @@ def _sums_few_rows_otherwise() -> bool:
 class _HalfLinear:
     """Large weights in half precision; inputs, products and sums are float32. Twice as fast as float32 weights.
 
-    Where the kernel sums few rows otherwise, rows of zeros are added so that it never has to, unless a call is for one
-    take alone. Three rows cost up to twice as much as one, which for small weights is what float32 ones cost.
+    Where the kernel sums few rows otherwise, rows are added so that it never has to, unless every call is for one take.
+    That takes up to twice the time of one row, which is less than with float32 weights.
     """
 
     def __init__(self, weight_OI: Tensor, bias_O: Tensor | None, num_rows: int) -> None:
@@ -137,13 +137,15 @@ class _HalfLinear:
     def __call__(self, x: Tensor) -> Tensor:
         if not self._fills_up:
             return self._multiply(x)
-        x_NI = x.reshape(-1, x.shape[-1])
+        x_NI = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
         num_rows = x_NI.shape[0]
         num_left = num_rows % _TILE_ROWS
-        if not 0 < num_left < _MIN_ROWS:
+        if num_left == 0 or num_left >= _MIN_ROWS:
             return self._multiply(x)
-        out_NO = self._multiply(F.pad(x_NI, (0, 0, 0, _MIN_ROWS - num_left)))[:num_rows]
-        return out_NO.view(*x.shape[:-1], -1)
+        # One row is repeated, which takes less time than adding zeros.
+        filled = x_NI.expand(_MIN_ROWS, -1) if num_rows == 1 else F.pad(x_NI, (0, 0, 0, _MIN_ROWS - num_left))
+        out_NO = self._multiply(filled)[:num_rows]
+        return out_NO if x.ndim == 2 else out_NO.view(*x.shape[:-1], -1)
 
     def _pack(self, weight_OI: Tensor, bias_O: Tensor | None) -> None:
         self.weight = torch.ops.quantized.linear_prepack_fp16(weight_OI.contiguous(), bias_O)
