@@ -45,6 +45,9 @@ _TRANSCRIBER = "whisper.pt"
 
 _VOICES = PROJECT_FOLDER / "assets" / "voices"
 _TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker"}
+_PREDICTOR_LAYERS = "talker.code_predictor.model.layers."
+# What adds a layer's result to what passes through it.
+_WRITES = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
 # Of each sample recording, to evaluate rounding on.
 _LISTENED_SECONDS = 8
 
@@ -142,10 +145,16 @@ def size_of(folder: Path) -> int:
 
 
 def _average_weights(folder: Path, other: Path) -> None:
-    """Make the talker's weights the means of its own and those of another checkpoint of the same sizes."""
+    """Make the talker's weights the means of its own and those of another checkpoint of the same sizes.
+
+    Layers that its code predictor has and the other lacks change nothing there: what they add has a mean of half.
+    """
     if not (other / WEIGHTS_FILE).is_file():
         raise PretrainError(f"{other} holds no checkpoint to average with.")
     own, others = (load_file(one / WEIGHTS_FILE) for one in (folder, other))
+    for name in own.keys() - others.keys():
+        if name.startswith(_PREDICTOR_LAYERS):
+            others[name] = torch.zeros_like(own[name]) if name.endswith(_WRITES) else own[name]
     if {name: one.shape for name, one in own.items()} != {name: one.shape for name, one in others.items()}:
         raise PretrainError(f"The talker of {other} has other sizes, so their weights have no mean.")
     means = {name: ((one.float() + others[name].float()) / 2).to(one.dtype) for name, one in own.items()}

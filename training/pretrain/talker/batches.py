@@ -36,7 +36,7 @@ _PROMPT_TOKENS = 12
 _REFERENCE_SECONDS = (1.5, 3.5)
 _GAIN_DB = (-12.0, 6.0)
 # References of a batch are about equally long, so that little of it is padding.
-_WANTED_REFERENCE_FRAMES = (12, 125)
+_WANTED_REFERENCE_FRAMES = (12, 188)
 
 
 class TalkerBatch(NamedTuple):

@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> int:
             TokenizerJob.model_validate(read_job(options.tokenizer)) if has_state(options.tokenizer) else TokenizerJob()
         )
         job = TalkerJob.of_length(options.steps, seed=options.seed).at_learning_rate(options.learning_rate)
-        job = job.model_copy(update={"size": TalkerSize(codebook_size=codec.size.codebook_size)})
+        size = TalkerSize(codebook_size=codec.size.codebook_size, num_predictor_layers=options.predictor_layers)
+        job = job.model_copy(update={"size": size})
         training = TalkerTraining(
             job.for_gpu() if device.type == "cuda" else job,
             options.corpus,
@@ -70,6 +71,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="end the run after this time even if steps are left")
     rate = TalkerJob().muon_learning_rate
     parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; half is enough with --start")
+    parser.add_argument(
+        "--predictor-layers",
+        type=int,
+        default=TalkerSize().num_predictor_layers,
+        help="of the code predictor; it may have more than the checkpoint that it starts from",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all)")

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from training.loss import SpeechLoss, SpeechLosses
 from training.model.config import ModelConfig
+from training.model.network.layers import DecoderLayer
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
+from training.pretrain.errors import PretrainError
 from training.pretrain.talker.batches import TalkerBatch
 from training.pretrain.talker.job import TalkerJob
 
@@ -39,6 +41,28 @@ class TalkerNetwork(nn.Module):
         speakers = self.speaker_encoder(batch.reference_mel)
         losses: SpeechLosses = self.loss(replace(batch.examples, speaker_ND=speakers), random)
         return losses
+
+    def begin_as(self, smaller: TalkerNetwork) -> None:
+        """Take the weights of a network whose code predictor has fewer layers; those added change nothing at first.
+
+        Raises:
+            PretrainError: the other network has other sizes, or more layers.
+        """
+        layers = self.talker.code_predictor.model.layers
+        num_before = len(smaller.talker.code_predictor.model.layers)
+        if num_before > len(layers):
+            raise PretrainError(
+                f"The code predictor to start from has {num_before} layers. Use --predictor-layers {num_before}."
+            )
+        for layer in layers[num_before:]:
+            assert isinstance(layer, DecoderLayer)
+            for last in (layer.self_attn.o_proj, layer.mlp.down_proj):
+                nn.init.zeros_(last.weight)
+        own = self.state_dict()
+        try:
+            self.load_state_dict(own | smaller.state_dict())
+        except RuntimeError as error:
+            raise PretrainError(f"The talker to start from has other sizes: {error}") from error
 
     def checkpoint_state(self) -> dict[str, Tensor]:
         """The weights under the names of the public file."""

@@ -4,7 +4,7 @@ In use a reference is several sentences with pauses, and its codes come from the
 which come from the analysis. A talker that was trained only to continue single, analysed utterances hurries and mumbles
 after a real reference.
 
-run/references.npz    codes (frames of all, codebooks), num_frames (references,), members (references, 3), -1 for none
+run/references.npz    codes (frames of all, codebooks), num_frames (references,), members (references, 4), -1 for none
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_state import has_state, read_job, read_networks
 
 _FILE = "references.npz"
-_MAX_MEMBERS = 3
+_MAX_MEMBERS = 4
 _PAUSE_SECONDS = (0.1, 0.6)
-# Longer ones would leave no room for others in a batch; datasets give references of 5 to 10 s.
-_MAX_SECONDS = 10.0
+# Longer ones would leave no room for others in a batch.
+_MAX_SECONDS = 15.0
 _REPORT_EVERY = 500
 
 
 class Reference(NamedTuple):
-    """One to three consecutive utterances of a speaker."""
+    """One to four utterances of a speaker."""
 
     members: tuple[int, ...]
     """Their numbers in the corpus."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from training.loss import SpeechLosses
-from training.model.checkpoint.reading import CONFIG_FILE
+from training.model.checkpoint.reading import CONFIG_FILE, read_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import ModelConfig
 from training.model.device import supports_bf16
@@ -80,10 +80,13 @@ class TalkerTraining(TrainingRun):
         self.open(start, corpus_size=len(coded))
 
     def read_start(self, start: Path) -> None:
-        """Begin with the weights of another run or of a checkpoint."""
+        """Begin with the weights of another run or of a checkpoint, whose code predictor may have fewer layers."""
         if (start / CONFIG_FILE).is_file():
-            parts = {"talker.": self.network.talker, "speaker_encoder.": self.network.speaker_encoder}
-            read_checkpoint(start, parts)
+            num_layers = read_config(start).code_predictor.num_hidden_layers
+            size = self.job.size.model_copy(update={"num_predictor_layers": num_layers})
+            smaller = TalkerNetwork(self.job.model_copy(update={"size": size}))
+            read_checkpoint(start, {"talker.": smaller.talker, "speaker_encoder.": smaller.speaker_encoder})
+            self.network.begin_as(smaller)
         else:
             read_weights(start, self.networks)
         record_start(self.folder, start, stage="talker")

@@ -124,6 +124,15 @@ def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sour
     means = load_file(tmp_path / "out" / "model.safetensors")
     assert all(torch.equal(means[name], 2 * one) for name, one in own.items())
     assert json.loads((tmp_path / "out" / "training" / "about.json").read_text())["is_averaged"]
+
+    layer = "talker.code_predictor.model.layers.0."
+    shallow = {name: one for name, one in own.items() if not name.startswith(layer)}
+    save_file(shallow, former / "model.safetensors", metadata={"format": "pt"})
+    packing.pack(averaged, tmp_path / "out", report=silent)
+    means = load_file(tmp_path / "out" / "model.safetensors")
+    halved = {f"{layer}self_attn.o_proj.weight", f"{layer}mlp.down_proj.weight"}
+    assert all(torch.equal(means[name], one / 2 if name in halved else one) for name, one in own.items())
+
     name = next(iter(own))
     save_file({name: own[name]}, former / "model.safetensors")
     with pytest.raises(PretrainError, match="other sizes"):

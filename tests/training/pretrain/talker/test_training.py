@@ -56,6 +56,7 @@ JOB = TalkerJob(
     validate_every=6,
     log_every=2,
 )
+DEEPER = JOB.model_copy(update={"size": JOB.size.model_copy(update={"num_predictor_layers": 2})})
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,37 @@ def test_another_run_begins_with_a_checkpoint_and_learns(corpus: Path, tokenizer
     before = begun.network.talker.codec_head.weight.detach().clone()
     begun.train_step()
     assert not torch.equal(begun.network.talker.codec_head.weight, before)
+
+
+def test_layers_that_are_added_change_nothing_at_first_and_learn(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    start = tmp_path / "export"
+    export_checkpoint(finished, tokenizer, start)
+    plain = open_training(corpus, tokenizer, tmp_path / "plain", JOB, start=start)
+    begun = open_training(corpus, tokenizer, tmp_path / "deeper", DEEPER, start=start)
+    assert begun.validate() == plain.validate()
+    (added,) = begun.network.talker.code_predictor.model.layers[JOB.size.num_predictor_layers :]
+    before = {name: weight.detach().clone() for name, weight in added.named_parameters()}
+    for _ in range(2):
+        begun.train_step()
+        begun.step += 1
+    assert all(not torch.equal(weight, before[name]) for name, weight in added.named_parameters())
+
+
+def test_a_start_with_more_layers_or_other_sizes_is_refused(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    start = tmp_path / "export"
+    export_checkpoint(finished, tokenizer, start)
+    deeper = tmp_path / "deeper"
+    open_training(corpus, tokenizer, deeper, DEEPER, start=start).run(save_every_seconds=1e9, should_stop=lambda: True)
+    export_checkpoint(deeper, tokenizer, tmp_path / "export-deeper")
+    with pytest.raises(PretrainError, match="--predictor-layers 2"):
+        open_training(corpus, tokenizer, tmp_path / "a", JOB, start=tmp_path / "export-deeper")
+    wider = JOB.model_copy(update={"size": JOB.size.model_copy(update={"speaker_channels": 16})})
+    with pytest.raises(PretrainError, match="other sizes"):
+        open_training(corpus, tokenizer, tmp_path / "b", wider, start=start)
 
 
 def test_batches_fit_and_hold_every_utterance_once_in_a_pass(source: BatchSource):
