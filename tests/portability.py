@@ -39,7 +39,6 @@ PROCESSORS = {
     "AVX2": {
         "ATEN_CPU_CAPABILITY": "avx2",
         "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
         "OPENBLAS_CORETYPE": "Haswell",
     },

@@ -158,7 +158,7 @@ class _HalfLinear:
 class _SerialHalfLinear(_HalfLinear):
     """The same kernel in one thread, by an older call: 2 us of overhead instead of 14, for small weights or one thread.
 
-    PyTorch has deprecated it; requirements.txt pins a release that has it. One row through the two layers of the
+    PyTorch has deprecated it; requirements.txt pins a release that has it. One row through two layers of the
     embedded code predictor takes 158 us, 295 with transposed float32 weights, 300 with `F.linear`; eight rows take 262,
     391 and 600. Large weights take one thread a tenth less time than by the other call.
     """

@@ -46,7 +46,7 @@ class TalkerNetwork(nn.Module):
         """Take the weights of a network whose code predictor has fewer layers; those added change nothing at first.
 
         Raises:
-            PretrainError: the other network has other sizes, or more layers.
+            PretrainError: the other network has more layers.
         """
         layers = self.talker.code_predictor.model.layers
         num_before = len(smaller.talker.code_predictor.model.layers)
@@ -58,11 +58,7 @@ class TalkerNetwork(nn.Module):
             assert isinstance(layer, DecoderLayer)
             for last in (layer.self_attn.o_proj, layer.mlp.down_proj):
                 nn.init.zeros_(last.weight)
-        own = self.state_dict()
-        try:
-            self.load_state_dict(own | smaller.state_dict())
-        except RuntimeError as error:
-            raise PretrainError(f"The talker to start from has other sizes: {error}") from error
+        self.load_state_dict(self.state_dict() | smaller.state_dict())
 
     def checkpoint_state(self) -> dict[str, Tensor]:
         """The weights under the names of the public file."""
