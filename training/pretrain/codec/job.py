@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -13,14 +13,12 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    ValidationError,
     model_validator,
 )
 
 from training.former_names import with_current_names
 from training.model.config import CodecDecoderConfig, CodecEncoderConfig, SpeechTokenizerConfig
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
-from training.pretrain.errors import PretrainError
 from training.pretrain.run.stage_job import StageJob
 
 SAMPLES_PER_FRAME = 1280
@@ -164,6 +162,8 @@ ENCODER_CROPS = (
 class TokenizerJob(StageJob):
     """The recipe of one run, which cannot be resumed with another one."""
 
+    trained: ClassVar[str] = "tokenizer"
+
     size: TokenizerSize = TokenizerSize()
     crops: tuple[CropShape, ...] = _CPU_CROPS
 
@@ -247,11 +247,7 @@ class TokenizerJob(StageJob):
         num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
         num_before = min(cls.model_fields["num_steps_before_discriminators"].default, num_steps // 8)
         shorter = {"num_warmup_steps": num_warmup_steps, "num_steps_before_discriminators": num_before}
-        try:
-            return cls(num_steps=num_steps, **{**shorter, **changes})
-        except ValidationError as error:
-            reasons = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
-            raise PretrainError(f"The tokenizer cannot be trained with these options: {reasons}.") from error
+        return cls.of_options(num_steps=num_steps, **{**shorter, **changes})
 
     def for_gpu(self) -> Self:
         """The same recipe with batches that keep a GPU busy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
@@ -12,10 +12,12 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationError,
     model_validator,
 )
 
 from training.former_names import with_current_names
+from training.pretrain.errors import PretrainError
 
 # As jobs of version 0.1 spell them.
 _FORMER_NAMES = {
@@ -29,6 +31,9 @@ class StageJob(BaseModel):
     """The recipe of one run, which cannot be resumed with another one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trained: ClassVar[str] = "network"
+    """What the stage trains, in messages."""
 
     seed: NonNegativeInt = 1
     num_steps: PositiveInt = 5_000
@@ -51,6 +56,19 @@ class StageJob(BaseModel):
     @classmethod
     def _accept_former_names(cls, raw: Any) -> Any:  # Any: pydantic's input, of any type
         return with_current_names(raw, _FORMER_NAMES)
+
+    @classmethod
+    def of_options(cls, **options: Any) -> Self:
+        """The recipe with some options, as given on a command line.
+
+        Raises:
+            PretrainError: an option is out of range, such as the number of steps.
+        """
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            reasons = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
+            raise PretrainError(f"The {cls.trained} cannot be trained with these options: {reasons}.") from error
 
     def learning_rate_ratio(self, step: int) -> float:
         """Learning rate at a step, relative to the peak: linear warm-up, then half a cosine to `min_lr_ratio`."""

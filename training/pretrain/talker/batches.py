@@ -35,8 +35,10 @@ _PROMPT_TOKENS = 12
 # Length of the other utterance's excerpt that the speaker encoder is given.
 _REFERENCE_SECONDS = (1.5, 3.5)
 _GAIN_DB = (-12.0, 6.0)
-# References of a batch are about equally long, so that little of it is padding.
-_WANTED_REFERENCE_FRAMES = (12, 188)
+# From 1 to 32 s. References of a batch are about equally long, so that little of it is padding.
+_WANTED_REFERENCE_FRAMES = (12, 400)
+# Batches are divided by the mean length of references; so far may a batch exceed its positions.
+_OVERFULL = 1.25
 
 
 class TalkerBatch(NamedTuple):
@@ -101,14 +103,23 @@ class BatchSource:
         return self.examples(batches[order[place]].tolist(), random, is_paired=is_paired)
 
     def examples(self, numbers: Sequence[int], random: np.random.Generator, *, is_paired: bool) -> TalkerBatch:
-        """A batch of these utterances, each with another one by its speaker; `is_paired`: continuing a reference."""
-        chosen, heard, spans = [], [], []
+        """A batch of these utterances, each with another one by its speaker; `is_paired`: continuing a reference.
+
+        Behind long references fewer of them have room.
+        """
+        chosen: list[TrainingExample] = []
+        heard: list[NDArray[np.float32]] = []
+        spans: list[list[Span]] = []
+        longest = 0
         seconds = float(random.uniform(*_REFERENCE_SECONDS))
         wanted_frames = int(random.integers(*_WANTED_REFERENCE_FRAMES))
         for number in numbers:
             speaker = self._coded.corpus.entries[number].speaker
             reference = self._shelf.draw(speaker, number, wanted_frames) if is_paired else None
             example, of_example = self._example(number, reference, random)
+            longest = max(longest, len(example.labels_T))
+            if chosen and longest * (len(chosen) + 1) > _OVERFULL * self._job.max_positions:
+                break
             chosen.append(example)
             spans.append(of_example)
             heard.append(self._heard(self._another(number, random), seconds, random))

@@ -31,9 +31,14 @@ def main(arguments: list[str]) -> int:
         codec = (
             TokenizerJob.model_validate(read_job(options.tokenizer)) if has_state(options.tokenizer) else TokenizerJob()
         )
-        job = TalkerJob.of_length(options.steps, seed=options.seed).at_learning_rate(options.learning_rate)
-        size = TalkerSize(codebook_size=codec.size.codebook_size, num_predictor_layers=options.predictor_layers)
-        job = job.model_copy(update={"size": size})
+        job = TalkerJob.of_length(
+            options.steps,
+            seed=options.seed,
+            size={"codebook_size": codec.size.codebook_size, "num_predictor_layers": options.predictor_layers},
+            in_context_ratio=options.in_context_ratio,
+            references_per_speaker=options.references_per_speaker,
+            guidance_weight=options.guidance_weight,
+        ).at_learning_rate(options.learning_rate)
         training = TalkerTraining(
             job.for_gpu() if device.type == "cuda" else job,
             options.corpus,
@@ -76,6 +81,22 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=int,
         default=TalkerSize().num_predictor_layers,
         help="of the code predictor; it may have more than the checkpoint that it starts from",
+    )
+    recipe = TalkerJob()
+    parser.add_argument(
+        "--in-context-ratio",
+        type=float,
+        default=recipe.in_context_ratio,
+        help="share of the batches that continue references",
+    )
+    parser.add_argument(
+        "--references-per-speaker", type=int, default=recipe.references_per_speaker, help="to encode and continue"
+    )
+    parser.add_argument(
+        "--guidance-weight",
+        type=float,
+        default=recipe.guidance_weight,
+        help="of showing attention where in the text it is, at first; little is enough with --start",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from training.model.config import (
     NUM_CONTROL_CODES,
@@ -103,11 +103,13 @@ class TalkerSize(_Frozen):
 class TalkerJob(StageJob):
     """The recipe of one run, which cannot be resumed with another one."""
 
+    trained: ClassVar[str] = "talker"
+
     size: TalkerSize = TalkerSize()
 
     max_positions: PositiveInt = 4000
     """In a batch, padding included."""
-    in_context_ratio: NonNegativeFloat = 0.3
+    in_context_ratio: float = Field(default=0.3, ge=0, le=1)
     """Share of batches in which utterances continue a reference by the same speaker."""
     references_per_speaker: PositiveInt = 3
     """Of some 2,500 speakers; each is continued a few times in a run."""
@@ -131,10 +133,14 @@ class TalkerJob(StageJob):
     log_every: PositiveInt = 10
 
     @classmethod
-    def of_length(cls, num_steps: int, *, seed: int = 1) -> Self:
-        """The recipe for a run of `num_steps`: short runs have a shorter warm-up."""
+    def of_length(cls, num_steps: int, **changes: Any) -> Self:
+        """The recipe for a run of `num_steps`: short runs have a shorter warm-up.
+
+        Raises:
+            PretrainError: an option is out of range, such as the number of steps.
+        """
         num_warmup_steps = min(cls.model_fields["num_warmup_steps"].default, -(-num_steps // 20))
-        return cls(num_steps=num_steps, seed=seed, num_warmup_steps=num_warmup_steps)
+        return cls.of_options(num_steps=num_steps, **{"num_warmup_steps": num_warmup_steps, **changes})
 
     def at_learning_rate(self, muon_learning_rate: float) -> Self:
         """The same recipe at another rate of Muon; AdamW's changes in proportion.

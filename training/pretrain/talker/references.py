@@ -10,7 +10,7 @@ run/references.npz    codes (frames of all, codebooks), num_frames (references,)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -33,13 +33,13 @@ from training.pretrain.run.training_state import has_state, read_job, read_netwo
 _FILE = "references.npz"
 _MAX_MEMBERS = 4
 _PAUSE_SECONDS = (0.1, 0.6)
-# Longer ones would leave no room for others in a batch.
+# Longer ones take long to encode; several are joined.
 _MAX_SECONDS = 15.0
 _REPORT_EVERY = 500
 
 
 class Reference(NamedTuple):
-    """One to four utterances of a speaker."""
+    """Some utterances of a speaker."""
 
     members: tuple[int, ...]
     """Their numbers in the corpus."""
@@ -66,11 +66,18 @@ class ReferenceShelf:
     def draw(self, speaker: str, number: int, wanted_frames: int) -> Reference:
         """The reference nearest in length to `wanted_frames`, if possible without utterance `number`.
 
-        One that contains it would teach the talker to copy.
+        One that contains it would teach the talker to copy. Several are joined where none is as long as wanted.
         """
         shelf = self._by_speaker[speaker]
-        others = [reference for reference in shelf if number not in reference.members]
-        return min(others or shelf, key=lambda reference: abs(len(reference.codes) - wanted_frames))
+        others = [reference for reference in shelf if number not in reference.members] or shelf
+        nearest = min(others, key=lambda reference: abs(len(reference.codes) - wanted_frames))
+        joined, rest = [nearest], [reference for reference in others if reference is not nearest]
+        missing = wanted_frames - len(nearest.codes)
+        for reference in rest:
+            if len(reference.codes) <= missing:
+                joined.append(reference)
+                missing -= len(reference.codes)
+        return _join(joined)
 
 
 def open_references(
@@ -142,6 +149,14 @@ def _make(corpus: Corpus, numbers: list[int], tokenizer: SpeechTokenizer, random
     heard = sometimes_through_channel(np.concatenate(sounds), random)
     codes = tokenizer.encode([torch.from_numpy(heard)])[0].cpu()
     return Reference(tuple(members), _text_of(corpus, members), codes)
+
+
+def _join(references: Sequence[Reference]) -> Reference:
+    if len(references) == 1:
+        return references[0]
+    members = tuple(member for reference in references for member in reference.members)
+    codes = torch.cat([reference.codes for reference in references])
+    return Reference(members, " ".join(reference.text for reference in references), codes)
 
 
 def _text_of(corpus: Corpus, members: Iterable[int]) -> str:

@@ -204,6 +204,50 @@ def test_references_are_stored_with_the_run_and_never_contain_their_continuation
     assert len(longest.members) > 1
 
 
+def test_references_are_joined_where_none_is_as_long_as_wanted(source: BatchSource):
+    shelf = source._shelf
+    number = 0
+    single = max(
+        (one for one in shelf._by_speaker["tone"] if number not in one.members), key=lambda one: len(one.codes)
+    )
+    wanted = 2 * len(single.codes) + 1
+    joined = shelf.draw("tone", number, wanted)
+    assert len(single.codes) < len(joined.codes) <= wanted
+    assert number not in joined.members
+    assert joined.text == " ".join(source._coded.corpus.entries[member].text.strip() for member in joined.members)
+
+
+def test_behind_long_references_fewer_utterances_have_room(source: BatchSource, monkeypatch: pytest.MonkeyPatch):
+    numbers = list(range(len(source._coded)))
+    monkeypatch.setattr(source, "_job", source._job.model_copy(update={"max_positions": 1_000_000}))
+    every = source.examples(numbers, np.random.default_rng(0), is_paired=True).examples.labels_BT
+    assert len(every) == len(numbers)
+    job = source._job.model_copy(update={"max_positions": every.shape[1] * 2})
+    monkeypatch.setattr(source, "_job", job)
+    some = source.examples(numbers, np.random.default_rng(0), is_paired=True).examples.labels_BT
+    assert 1 <= len(some) < len(every)
+    assert some.numel() <= 1.25 * job.max_positions
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "match"),
+    [
+        ("--predictor-layers", "0", "num_predictor_layers"),
+        ("--in-context-ratio", "2", "in_context_ratio"),
+        ("--references-per-speaker", "-1", "references_per_speaker"),
+        ("--steps", "0", "num_steps"),
+    ],
+)
+def test_an_option_that_is_out_of_range_is_one_sentence(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, match: str
+):
+    folders = ["--corpus", str(corpus), "--tokenizer", str(tmp_path / "none"), "--out", str(tmp_path / "run")]
+    assert command_line.main(["talker", *folders, option, value, "--device", "cpu"]) == 1
+    told = capsys.readouterr().err
+    assert match in told
+    assert told.count("\n") == 1
+
+
 def test_the_answer_is_the_utterance_and_its_end(source: BatchSource):
 
     batch = source.examples([2], np.random.default_rng(0), is_paired=False)
