@@ -1,10 +1,14 @@
-"""A voice's prompt as a safetensors file: `speaker`, and `codes` where the voice is cloned in context."""
+"""A voice's prompt as a safetensors file: `speaker`, and `codes` where the voice is cloned in context.
+
+Where the codes are those of the first sentences alone, what these say is in the file's metadata.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 
 from backend.voices.errors import VoiceFileInvalid
 from training.model.checkpoint.stored_tensors import open_safetensors
@@ -15,6 +19,7 @@ _WIDEST = 65_536
 _MAX_CODEBOOKS = 64
 _MAX_FRAMES = 10_000
 _EXPECTED = {"speaker": "F32", "codes": "I16"}
+_TEXT = "reference_text"
 
 
 def check_prompt_file(path: Path) -> None:
@@ -40,14 +45,34 @@ def check_prompt_file(path: Path) -> None:
 
 
 def read_prompt_file(path: Path, transcript: str | None) -> VoicePrompt:
-    """Read a checked prompt; without a transcript only its speaker embedding is used. Raises CheckpointError."""
+    """Read a checked prompt; without a transcript only its speaker embedding is used.
+
+    Raises:
+        VoiceFileInvalid: its codes say something that the transcript does not begin with.
+        CheckpointError: it is not a safetensors file.
+    """
     with open_safetensors(path) as file:
         speaker = file.get_tensor("speaker")
         if transcript is None or "codes" not in file.keys():  # noqa: SIM118 - an open file is not a mapping
             return VoicePrompt(speaker=speaker)
+        text = (file.metadata() or {}).get(_TEXT, transcript)
+        if not transcript.strip().startswith(text.strip()):
+            raise VoiceFileInvalid(f"{path.name} is the prompt of another transcript.")
         return VoicePrompt(
-            speaker=speaker, reference_codes=file.get_tensor("codes").to(torch.long), reference_text=transcript
+            speaker=speaker, reference_codes=file.get_tensor("codes").to(torch.long), reference_text=text
         )
+
+
+def write_prompt_file(path: Path, prompt: VoicePrompt) -> None:
+    """Write a prompt, not atomically. Raises OSError."""
+    assert prompt.speaker is not None
+    tensors = {"speaker": prompt.speaker.detach().float().cpu().contiguous()}
+    metadata = {}
+    if prompt.reference_codes is not None:
+        assert prompt.reference_text is not None
+        tensors["codes"] = prompt.reference_codes.to("cpu", torch.int16).contiguous()
+        metadata[_TEXT] = prompt.reference_text
+    save_file(tensors, path, metadata=metadata)
 
 
 def _is_plausible(name: str, shape: list[int]) -> bool:

@@ -13,13 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from backend.errors import RecordingNotFound
 from backend.voices.cloning import clone_voice
 from backend.voices.errors import VoiceError
-from backend.voices.prompt_file import check_prompt_file, read_prompt_file
+from backend.voices.prompt_file import check_prompt_file, read_prompt_file, write_prompt_file
 from backend.voices.reference import read_reference
 from backend.voices.styles import VoiceStyle
 from backend.voices.voice import Voice
@@ -168,9 +167,11 @@ class VoicePrompts:
 
 
 def fingerprint(model: VoiceModel) -> str:
-    """A hash of what a prompt depends on: the weights of the speaker encoder and the speech tokenizer's encoder."""
+    """A hash of what a prompt depends on: the encoders' weights, and how much of a recording can be continued."""
     networks = [network for network in (model.speaker_encoder, model.speech_tokenizer) if network is not None]
     digests = "".join(map(_hash_weights, networks))
+    if model.max_reference_seconds is not None:
+        digests += f" {model.max_reference_seconds}"
     return hashlib.sha256(digests.encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]
 
 
@@ -194,14 +195,10 @@ def _hash_content(path: Path) -> str:
 
 
 def _write(path: Path, prompt: VoicePrompt) -> None:
-    assert prompt.speaker is not None
-    tensors = {"speaker": prompt.speaker.detach().float().cpu().contiguous()}
-    if prompt.reference_codes is not None:
-        tensors["codes"] = prompt.reference_codes.to("cpu", torch.int16).contiguous()
     path.parent.mkdir(exist_ok=True)
     partial = path.with_name(f".{uuid.uuid4().hex}.partial")
     try:
-        save_file(tensors, partial)
+        write_prompt_file(partial, prompt)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -94,20 +94,27 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _voice(name: str, verifier: SpeakerVerifier, num_sentences: int) -> tuple[Source, list[str]]:
-    """A voice and the sentences it is judged on."""
+def sayings_of(name: str) -> tuple[Callable[[str], NDArray[np.float32]], list[str]]:
+    """What says a text in a voice, and the texts that there are for it."""
     if name == "person":
         prompts = _prompts()
-        references, said = list(prompts)[:2], list(prompts)[2 : 2 + num_sentences]
-        return source_of(name, lambda text: _level(read_g722(prompts[text])), verifier, references, references), said
+        return lambda text: _level(read_g722(prompts[text])), list(prompts)
     sentences = [sentence for sentence in SENTENCES.read_text(encoding="utf-8").splitlines() if sentence.strip()]
     if name == "ked":
         if shutil.which("text2wave") is None:
             sys.exit("festival is not installed. Install it with: apt-get install festival festvox-kdlpc16k")
-        return source_of(name, _festival, verifier, REFERENCE_SENTENCES), sentences[:num_sentences]
+        return _festival, sentences
     speaker = by_name()[name]
-    say = lambda text: synthesize(speaker, text).astype(np.float32) / np.float32(32768)  # noqa: E731
-    return source_of(name, say, verifier, REFERENCE_SENTENCES), sentences[:num_sentences]
+    return lambda text: synthesize(speaker, text).astype(np.float32) / np.float32(32768), sentences
+
+
+def _voice(name: str, verifier: SpeakerVerifier, num_sentences: int) -> tuple[Source, list[str]]:
+    """A voice and the sentences it is judged on."""
+    say, sayings = sayings_of(name)
+    if name == "person":
+        references, said = sayings[:2], sayings[2 : 2 + num_sentences]
+        return source_of(name, say, verifier, references, references), said
+    return source_of(name, say, verifier, REFERENCE_SENTENCES), sayings[:num_sentences]
 
 
 def _festival(text: str) -> NDArray[np.float32]:

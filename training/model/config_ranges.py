@@ -72,6 +72,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "layer_scale_initial_scale": _SCALE,
     "initializer_range": _SCALE,
     "max_new_tokens": (1, 65_536),
+    "max_reference_seconds": (3.0, 3600.0),
 }
 """Lowest and highest value by the field's name. A list's entries are in the range; ids are held to their tables."""
 

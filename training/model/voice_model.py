@@ -44,6 +44,10 @@ class VoiceModel:
 
     The precision is that of talker, code predictor and decoder. Reference audio is always analysed in float32: that is
     done once per voice, and codes should not depend on a speed setting.
+
+    Attributes:
+        max_reference_seconds: the longest recording that the talker goes on from in context without leaving words out;
+            None where no length is known that is too long, as of the public checkpoints.
     """
 
     folder: Path
@@ -54,6 +58,7 @@ class VoiceModel:
     text_tokenizer: TextTokenizer
     default_sampling: Sampling
     max_take_frames: int
+    max_reference_seconds: float | None = None
     precision: Precision
     device: torch.device
 
@@ -79,7 +84,7 @@ class VoiceModel:
     def _load(cls, folder: Path, precision: PrecisionChoice, chosen_device: torch.device) -> VoiceModel:
         config, tokenizer_config = read_config(folder), read_speech_tokenizer_config(folder)
         # A stranger's numbers are refused before gigabytes of weights are read.
-        default_sampling, max_take_frames = _read_generation_defaults(folder)
+        default_sampling, max_take_frames, max_reference_seconds = _read_generation_defaults(folder)
         talker, speaker_encoder, speech_tokenizer = build_networks(config, tokenizer_config)
         chosen = choose_precision(precision, chosen_device, sum(p.numel() for p in talker.model.layers.parameters()))
         # Published weights are bfloat16, so int8 can start from it; float32 weights lose 0.2 % to its 1 %.
@@ -107,6 +112,7 @@ class VoiceModel:
             text_tokenizer=text_tokenizer,
             default_sampling=default_sampling,
             max_take_frames=max_take_frames,
+            max_reference_seconds=max_reference_seconds,
             precision=chosen,
             device=chosen_device,
         )
@@ -242,14 +248,17 @@ def _accepts_bf16(device: torch.device) -> bool:
     return device.type == "mps" and bool(torch.backends.mps.is_macos_or_newer(14, 0))
 
 
-def _read_generation_defaults(folder: Path) -> tuple[Sampling, int]:
-    """Sampling and maximum frames of a take, from `generation_config.json` if there is one."""
+def _read_generation_defaults(folder: Path) -> tuple[Sampling, int, float | None]:
+    """Sampling, maximum frames of a take and seconds of a reference, from `generation_config.json` if there is one."""
     path = folder / "generation_config.json"
     if not path.is_file():
-        return Sampling(), MAX_TAKE_FRAMES
+        return Sampling(), MAX_TAKE_FRAMES, None
     try:
         raw = read_json_object(path)
         longest = as_declared(raw.get("max_new_tokens") or MAX_TAKE_FRAMES, "int", "max_new_tokens")
-        return Sampling.from_generation_config(raw), int(longest)
+        reference = raw.get("max_reference_seconds")
+        if reference is not None:
+            reference = float(as_declared(reference, "float", "max_reference_seconds"))
+        return Sampling.from_generation_config(raw), int(longest), reference
     except (ValueError, PromptError, ConfigError) as error:
         raise CheckpointError(f"{path} cannot be used: {error}") from error

@@ -133,6 +133,8 @@ def test_every_number_is_refused_or_can_be_spoken_with(checkpoint, name):
         ("generation_config.json", ("temperature",), 1e5, "temperature"),
         ("generation_config.json", ("max_new_tokens",), math.inf, "max_new_tokens"),
         ("generation_config.json", ("max_new_tokens",), 2**63, "max_new_tokens"),
+        ("generation_config.json", ("max_reference_seconds",), 0.01, "max_reference_seconds"),
+        ("generation_config.json", ("max_reference_seconds",), math.nan, "max_reference_seconds"),
     ],
 )
 def test_what_let_a_voice_file_decide_about_memory_or_speak_noise(tmp_path, name, place, value, match):

@@ -49,6 +49,9 @@ class OpenFile(Protocol):
     def get_tensor(self, name: str) -> Tensor:
         """A tensor's values, as they are in the file."""
 
+    def metadata(self) -> dict[str, str] | None:
+        """What else its header says; None where it says nothing."""
+
 
 @contextmanager
 def open_safetensors(path: Path) -> Iterator[OpenFile]:

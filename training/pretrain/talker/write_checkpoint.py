@@ -32,6 +32,8 @@ GENERATION_DEFAULTS = {
     "subtalker_top_k": 50,
     "subtalker_top_p": 1.0,
     "max_new_tokens": 512,
+    # Few speakers of the corpus have said more than half a minute in all. Not a name of the public format.
+    "max_reference_seconds": 10.0,
 }
 
 
