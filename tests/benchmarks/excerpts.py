@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.voices.excerpt import find_excerpt
+from backend.voices.excerpt_search import search_excerpt
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
 from tests.benchmarks.voice_chain import sayings_of
@@ -85,7 +85,7 @@ def _judge(voice: str, num_recordings: int, random: np.random.Generator) -> list
         sound, ends = _recording(say, said, random)
         for name, transcript in _TRANSCRIPTS.items():
             began = time.monotonic()
-            excerpt = find_excerpt(sound, SAMPLE_RATE_HZ, transcript(said, others), max_seconds=_MAX_SECONDS)
+            excerpt = search_excerpt(sound, transcript(said, others), max_seconds=_MAX_SECONDS)
             took[name].append(time.monotonic() - began)
             if excerpt is None:
                 outcomes[name]["none"] += 1

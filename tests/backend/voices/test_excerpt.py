@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import threading
+import time
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from backend.audio.resample import resample
+from backend.audio.voice_activity import VOICE_ACTIVITY_HZ
 from backend.store.home import Home
+from backend.voices import excerpt as excerpt_module
 from backend.voices.cloning import clone_voice
-from backend.voices.excerpt import MIN_EXCERPT_SECONDS, find_excerpt
+from backend.voices.excerpt import find_excerpt
+from backend.voices.excerpt_search import MIN_EXCERPT_SECONDS, search_excerpt
 from backend.voices.prompt_file import write_prompt_file
 from backend.voices.prompts import VoicePrompts, fingerprint
 from backend.voices.reference import read_reference
@@ -42,7 +48,8 @@ def text_of(name: str) -> str:
 
 
 def excerpt_of(recording, transcript: str, max_seconds: float = MAX_SECONDS):
-    return find_excerpt(recording.samples, recording.sample_rate, transcript, max_seconds=max_seconds)
+    sound = resample(recording.samples, recording.sample_rate, VOICE_ACTIVITY_HZ)
+    return search_excerpt(sound, transcript, max_seconds=max_seconds)
 
 
 def letters_of(text: str) -> str:
@@ -92,6 +99,35 @@ def test_without_a_pause_or_speech_there_is_none(recordings):
     assert excerpt_of(recording, text_of("rufus"), first.end_seconds - 0.1) is None
     silence = np.zeros(20 * recording.sample_rate, np.float32)
     assert excerpt_of(dataclasses.replace(recording, samples=silence), text_of("rufus")) is None
+
+
+def test_while_it_is_looked_for_others_can_speak(recordings):
+    recording, text = recordings["rufus"], text_of("rufus")
+    waits, is_over = [], threading.Event()
+
+    def speak():
+        while not is_over.is_set():
+            began = time.monotonic()
+            time.sleep(0.002)
+            waits.append(time.monotonic() - began)
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    began = time.monotonic()
+    found = find_excerpt(recording.samples, recording.sample_rate, text, max_seconds=MAX_SECONDS)
+    seconds = time.monotonic() - began
+    is_over.set()
+    speaker.join()
+    assert found == excerpt_of(recording, text)
+    # All of the time but the little that resampling takes; while pocketsphinx works, there would be no turn.
+    assert sum(wait for wait in waits if wait > 0.3) < seconds / 3
+
+
+def test_a_search_that_fails_finds_nothing_and_says_why_in_the_log(recordings, monkeypatch, caplog):
+    monkeypatch.setattr(excerpt_module, "_PROCESS", "backend.voices.no_such_process")
+    recording = recordings["rufus"]
+    assert find_excerpt(recording.samples, recording.sample_rate, "I repair clocks.", max_seconds=MAX_SECONDS) is None
+    assert "no_such_process" in caplog.text
 
 
 def test_a_model_continues_no_more_than_it_can(model, recordings):
