@@ -42,7 +42,8 @@ _SAME_MOMENT_SECONDS = 0.3
 # How much nearer a number of words is at which a sentence ends, in letters.
 _SENTENCE_LETTERS = 25.0
 # Each takes some 0.4 s.
-_MAX_TRIES, _MAX_PAUSES = 8, 3
+_MAX_TRIES, _MAX_PAUSES = 10, 3
+_FEW_WORDS = 2
 # Of `PlacedWord.cost`. Between two pauses it is 2.2 at most where the words are right, of any three words 4.3; where a
 # sentence is another, 5 and 7.
 _MAX_STRETCH_COST, _MAX_WORDS_COST, _NUM_WORDS_TOGETHER = 3.0, 5.5, 3
@@ -138,8 +139,9 @@ def _lay_over(
     untried = {number for number in range(1, len(words) + 1) if abs(letters[number - 1] - expected) <= margin}
     best_cost, best_number, best = math.inf, 0, None
     for _ in range(_MAX_TRIES):
-        # Once some fit, perhaps a word more or less fits better.
-        choices = untried if best is None else untried & {best_number - 1, best_number + 1}
+        # Once some fit, perhaps a few words more or less fit better.
+        near = range(best_number - _FEW_WORDS, best_number + _FEW_WORDS + 1)
+        choices = untried if best is None else untried.intersection(near)
         if not choices or best_number in sentence_ends:
             break
         number = min(
