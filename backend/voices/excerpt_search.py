@@ -44,6 +44,8 @@ _SENTENCE_LETTERS = 25.0
 # Each takes some 0.4 s.
 _MAX_TRIES, _MAX_PAUSES = 10, 3
 _FEW_WORDS = 2
+# Nobody speaks so fast; of a long transcript no more is looked at.
+_MAX_WORDS_PER_SECOND = 10.0
 # Of `PlacedWord.cost`. Between two pauses it is 2.2 at most where the words are right, of any three words 4.3; where a
 # sentence is another, 5 and 7.
 _MAX_STRETCH_COST, _MAX_WORDS_COST, _NUM_WORDS_TOGETHER = 3.0, 5.5, 3
@@ -57,53 +59,47 @@ class _Beginning:
     bonus_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pause:
-    """Between the end of some speech and the beginning of the next."""
-
-    begin_seconds: float
-    end_seconds: float
-
-    @property
-    def cut_seconds(self) -> float:
-        """Where to cut."""
-        return min(self.begin_seconds + _TAIL_SECONDS, (self.begin_seconds + self.end_seconds) / 2)
-
-
 def search_excerpt(sound: NDArray[np.float32], transcript: str, *, max_seconds: float) -> Excerpt | None:
     """The beginning of mono samples (samples,) at VOICE_ACTIVITY_HZ that is long, and ends with a sentence.
 
     None if it is not sure what is said until any pause within `max_seconds`. Holds Python's interpreter for most of a
-    second or two, and for up to ten where nothing fits.
+    second or two, and several times that where nothing fits.
     """
     speech = find_speech([sound])
     words = words_to_place(transcript)
-    beginnings = _beginnings(transcript, words)
+    beginnings = _beginnings(transcript, words, round(_MAX_WORDS_PER_SECOND * max_seconds))
     sentence_ends = {number for number, one in beginnings.items() if one.bonus_seconds == _SENTENCE_BONUS}
     every = (
-        _Pause(begin_seconds=before.end_seconds, end_seconds=after.start_seconds)
+        Span(start_seconds=before.end_seconds, end_seconds=after.start_seconds)
         for before, after in itertools.pairwise(speech)
     )
-    pauses = [pause for pause in every if MIN_EXCERPT_SECONDS <= pause.cut_seconds <= max_seconds]
+    pauses = [pause for pause in every if MIN_EXCERPT_SECONDS <= _cut_seconds(pause) <= max_seconds]
     listener = PocketsphinxTranscriber()
     for number in range(len(pauses), 0, -1)[:_MAX_PAUSES]:
-        piece = sound[: round(pauses[number - 1].cut_seconds * VOICE_ACTIVITY_HZ)]
+        piece = sound[: round(_cut_seconds(pauses[number - 1]) * VOICE_ACTIVITY_HZ)]
         placed = _lay_over(listener, piece, words, speech, sentence_ends)
         ends = ((pause, _num_words_before(placed, pause)) for pause in pauses[:number] if placed)
         found = [(pause, beginnings[num_words]) for pause, num_words in ends if num_words in beginnings]
         if found:
-            pause, beginning = max(found, key=lambda one: one[0].cut_seconds + one[1].bonus_seconds)
-            return Excerpt(seconds=pause.cut_seconds, transcript=beginning.text)
+            pause, beginning = max(found, key=lambda one: _cut_seconds(one[0]) + one[1].bonus_seconds)
+            return Excerpt(seconds=_cut_seconds(pause), transcript=beginning.text)
     return None
 
 
-def _beginnings(transcript: str, words: Sequence[str]) -> dict[int, _Beginning]:
+def _cut_seconds(pause: Span) -> float:
+    """Where to cut in a pause."""
+    return min(pause.start_seconds + _TAIL_SECONDS, pause.middle_seconds)
+
+
+def _beginnings(transcript: str, words: Sequence[str], max_words: int) -> dict[int, _Beginning]:
     """The beginnings of a transcript by their number of words as they are said."""
     found: dict[int, _Beginning] = {}
     end = 0
     for chunk in transcript.split():
         end = transcript.index(chunk, end) + len(chunk)
         own = words_to_place(transcript[:end])
+        if len(own) > max_words:
+            break
         # Numbers and abbreviations may be read otherwise without what follows.
         if own == words[: len(own)]:
             mark = chunk.rstrip(_CLOSING_MARKS)
@@ -149,7 +145,8 @@ def _lay_over(
         )
         untried.discard(number)
         placed = listener.place(piece, words[:number], sample_rate=VOICE_ACTIVITY_HZ)
-        if placed is None:
+        if placed is None or sum(bool(word.text) for word in placed.words) != number:
+            # No room, or a word that nobody can pronounce: then it is not sure which of the others is the last.
             continue
         last_seconds = max(word.end_seconds for word in placed.words if word.text)
         if own[-1].end_seconds - last_seconds > _SAME_MOMENT_SECONDS:
@@ -176,18 +173,17 @@ def _fits(placed: PlacedText, speech: Iterable[Span]) -> bool:
     )
 
 
-def _num_words_before(placed: Sequence[PlacedWord], pause: _Pause) -> int | None:
+def _num_words_before(placed: Sequence[PlacedWord], pause: Span) -> int | None:
     """How many of some words are said before a pause; None where that is not sure."""
-    middle = (pause.begin_seconds + pause.end_seconds) / 2
-    before = [word for word in placed if word.start_seconds < middle]
+    before = [word for word in placed if word.start_seconds < pause.middle_seconds]
     after = placed[len(before) : len(before) + 1]
     is_sure = (
         bool(before)
-        and abs(before[-1].end_seconds - pause.begin_seconds) <= _SAME_MOMENT_SECONDS
+        and abs(before[-1].end_seconds - pause.start_seconds) <= _SAME_MOMENT_SECONDS
         and all(abs(word.start_seconds - pause.end_seconds) <= _SAME_MOMENT_SECONDS for word in after)
     )
     return len(before) if is_sure else None
 
 
 def _seconds(speech: Iterable[Span]) -> float:
-    return sum(span.end_seconds - span.start_seconds for span in speech)
+    return sum(span.seconds for span in speech)
