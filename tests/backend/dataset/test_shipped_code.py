@@ -34,6 +34,12 @@ from backend.dataset.datasets import Datasets
 from backend.serving.deploy.shared_model import model_here, share_model
 from backend.serving.settings import EngineSettings
 from backend.store.home import Home
+from backend.voices.reference import read_reference
+from backend.voices.samples import get_sample
+
+def find(samples, rate, text):
+    from backend.voices.excerpt import find_excerpt
+    return find_excerpt(samples, rate, text, max_seconds=10.0).transcript
 
 def locate():
     import backend.dataset.build.ray_tasks, sys, training.worker
@@ -47,6 +53,11 @@ for name, purpose in {"train": FINE_TUNE, "serve": SERVE, "build": BUILD_DATASET
             # Shipped code has no assets.
             shared = share_model(EngineSettings(model="mini"))
             assert ray.get(ray.remote(num_cpus=0)(model_here).remote(shared)) == shared.model_folder
+            sample = get_sample("owen")
+            said, recording = " ".join(one.text for one in sample.sentences), read_reference(sample.path)
+            excerpt = ray.remote(num_cpus=0)(find).remote(recording.samples, recording.sample_rate, said)
+            # In a process of its own, on a machine that has no checkout either.
+            assert said.startswith(ray.get(excerpt))
         if name == "build" and len(sys.argv) > 2:
             home = Path(sys.argv[2])
             Datasets(Home(home)).build(BuildJob.model_validate_json(Path(sys.argv[1]).read_text()))
