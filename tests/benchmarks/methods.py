@@ -2,16 +2,18 @@
 
     python -m tests.benchmarks.methods --folder WORK --output tests/benchmarks/results/DATE-methods-mini.md
 
-A voice that the embedded model has never heard says sentences of the corpus. `app.py dataset build` and `app.py
-finetune` make voices of them as a user would, one for each way, all else being the preset's. Each says the standard
-sentences from its own speaker row, beside the base model's clone of the dataset's reference clip, and the judges of
-`voice_judges.py` compare them sentence by sentence. What is in WORK already is not made again.
+A voice that the embedded model has never heard says sentences of the corpus; with `--voice person` it is a real one,
+and says Debian's telephone prompts. `app.py dataset build` and `app.py finetune` make voices of them as a user would,
+one for each way, all else being the preset's. Each says sentences that it has not learnt from, from its own speaker
+row, beside the base model's clone of the dataset's reference clip, and the judges of `voice_judges.py` compare them
+sentence by sentence. What is in WORK already is not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
 import os
 import subprocess
@@ -37,7 +39,8 @@ from backend.voices.reference import read_reference
 from backend.voices.speaker_verifier import load_verifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
-from tests.benchmarks.voice import SENTENCES, at_rate
+from tests.benchmarks.voice import at_rate
+from tests.benchmarks.voice_chain import sayings_of
 from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser
 from tests.benchmarks.voice_sources import profile
 from tests.single_take import Synthesizer
@@ -47,12 +50,14 @@ from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.normalise import key
-from training.pretrain.corpus.speakers import unseen_voice
 from training.pretrain.corpus.text_sources import load_text_sources
 from training.pretrain.corpus.texts import TextStream
 
 BEFORE = "zero-shot"
-CONSENT = ("--consent", "synthetic", "--consent-by", "The benchmark")
+ENGINE, PERSON = "rms", "person"
+_KINDS = {ENGINE: "an unheard voice", PERSON: "an unheard person"}
+# Of the person's prompts, the longest are those that a clone is made of in the chain.
+_NUM_KEPT_PROMPTS = 2
 _DATASET = "unheard"
 _NUM_DRAWS = 10_000
 # Sentences that nobody trains on, by which the verifier knows the voice.
@@ -82,6 +87,30 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unheard:
+    """A voice that the embedded model has never heard, and texts that it can say.
+
+    Attributes:
+        statement: of consent, for the product's records.
+        say: what it says itself, at the corpus's rate.
+        learnt: what a fine-tune learns from.
+        judged: what is spoken before and after.
+        known: what the verifier knows it by; nobody trains on that.
+    """
+
+    statement: str
+    say: Callable[[str], NDArray[np.float32]]
+    learnt: Sequence[str]
+    judged: Sequence[str]
+    known: Sequence[str]
+
+    @property
+    def consent(self) -> tuple[str, ...]:
+        """Options of the product's commands."""
+        return "--consent", self.statement, "--consent-by", "The benchmark"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Said:
     """One sentence spoken once: edits against its text, letters of the text, and likeness to the voice."""
 
@@ -95,33 +124,47 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(1)
     home = options.folder / "home"
-    recordings = write_recordings(options.folder / "recordings", options.recordings)
+    unheard = unheard_voice(options)
+    recordings = write_recordings(options.folder / "recordings", unheard)
     if not (home / "datasets" / _DATASET).is_dir():
-        command(home, "dataset", "build", str(recordings), "--name", _DATASET, "--whisper", "none", *CONSENT)
+        command(home, "dataset", "build", str(recordings), "--name", _DATASET, "--whisper", "none", *unheard.consent)
     ways = [Way(name="full", options=("--method", "full"))]
     ways += [Way(name=f"rank {rank}", options=("--method", "lora", "--lora-rank", str(rank))) for rank in options.ranks]
-    runs = {way.name: fine_tune(home, way, options) for way in ways}
-    said = judge_all(options, home, runs)
-    report = write_report(options, home, runs, said)
+    runs = {way.name: fine_tune(home, way, unheard, options) for way in ways}
+    said = judge_all(options, home, unheard, runs)
+    report = write_report(options, home, unheard, runs, said)
     print(report)
     if options.output is not None:
         options.output.write_text(report, encoding="utf-8")
 
 
-def write_recordings(folder: Path, number: int) -> Path:
-    """So many sentences by the unheard voice, each with its text beside it."""
+def unheard_voice(options: argparse.Namespace) -> Unheard:
+    """The voice that the command line asks for."""
+    say, sayings = sayings_of(options.voice)
+    if options.voice == PERSON:
+        judged = sayings[_NUM_KEPT_PROMPTS:][: options.sentences]
+        learnt = sayings[_NUM_KEPT_PROMPTS + len(judged) :][: options.recordings]
+        # Published under a licence that permits adaptations; what is made of them stays in the benchmark's folder.
+        return Unheard(statement="speaker-agreed", say=say, learnt=learnt, judged=judged, known=judged)
+    texts, held_out = (TextStream(load_text_sources(), seed=77 + part, held_out=bool(part)) for part in (0, 1))
+    fitting = (text for text in map(texts.text, itertools.count()) if _LETTERS[0] <= len(text) <= _LETTERS[1])
+    return Unheard(
+        statement="synthetic",
+        say=say,
+        learnt=list(itertools.islice(fitting, options.recordings)),
+        judged=sayings[: options.sentences],
+        known=[held_out.text(index) for index in range(_NUM_PROFILE_SENTENCES)],
+    )
+
+
+def write_recordings(folder: Path, unheard: Unheard) -> Path:
+    """What is learnt from, each with its text beside it."""
     folder.mkdir(parents=True, exist_ok=True)
-    stream, index, written = TextStream(load_text_sources(), seed=77), 0, 0
-    while written < number:
-        text = stream.text(index)
-        index += 1
-        if not _LETTERS[0] <= len(text) <= _LETTERS[1]:
-            continue
-        path = folder / f"{written:03}.wav"
+    for number, text in enumerate(unheard.learnt):
+        path = folder / f"{number:03}.wav"
         if not path.is_file():
-            soundfile.write(path, engines.synthesize(unseen_voice(), text), engines.SAMPLE_RATE_HZ)
+            soundfile.write(path, unheard.say(text), engines.SAMPLE_RATE_HZ)
             path.with_suffix(".txt").write_text(text, encoding="utf-8")
-        written += 1
     return folder
 
 
@@ -131,11 +174,11 @@ def command(home: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "app.py", *arguments], cwd=PROJECT_FOLDER, env=environment, check=True)
 
 
-def fine_tune(home: Path, way: Way, options: argparse.Namespace) -> RunRecord:
+def fine_tune(home: Path, way: Way, unheard: Unheard, options: argparse.Namespace) -> RunRecord:
     """The finished run of a way, made now if there is none yet."""
     if (run := _finished(home, way)) is None:
         arguments = ["finetune", _DATASET, "--voice", way.voice, "--preset", options.preset, *way.options]
-        command(home, *arguments, "--set", f"seed={options.seed}", *CONSENT)
+        command(home, *arguments, "--set", f"seed={options.seed}", *unheard.consent)
         run = _finished(home, way)
     assert run is not None, f"the run for {way.name} has not finished"
     return run
@@ -148,10 +191,10 @@ def _finished(home: Path, way: Way) -> RunRecord | None:
     return done[0] if done else None
 
 
-def judge_all(options: argparse.Namespace, home: Path, runs: Mapping[str, RunRecord]) -> dict[str, list[Said]]:
+def judge_all(
+    options: argparse.Namespace, home: Path, unheard: Unheard, runs: Mapping[str, RunRecord]
+) -> dict[str, list[Said]]:
     """Every sentence by the base model and by each way's voice."""
-    sentences = [one for one in SENTENCES.read_text(encoding="utf-8").splitlines() if one.strip()]
-    sentences = sentences[: options.sentences]
     base = resolve_model("mini")
     models: dict[str, Callable[[], tuple[VoiceModel, VoicePrompt]]] = {BEFORE: lambda: _zero_shot(base, home, runs)}
     for name, run in runs.items():
@@ -162,9 +205,9 @@ def judge_all(options: argparse.Namespace, home: Path, runs: Mapping[str, RunRec
         models[name] = lambda folder=folder: _tuned(folder / "custom_voice")  # type: ignore[misc]
     said = {}
     for name, load in models.items():
-        kept = options.folder / f"judged-{name}-{len(sentences)}.json"
+        kept = options.folder / f"judged-{name}-{len(unheard.judged)}.json"
         if not kept.is_file():
-            judged = judge(*load(), sentences, seed=options.seed, name=name)
+            judged = judge(*load(), unheard, seed=options.seed, name=name)
             kept.write_text(json.dumps([asdict(one) for one in judged]), encoding="utf-8")
         said[name] = [Said(**one) for one in json.loads(kept.read_text(encoding="utf-8"))]
     return said
@@ -183,42 +226,41 @@ def _tuned(folder: Path) -> tuple[VoiceModel, VoicePrompt]:
     return model, VoicePrompt(speaker_name=next(iter(model.config.talker.spk_id)))
 
 
-def judge(model: VoiceModel, voice: VoicePrompt, sentences: Sequence[str], *, seed: int, name: str) -> list[Said]:
+def judge(model: VoiceModel, voice: VoicePrompt, unheard: Unheard, *, seed: int, name: str) -> list[Said]:
     """Speak the sentences, and have them heard and compared."""
     synthesizer, recogniser, verifier = Synthesizer(model), Recogniser(), load_verifier()
-    stream = TextStream(load_text_sources(), seed=78, held_out=True)
-    known = profile([_say(stream.text(index)) for index in range(_NUM_PROFILE_SENTENCES)], verifier)
+    known = profile([unheard.say(text) for text in unheard.known], verifier)
     said = []
-    for number, text in enumerate(sentences):
+    for number, text in enumerate(unheard.judged):
         take = synthesizer.speak(TakeRequest(text=text, voice=voice, seed=seed + number))
         sound = at_rate(take.waveform, take.sample_rate, JUDGE_SAMPLE_RATE_HZ)
         heard = jiwer.process_characters(key(text), key(recogniser.transcribe(sound)))
         edits = heard.substitutions + heard.deletions + heard.insertions
         likeness = float(verifier.embed(sound) @ known)
         said.append(Said(edits=edits, letters=len(key(text)), similarity=likeness))
-        print(f"\r{name}: {number + 1} of {len(sentences)}", end="", file=sys.stderr, flush=True)
+        print(f"\r{name}: {number + 1} of {len(unheard.judged)}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return said
 
 
-def _say(text: str) -> NDArray[np.float32]:
-    return engines.synthesize(unseen_voice(), text).astype(np.float32) / np.float32(32768)
-
-
 def write_report(
-    options: argparse.Namespace, home: Path, runs: Mapping[str, RunRecord], said: Mapping[str, Sequence[Said]]
+    options: argparse.Namespace,
+    home: Path,
+    unheard: Unheard,
+    runs: Mapping[str, RunRecord],
+    said: Mapping[str, Sequence[Said]],
 ) -> str:
     """The table, with everything that is needed to make it again."""
     some = next(iter(runs.values()))
     head = [
-        "# Full fine-tune and adapters, mini, an unheard voice",
+        f"# Full fine-tune{' and adapters' if options.ranks else ''}, mini, {_KINDS[options.voice]}",
         "",
-        f"{datetime.datetime.now(tz=datetime.UTC).date()}, preset {options.preset}, {options.recordings} recordings, "
-        f"{options.sentences} sentences, seed {options.seed}; {some.num_steps} steps",
+        f"{datetime.datetime.now(tz=datetime.UTC).date()}, preset {options.preset}, {len(unheard.learnt)} recordings, "
+        f"{len(unheard.judged)} sentences, seed {options.seed}; {some.num_steps} steps",
         "",
         *(f"- {fact}" for fact in describe_machine("cpu")),
         "",
-        HOW_TO_READ.format(num_profile=_NUM_PROFILE_SENTENCES, num_draws=f"{_NUM_DRAWS:,}"),
+        HOW_TO_READ.format(num_profile=len(unheard.known), num_draws=f"{_NUM_DRAWS:,}"),
         "",
         line("", ["chosen", "similarity", "difference", "characters wrong", "difference", "minutes", "state", "size"]),
         line("---", ["---"] * 8),
@@ -279,9 +321,12 @@ def parse_options() -> argparse.Namespace:
         prog="python -m tests.benchmarks.methods", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--folder", type=Path, required=True, help="for recordings, runs and takes; it is kept")
+    parser.add_argument("--voice", choices=list(_KINDS), default=ENGINE, help="an engine's, or a person's")
     parser.add_argument("--recordings", type=int, default=80, help="sentences that are learnt from")
     parser.add_argument("--sentences", type=int, default=48, help="that are judged")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 16, 64])
+    parser.add_argument(
+        "--ranks", type=int, nargs="*", default=[4, 16, 64], help="of adapters; none: all weights alone"
+    )
     parser.add_argument("--preset", default="standard")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="write the report here as well")

@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> int:
         options.steps,
         seed=options.seed,
         adversarial=options.adversarial,
+        discriminated_ratio=options.discriminated_ratio,
         decoder_only=options.decoder_only,
         encoder_only=options.encoder_only,
         bfloat16=options.bf16,
@@ -138,6 +139,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     width = TokenizerSize().discriminator_width
     parser.add_argument("--discriminator-width", type=int, default=width, help="channels of the discriminators")
+    ratio = TokenizerJob().discriminated_ratio
+    parser.add_argument("--discriminated-ratio", type=float, default=ratio, help="share of the crops they judge")
     # The former spelling.
     parser.add_argument(
         "--adversary-width", dest="discriminator_width", type=int, default=argparse.SUPPRESS, help=argparse.SUPPRESS

@@ -204,6 +204,8 @@ class TokenizerJob(StageJob):
     adversarial: bool = False
     discriminator_learning_rate: PositiveFloat = 1e-3
     """Of the discriminators, by AdamW."""
+    discriminated_ratio: float = Field(default=1.0, gt=0, le=1)
+    """Share of a step's crops that discriminators judge, which take most of the time; one at least."""
     num_steps_before_discriminators: NonNegativeInt = 1000
     """Adversarial training starts once the decoder makes speech; earlier, it only teaches the decoder to hiss."""
 

@@ -166,15 +166,20 @@ class TokenizerTraining(TrainingRun):
         """Train the discriminators on this batch, and return the decoder's loss against them."""
         discriminators = self._discriminators
         assert discriminators is not None
+        # Crops of a batch have no order.
+        num_judged = max(1, round(self.job.discriminated_ratio * len(decoded)))
+        decoded, recorded = decoded[:num_judged], recorded[:num_judged]
         with self._arithmetic():
-            own_loss = discriminator_loss(discriminators(decoded.detach()), discriminators(recorded))
+            real = discriminators(recorded)
+            own_loss = discriminator_loss(discriminators(decoded.detach()), real)
         losses["discriminator"] = own_loss
         self._descend("discriminators", own_loss)
         discriminators.requires_grad_(False)
         with self._arithmetic():
             found = discriminators(decoded)
             losses["adversarial"] = adversarial_loss(found)
-            losses["feature"] = feature_loss(found, discriminators(recorded))
+            # One update changes what they hear in the recordings too little to listen once more.
+            losses["feature"] = feature_loss(found, real)
         discriminators.requires_grad_(True)
         return _ADVERSARIAL_WEIGHT * losses["adversarial"] + _FEATURE_WEIGHT * losses["feature"]
 

@@ -206,6 +206,19 @@ def test_discriminators_are_trained_and_resumed_with_the_rest(corpus: Path, tmp_
     assert ["discriminator" in line for line in lines if "spectral" in line] == [True, True, True]
 
 
+@pytest.mark.parametrize(("ratio", "most"), [(1.0, 3), (0.7, 2), (0.1, 1)])
+def test_discriminators_judge_a_share_of_the_crops(corpus: Path, tmp_path: Path, ratio: float, most: int):
+    changes = {"adversarial": True, "num_steps_before_discriminators": 0, "num_steps": 8, "validate_every": 8}
+    job = JOB.model_copy(update={**changes, "discriminated_ratio": ratio})
+    training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=print)
+    rows: list[int] = []
+    training.networks["discriminators"].register_forward_pre_hook(lambda _, heard: rows.append(len(heard[0])))
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    assert max(rows) == most
+    # What is decoded for them, once for their update and once for the decoder's, and what was recorded.
+    assert len(rows) == 3 * job.num_steps
+
+
 def test_a_run_saved_with_the_former_names_resumes(corpus: Path, tmp_path: Path):
     changes = {"adversarial": True, "num_steps_before_discriminators": 1, "log_every": 1, "validate_every": 4}
     job = JOB.model_copy(update={**changes, "num_steps": 4})
@@ -325,9 +338,12 @@ def test_the_command_trains_continues_nothing_and_evaluates(
     for wrong in ("nan", "1.5"):
         assert command_line.main(["tokenizer", *folders, "--adversarial-from", wrong]) == 1
         assert "a share of the run" in capsys.readouterr().err
-    late = ["--adversarial", "--adversarial-from", "0.5", "--discriminator-width", "2"]
+    assert command_line.main(["tokenizer", *folders, "--discriminated-ratio", "0"]) == 1
+    assert "discriminated_ratio" in capsys.readouterr().err
+    late = ["--adversarial", "--adversarial-from", "0.5", "--discriminator-width", "2", "--discriminated-ratio", "0.5"]
     assert command_line.main(["tokenizer", *folders, "--steps", "2", "--device", "cpu", "--threads", "1", *late]) == 0
-    assert read_job(tmp_path / "run")["num_steps_before_discriminators"] == 1
+    job = read_job(tmp_path / "run")
+    assert (job["num_steps_before_discriminators"], job["discriminated_ratio"]) == (1, 0.5)
     trained = capsys.readouterr().out
     assert "2 of 2: spectral" in trained
     assert (tmp_path / "run" / "losses.svg").is_file()
