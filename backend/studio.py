@@ -44,7 +44,6 @@ from backend.voices.publisher import VoicePublisher
 from backend.voices.reference import examine_reference, read_reference, write_reference
 from backend.voices.registry import Voices
 from backend.voices.samples import get_sample
-from backend.voices.speaker_verifier import load_verifier
 from backend.voices.spoken_consent import check_phrase
 from backend.voices.voice import Voice
 from backend.voices.voice_index import owner_of
@@ -52,6 +51,7 @@ from backend.watermark.installation import installation_key, mark_of
 from training.machine import Machine
 from training.model.hub.hub import DownloadProgress, resolve_model
 from training.model.precision import PrecisionChoice
+from training.model.speaker_verifier import load_verifier
 from training.storage.objects import open_store
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.audio_stream import AudioStream
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
-from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from training.model.generation.take_request import TakeRequest, VoicePrompt
+from training.model.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from training.model.voice_model import VoiceModel
 
 _logger = logging.getLogger(__name__)

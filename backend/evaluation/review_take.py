@@ -15,7 +15,7 @@ from backend.transcription.select_transcriber import language_code
 from backend.transcription.text_difference import compare_letters
 from backend.transcription.transcriber import TRANSCRIBER_HZ
 from backend.voices.reference import read_reference
-from backend.voices.speaker_verifier import load_verifier
+from training.model.speaker_verifier import load_verifier
 
 NO_LIKENESS = 0.62
 """Below it a take resembles its reference no more than a stranger does. It is the similarity at which the verifier

@@ -19,9 +19,9 @@ from backend.transcription.errors import LanguageUnsupported
 from backend.transcription.select_transcriber import language_code, load_stored_transcribers
 from backend.transcription.text_difference import text_errors
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
-from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 from backend.voices.voice_encoder import VoiceEncoder
 from training.model.prompt.length import expected_seconds
+from training.model.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 
 MIN_SECONDS = 0.2
 """Shorter audio has neither words nor a speaker."""

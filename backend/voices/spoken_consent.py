@@ -29,9 +29,9 @@ from backend.voices.consent_phrase import (
 )
 from backend.voices.errors import ConsentInvalid
 from backend.voices.reference import REFERENCE_SAMPLE_RATE, read_reference
-from backend.voices.speaker_verifier import SpeakerVerifier
 from backend.voices.strangers import STRANGER_SIMILARITY
 from backend.voices.voice_encoder import VoiceEncoder
+from training.model.speaker_verifier import SpeakerVerifier
 
 LISTENING_SAMPLE_RATE = 16_000
 _MAX_SENTENCE_SAMPLES = round(POCKETSPHINX_PIECE_SECONDS * LISTENING_SAMPLE_RATE)

@@ -203,7 +203,7 @@ def test_a_studio_starts_without_a_listener_or_a_verifier(tmp_path):
     """They are loaded when something is first listened to."""
     code = (
         "import sys; from pathlib import Path; import ui.layout; from backend.settings import Settings; "
-        "from backend.studio import Studio; from backend.voices.speaker_verifier import load_verifier; "
+        "from backend.studio import Studio; from training.model.speaker_verifier import load_verifier; "
         "Studio(Settings(home=Path(sys.argv[1]))); assert load_verifier.cache_info().currsize == 0; "
         "assert not {'pocketsphinx', 'whisper'} & set(sys.modules)"
     )

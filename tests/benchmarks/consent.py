@@ -25,9 +25,9 @@ from typing_extensions import override
 from backend.transcription.pocketsphinx_transcriber import PlacedText, PocketsphinxTranscriber, words_to_place
 from backend.transcription.sentence_check import hears_sentence_of
 from backend.voices.consent_phrase import COLUMNS, STATEMENT
-from backend.voices.speaker_verifier import GE2EVerifier
 from backend.voices.strangers import STRANGER_SIMILARITY
 from tests.real_voices import INSTALL, Prompt, all_prompts, is_installed, read_g722, short_recordings
+from training.model.speaker_verifier import GE2EVerifier
 from training.pretrain.corpus import tts_engines
 from training.pretrain.corpus.sample_voices import SAMPLES
 from training.pretrain.corpus.speakers import FLITE, Speaker, training_speakers

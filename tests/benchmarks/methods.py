@@ -36,7 +36,6 @@ from backend.runs.storage.states import RunState
 from backend.store.home import Home
 from backend.voices.cloning import clone_voice
 from backend.voices.reference import read_reference
-from backend.voices.speaker_verifier import load_verifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
 from tests.benchmarks.voice import at_rate
@@ -47,6 +46,7 @@ from tests.single_take import Synthesizer
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import resolve_model
 from training.model.project import PROJECT_FOLDER
+from training.model.speaker_verifier import load_verifier
 from training.model.voice_model import VoiceModel
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.normalise import key

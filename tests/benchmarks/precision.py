@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from backend.voices.cloning import clone_voice
-from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
 from tests.benchmarks.voice import SENTENCES, at_rate
@@ -35,6 +34,7 @@ from tests.single_take import Synthesizer
 from training.model.generation import frame_loop
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import resolve_model
+from training.model.speaker_verifier import SpeakerVerifier, load_verifier
 from training.model.voice_model import VoiceModel
 
 BASELINE = "fp32"

@@ -42,7 +42,6 @@ from backend.serving.synthesizer import Synthesizer
 from backend.store.home import Home
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
-from backend.voices.speaker_verifier import GE2EVerifier, load_verifier
 from backend.voices.voice import CloningMode, Voice
 from backend.watermark.mark import Mark
 from tests.benchmarks.machine import describe_machine
@@ -50,6 +49,7 @@ from tests.benchmarks.report import line
 from tests.benchmarks.voice import SENTENCES
 from tests.training.strategy_worker import RecordingContext
 from training.model.generation.finish_reason import FinishReason
+from training.model.speaker_verifier import GE2EVerifier, load_verifier
 from training.worker import run_worker
 
 PACES = {"slow": 1.35, "fast": 0.75}

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from backend.serving.engine.running_take import LIVE_CHUNK_FRAMES
 from backend.voices.cloning import clone_voice
-from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.machine import describe_machine
+from tests.benchmarks.second_verifier import load_second_verifier
 from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser
 from tests.benchmarks.voice_report import Column, Judged, voice_table
 from tests.benchmarks.voice_sources import Source, other_profiles, seen_sources, unseen_sources
@@ -32,6 +32,7 @@ from training.model.generation.finish_reason import FinishReason
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import resolve_model
 from training.model.project import PROJECT_FOLDER
+from training.model.speaker_verifier import SpeakerVerifier, load_verifier
 from training.model.voice_model import VoiceModel
 
 SENTENCES = PROJECT_FOLDER / "assets" / "evaluation" / "sentences.txt"
@@ -41,7 +42,8 @@ HOW_TO_READ = """\
 Source: the engine's own voice, and what the recogniser makes of it. Resynthesis: the same sound through codes and back.
 x-vector and in context: takes by clones of a recording of two sentences, first audio and speed included. Similarity is
 between utterances of the same sentence (for the source: to the recording that is cloned); "nearest" means closer to the
-right speaker than to any of ten others. Seen speakers share the sentences between them."""
+right speaker than to any of ten others. Seen speakers share the sentences between them. The verifier has taught mini's
+speaker encoder; CAM++ (`second_verifier.py`) has taught nobody."""
 
 
 class Bench:
@@ -53,6 +55,8 @@ class Bench:
         self._recogniser = Recogniser()
         self._verifier = verifier
         self._others = other_profiles(verifier)
+        self._second = load_second_verifier()
+        self._others_to_second = [] if self._second is None else other_profiles(self._second)
         self._seed = seed
 
     def columns(self, sources: Sequence[Source], sentences: Sequence[str], *, takes: bool = True) -> list[Column]:
@@ -122,13 +126,21 @@ class Bench:
         real_time_factor: float | None = None,
         first_audio_seconds: float | None = None,
     ) -> Judged:
-        voice = self._verifier.embed(sound)
-        right = float(voice @ source.profile)
+        wanted = own if compared_with is None else compared_with
+        similarity, is_nearest = _compare(self._verifier, sound, wanted, source.profile, self._others)
+        second_similarity = is_nearest_to_second = None
+        if self._second is not None:
+            assert source.second_profile is not None
+            second_similarity, is_nearest_to_second = _compare(
+                self._second, sound, wanted, source.second_profile, self._others_to_second
+            )
         return Judged(
             text=text,
             heard=self._recogniser.transcribe(sound),
-            similarity=float(voice @ self._verifier.embed(own if compared_with is None else compared_with)),
-            is_nearest=all(right > float(voice @ other) for other in self._others),
+            similarity=similarity,
+            is_nearest=is_nearest,
+            second_similarity=second_similarity,
+            is_nearest_to_second=is_nearest_to_second,
             length_ratio=len(sound) / len(own),
             is_clipped=bool(np.abs(sound).max(initial=0.0) >= _CLIPPED),
             ended=ended,
@@ -187,6 +199,19 @@ def at_rate(samples: NDArray[np.float32], rate_hz: int, wanted_hz: int) -> NDArr
     """Resampled mono sound."""
     resampled = samples if rate_hz == wanted_hz else soxr.resample(samples, rate_hz, wanted_hz)
     return np.ascontiguousarray(resampled, dtype=np.float32)
+
+
+def _compare(
+    verifier: SpeakerVerifier,
+    sound: NDArray[np.float32],
+    wanted: NDArray[np.float32],
+    profile: NDArray[np.float32],
+    others: Sequence[NDArray[np.float32]],
+) -> tuple[float, bool]:
+    """How alike two sounds are, and whether the first is nearer to a profile than to all others."""
+    voice = verifier.embed(sound)
+    right = float(voice @ profile)
+    return float(voice @ verifier.embed(wanted)), all(right > float(voice @ other) for other in others)
 
 
 def _pieces(num_frames: int) -> list[int]:

@@ -27,6 +27,9 @@ class Judged:
     """Closer to the right speaker than to any of the others."""
     length_ratio: float
     is_clipped: bool
+    second_similarity: float | None = None
+    """By the second verifier, where it is installed; as is the next."""
+    is_nearest_to_second: bool | None = None
     ended: bool | None = None
     chunk_difference: float | None = None
     """Between streamed and whole decoding of the same codes, the largest in any sample."""
@@ -71,6 +74,8 @@ def voice_table(columns: Sequence[Column]) -> str:
         ("word error", lambda column: _percent(column.word_error)),
         ("similarity to the source, mean", lambda column: f"{_mean([one.similarity for one in column.judged]):.2f}"),
         ("nearest to the right speaker", lambda column: _share([one.is_nearest for one in column.judged])),
+        ("similarity by CAM++", lambda column: _number([one.second_similarity for one in column.judged], 2)),
+        ("nearest by CAM++", lambda column: _share([one.is_nearest_to_second for one in column.judged])),
         ("length : source's, median", lambda column: f"{_median([one.length_ratio for one in column.judged]):.2f}"),
         (f"length within {LENGTH_TOLERANCE:.0%}", lambda column: _share(map(_is_right_length, column.judged))),
         ("without clipping", lambda column: _share([not one.is_clipped for one in column.judged])),

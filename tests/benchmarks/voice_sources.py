@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.audio.recording import Recording
-from backend.voices.speaker_verifier import SpeakerVerifier
+from tests.benchmarks.second_verifier import load_second_verifier
+from training.model.speaker_verifier import SpeakerVerifier
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.speakers import Speaker, by_name, training_speakers, unseen_voice
 
@@ -38,6 +39,8 @@ class Source:
     recording: Recording
     transcript: str
     profile: NDArray[np.float32]
+    second_profile: NDArray[np.float32] | None
+    """How the second verifier knows them, where it is installed."""
 
 
 def seen_sources(verifier: SpeakerVerifier) -> list[Source]:
@@ -85,8 +88,16 @@ def source_of(
         container="none",
         codec="none",
     )
-    known = profile([*spoken, *(say(text) for text in others)], verifier)
-    return Source(name=name, say=say, recording=recording, transcript=" ".join(references), profile=known)
+    known = [*spoken, *(say(text) for text in others)]
+    second = load_second_verifier()
+    return Source(
+        name=name,
+        say=say,
+        recording=recording,
+        transcript=" ".join(references),
+        profile=profile(known, verifier),
+        second_profile=None if second is None else profile(known, second),
+    )
 
 
 def _source(speaker: Speaker, verifier: SpeakerVerifier) -> Source:

@@ -12,10 +12,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from backend.audio.resample import resample
-from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 from tests.benchmarks.report import line
 from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ, Recogniser, character_error
 from tests.benchmarks.watermark_takes import RATE, PlannedTake, Sound, made, mark
+from training.model.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier, load_verifier
 
 _WIDEBAND_HZ = 16_000
 _NUM_DRAWS = 10_000

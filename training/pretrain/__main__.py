@@ -12,6 +12,7 @@ STAGES = {
     "corpus": "training.pretrain.corpus.make_corpus",
     "tokenizer": "training.pretrain.codec.command",
     "talker": "training.pretrain.talker.command",
+    "speaker": "training.pretrain.speaker.command",
     "voices": "training.pretrain.corpus.sample_voices",
     "all": "training.pretrain.train_all",
     "pack": "training.pretrain.pack.pack",

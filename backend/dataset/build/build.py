@@ -45,10 +45,10 @@ from backend.settings import Settings
 from backend.store.errors import ArtifactError, StoreError
 from backend.store.home import Home
 from backend.transcription.select_transcriber import SelectedTranscriber, language_code, select_transcriber
-from backend.voices.speaker_verifier import VERIFIER_WEIGHTS
 from training.errors import StorageError
 from training.model.errors import DownloadCancelled
 from training.model.hub.hub import DownloadProgress, resolve_model
+from training.model.speaker_verifier import VERIFIER_WEIGHTS
 from training.storage.objects import open_store
 
 _logger = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from backend.audio.canonical import CANONICAL_HZ
 from backend.audio.resample import resample
 from backend.dataset.clips.encoded_clip import EncodedClip
-from backend.voices.speaker_verifier import GE2EVerifier, SpeakerVerifier, load_verifier
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_speech_tokenizer_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer, tokenizer_fingerprint
@@ -23,6 +22,7 @@ from training.model.device import choose_device
 from training.model.errors import ModelError
 from training.model.network.mel import log_mel
 from training.model.network.speaker_encoder import SpeakerEncoder
+from training.model.speaker_verifier import GE2EVerifier, SpeakerVerifier, load_verifier
 
 # A GPU encodes that much at once; one clip at a time is as fast on a CPU, and its codes depend on nothing else.
 _CUDA_BATCH_SECONDS = 120.0

@@ -23,10 +23,10 @@ from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.runs.storage.run_folder import RunFolder
 from backend.runs.storage.run_table import RunTable
 from backend.transcription.select_transcriber import load_stored_transcribers
-from backend.voices.speaker_verifier import load_verifier
 from training.export import export_checkpoint
 from training.machine import Machine
 from training.model.checkpoint.digest import checkpoint_digest
+from training.model.speaker_verifier import load_verifier
 from training.model.voice_model import VoiceModel
 from training.run_checkpoints import hold, mark_best, read_checkpoint, release
 

@@ -10,8 +10,8 @@ import pytest
 from backend.evaluation.take_scores import Scorers, TakeMeasuring, score_take
 from backend.transcription.pocketsphinx_transcriber import POCKETSPHINX, PocketsphinxTranscriber
 from backend.transcription.transcript import Transcript
-from backend.voices.speaker_verifier import load_verifier
 from tests.golden import GOLDEN_CHECKPOINT
+from training.model.speaker_verifier import load_verifier
 from training.model.voice_model import VoiceModel
 
 

@@ -12,11 +12,11 @@ from backend.errors import RecordingError
 from backend.transcription.pocketsphinx_transcriber import PocketsphinxTranscriber
 from backend.voices.consent_phrase import COLUMNS, draw_phrase
 from backend.voices.errors import ConsentInvalid
-from backend.voices.speaker_verifier import load_verifier
 from backend.voices.spoken_consent import ProofLimits, check_phrase, hears_phrase
 from tests.backend.audio.speech import FLITE_HZ, speak
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import speak_like, write_broken, write_voice
+from training.model.speaker_verifier import load_verifier
 from training.model.voice_model import VoiceModel
 
 PHRASE = "I agree that my voice is cloned. The old sailor painted seven silver baskets near the river."

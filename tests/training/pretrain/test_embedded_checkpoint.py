@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from backend.voices.cloning import clone_voice
 from backend.voices.reference import read_reference
-from backend.voices.speaker_verifier import SpeakerVerifier, load_verifier
 from tests.benchmarks.voice_judges import Recogniser, character_error
 from tests.single_take import Synthesizer, Take
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.hub.hub import EMBEDDED_FOLDER
 from training.model.project import PROJECT_FOLDER
+from training.model.speaker_verifier import SpeakerVerifier, load_verifier
 from training.model.voice_model import VoiceModel
 from training.pretrain.pack.pack import MAX_BYTES, size_of
 

@@ -22,23 +22,40 @@ def tone(number: int, shortest_seconds: float = SHORTEST_SECONDS) -> NDArray[np.
     return np.asarray(6000 * np.sin(np.pi * seconds / seconds[-1]) * chord, dtype=np.int16)
 
 
-def write_part(folder: Path, num_utterances: int, shortest_seconds: float = SHORTEST_SECONDS, text: str = WORD) -> None:
-    """One finished shard of tones."""
+def write_part(
+    folder: Path,
+    num_utterances: int,
+    shortest_seconds: float = SHORTEST_SECONDS,
+    text: str = WORD,
+    num_speakers: int = 1,
+) -> None:
+    """One finished shard of tones, by speakers in turn."""
     folder.mkdir(parents=True)
     sounds = [tone(number, shortest_seconds) for number in range(num_utterances)]
     starts = np.cumsum([0, *map(len, sounds)])
     corpus.shard_audio(folder, 0).write_bytes(b"".join(sound.astype("<i2").tobytes() for sound in sounds))
     entries = [
-        Entry(index=number, start=int(starts[number]), num_samples=len(sound), speaker="tone", text=text)
+        Entry(
+            index=number,
+            start=int(starts[number]),
+            num_samples=len(sound),
+            speaker=f"tone-{number % num_speakers}",
+            text=text,
+        )
         for number, sound in enumerate(sounds)
     ]
     corpus.shard_index(folder, 0).write_text("".join(entry.to_line() for entry in entries))
 
 
 def write_corpus(
-    folder: Path, num_utterances: int = 16, shortest_seconds: float = SHORTEST_SECONDS, text: str = WORD
+    folder: Path,
+    num_utterances: int = 16,
+    shortest_seconds: float = SHORTEST_SECONDS,
+    text: str = WORD,
+    num_speakers: int = 1,
 ) -> Path:
     """All parts of a tiny corpus."""
     for part in corpus.PARTS:
-        write_part(folder / part, num_utterances if part == corpus.TRAIN else 2, shortest_seconds, text)
+        of_part = num_utterances if part == corpus.TRAIN else 2
+        write_part(folder / part, of_part, shortest_seconds, text, num_speakers)
     return folder

@@ -16,12 +16,12 @@ letters but no real voices. For natural voices use the public Qwen3-TTS checkpoi
 {remark}
 ## How it was made
 
-`python -m training.pretrain corpus`, `tokenizer`, `talker`, `pack`; on {machine}.{corpus}
+`python -m training.pretrain corpus`, `tokenizer`, `talker`, {stage}`pack`; on {machine}.{corpus}
 
 | stage | steps of earlier runs | steps of this run | its recipe's length |
 |---|---|---|---|
 {stages}
-
+{speaker}
 The codec's weights are stored as {codec} and the rest as bfloat16. `training/` holds the logs of these runs, their loss
 curves and the recipes (`about.json`).
 
@@ -30,6 +30,12 @@ curves and the recipes (`about.json`).
 The weights were learnt from speech synthesized on the spot by flite (Carnegie Mellon University, BSD-like licence; its
 voices come from the CMU ARCTIC databases) and, for a small share, by espeak-ng. The texts are Debian's fortunes, word
 lists and generated sentences. The voice rms was kept out of training.{recordings}
+"""
+
+_SPEAKER = """
+Its speaker encoder was trained once more, alone, on speech that is altered to sound like other people. It learnt to
+place a voice among the speakers of the corpus where the verifier hears it that comes with Encore (Resemblyzer's GE2E,
+Apache 2.0), which knows people. So that verifier is no independent judge of whom this model sounds like.
 """
 
 _RECORDINGS = """ The codec has also learnt from {minutes:.0f}
@@ -56,6 +62,8 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         remark=f"\n{about['remark']}\n" if about.get("remark") else "",
         corpus=corpus,
         stages=stages,
+        stage="`speaker`, " if "speaker" in runs else "",
+        speaker=_SPEAKER if "speaker" in runs else "",
         codec=about["codec_weights"],
         recordings=recordings,
     )

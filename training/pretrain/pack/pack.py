@@ -20,7 +20,8 @@ from torch import Tensor
 
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE
+from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE, read_config
+from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain.codec import precision
@@ -30,7 +31,9 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.pack.model_card import model_card
 from training.pretrain.pack.run_summary import describe_machine, write_summary
 from training.pretrain.run.run_start import steps_before
-from training.pretrain.run.training_state import has_state, read_job
+from training.pretrain.run.training_state import has_state, read_checkpoint, read_job, read_networks
+from training.pretrain.speaker.job import SpeakerJob
+from training.pretrain.speaker.training import WEIGHTS_PREFIX
 from training.pretrain.talker.references import read_tokenizer
 from training.pretrain.talker.write_checkpoint import export_checkpoint
 
@@ -44,7 +47,7 @@ CARD = "README.md"
 _TRANSCRIBER = "whisper.pt"
 
 _VOICES = PROJECT_FOLDER / "assets" / "voices"
-_TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker"}
+_TITLES = {"tokenizer": "Speech tokenizer", "talker": "Talker", "speaker": "Speaker encoder"}
 _PREDICTOR_LAYERS = "talker.code_predictor.model.layers."
 # What adds a layer's result to what passes through it.
 _WRITES = ("self_attn.o_proj.weight", "mlp.down_proj.weight")
@@ -64,13 +67,20 @@ class Sources:
     average: Path | None = None
     """A packed checkpoint that the talker was trained on from: its weights are to be averaged with the run's. Long
     training on few voices costs others; halfway, both are kept (Wortsman et al. 2022)."""
+    speaker: Path | None = None
+    """A run of the speaker encoder, or a packed checkpoint with one; None for the talker's own."""
     speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
     """Recordings on which the tokenizer's rounded weights are compared with the exact ones."""
 
     @property
     def runs(self) -> dict[str, Path]:
         """The runs by stage."""
-        return {"tokenizer": self.tokenizer, "talker": self.talker}
+        found = {"tokenizer": self.tokenizer, "talker": self.talker}
+        if self.speaker is not None:
+            found["speaker"] = self.speaker
+        elif (self.talker / TRAINING_FOLDER / "speaker.jsonl").is_file():
+            found["speaker"] = self.talker
+        return found
 
 
 def main(arguments: list[str]) -> int:
@@ -80,13 +90,18 @@ def main(arguments: list[str]) -> int:
         "--tokenizer", type=Path, required=True, help="run of the speech tokenizer, or checkpoint with one"
     )
     parser.add_argument("--talker", type=Path, required=True, help="run of the talker, or checkpoint with one")
+    parser.add_argument("--speaker", type=Path, help="run of the speaker encoder, or checkpoint with one")
     parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
     parser.add_argument("--average", type=Path, help="checkpoint whose talker's weights are averaged with the run's")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
     options = parser.parse_args(arguments)
     sources = Sources(
-        tokenizer=options.tokenizer, talker=options.talker, corpus=options.corpus, average=options.average
+        tokenizer=options.tokenizer,
+        talker=options.talker,
+        speaker=options.speaker,
+        corpus=options.corpus,
+        average=options.average,
     )
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
     return 0
@@ -103,7 +118,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         if not has_state(run) and not _is_packed(run):
             raise PretrainError(f"{run} holds no run to pack.")
     if all(map(_is_packed, sources.runs.values())):
-        raise PretrainError("Both are packed already: name a run of the speech tokenizer or of the talker.")
+        raise PretrainError("All of it is packed already: name a run of any of the stages.")
     if out.is_dir() and any(out.iterdir()) and not (out / CONFIG_FILE).is_file():
         raise PretrainError(f"{out} is not replaced: it is not a checkpoint. Choose another folder.")
     with create_folder(out, replace=True) as new, tempfile.TemporaryDirectory() as temporary:
@@ -111,12 +126,17 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         if _is_packed(sources.talker):
             others = (SPEECH_TOKENIZER_FOLDER, TRAINING_FOLDER, CARD, _TRANSCRIBER)
             shutil.copytree(sources.talker, exported, ignore=shutil.ignore_patterns(*others))
-            export_tokenizer(exported / SPEECH_TOKENIZER_FOLDER, read_tokenizer(sources.tokenizer))
+            if _is_packed(sources.tokenizer):
+                shutil.copytree(sources.tokenizer / SPEECH_TOKENIZER_FOLDER, exported / SPEECH_TOKENIZER_FOLDER)
+            else:
+                export_tokenizer(exported / SPEECH_TOKENIZER_FOLDER, read_tokenizer(sources.tokenizer))
         else:
             export_checkpoint(sources.talker, sources.tokenizer, exported)
         shutil.copytree(exported, new, dirs_exist_ok=True)
         if sources.average is not None:
             _average_weights(new, sources.average)
+        if sources.speaker is not None:
+            _replace_speaker_encoder(new, sources.speaker)
         codec_weights = _round_codec(new, sources.speech, report)
         about = {**_about(sources, codec_weights), "remark": remark, "is_averaged": sources.average is not None}
         (new / TRAINING_FOLDER).mkdir()
@@ -159,6 +179,22 @@ def _average_weights(folder: Path, other: Path) -> None:
         raise PretrainError(f"The talker of {other} has other sizes, so their weights have no mean.")
     means = {name: ((one.float() + others[name].float()) / 2).to(one.dtype) for name, one in own.items()}
     save_file(means, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+
+
+def _replace_speaker_encoder(folder: Path, source: Path) -> None:
+    """Give the checkpoint the speaker encoder of a run, or of another checkpoint of the same sizes."""
+    encoder = SpeakerEncoder(read_config(folder).speaker_encoder)
+    if _is_packed(source):
+        read_checkpoint(source, {WEIGHTS_PREFIX: encoder})
+    else:
+        read_networks(source, SpeakerJob.model_validate(read_job(source)), {"speaker_encoder": encoder})
+    weights = load_file(folder / WEIGHTS_FILE)
+    weights |= {
+        name: tensor.to(weights[name].dtype)
+        for key, tensor in encoder.state_dict().items()
+        if (name := WEIGHTS_PREFIX + key)
+    }
+    save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 
 def _round_codec(folder: Path, speech: list[Path], report: Callable[[str], None]) -> str:

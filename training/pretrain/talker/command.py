@@ -38,6 +38,7 @@ def main(arguments: list[str]) -> int:
             in_context_ratio=options.in_context_ratio,
             references_per_speaker=options.references_per_speaker,
             guidance_weight=options.guidance_weight,
+            keeps_speaker_encoder=options.keep_speaker_encoder,
         ).at_learning_rate(options.learning_rate)
         training = TalkerTraining(
             job.for_gpu() if device.type == "cuda" else job,
@@ -97,6 +98,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=float,
         default=recipe.guidance_weight,
         help="of showing attention where in the text it is, at first; little is enough with --start",
+    )
+    parser.add_argument(
+        "--keep-speaker-encoder", action="store_true", help="with --start: its speaker encoder was trained alone"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")

@@ -114,6 +114,8 @@ class TalkerJob(StageJob):
     references_per_speaker: PositiveInt = 3
     """Of some 2,500 speakers; each is continued a few times in a run."""
     explicit_language_ratio: NonNegativeFloat = 0.5
+    keeps_speaker_encoder: bool = False
+    """Where it was trained alone: learning with the talker, it would forget whom the corpus does not have."""
     # Fine-tuning has a quarter and .3. Of what mini's talker loses in understanding, its code predictor loses most.
     code_predictor_fraction: PositiveFloat = 0.5
     code_predictor_weight: NonNegativeFloat = 1.0

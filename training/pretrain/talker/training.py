@@ -56,6 +56,7 @@ class TalkerTraining(TrainingRun):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)
             self.network = TalkerNetwork(job)
+        self.network.speaker_encoder.requires_grad_(not job.keeps_speaker_encoder)
         config = self.network.config
         codes_run = run if _speaks_encoder_codes(tokenizer_run) else tokenizer_run
         if codes_run == run:

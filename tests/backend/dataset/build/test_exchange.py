@@ -29,9 +29,9 @@ from backend.dataset.storage.stored_workspace import BUILDS_FOLDER, StoredWorksp
 from backend.dataset.storage.workspace import CACHE_FOLDER, DatasetWorkspace
 from backend.store.home import Home
 from backend.transcription.select_transcriber import TranscriberSource
-from backend.voices.speaker_verifier import VERIFIER_WEIGHTS
 from tests.golden import GOLDEN_CHECKPOINT
 from training.errors import StorageDamaged, StorageError
+from training.model.speaker_verifier import VERIFIER_WEIGHTS
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
 

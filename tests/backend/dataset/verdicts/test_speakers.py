@@ -16,8 +16,8 @@ from backend.dataset.verdicts.decide_verdicts import (
     review_speakers,
 )
 from backend.dataset.verdicts.speakers import speaker_distances
-from backend.voices.speaker_verifier import load_verifier
 from tests.real_voices import REAL_VOICE_HZ, drawn_prompts, needs_real_voice, read_g722, short_recordings
+from training.model.speaker_verifier import load_verifier
 
 SETTINGS = GateSettings()
 

@@ -21,6 +21,8 @@ from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.errors import PretrainError
 from training.pretrain.pack import pack as packing
 from training.pretrain.pack.run_summary import thinned
+from training.pretrain.speaker.job import SpeakerJob
+from training.pretrain.speaker.training import SpeakerTraining
 from training.pretrain.talker.training import TalkerTraining
 
 CPU = torch.device("cpu")
@@ -108,8 +110,38 @@ def test_a_checkpoint_gives_its_codec_to_a_talker_that_was_trained_on(
     assert kept["corpus"]["parts"] == {"train": train, "recordings": recorded}
     assert "Maxim Topal" in (tmp_path / "further" / "README.md").read_text(encoding="utf-8")
     both = packing.Sources(tokenizer=packed, talker=packed, speech=VOICES[:1])
-    with pytest.raises(PretrainError, match="Both are packed already"):
+    with pytest.raises(PretrainError, match="All of it is packed already"):
         packing.pack(both, tmp_path / "out", report=silent)
+
+
+def test_a_checkpoint_is_given_a_speaker_encoder_that_was_trained_alone(
+    sources: packing.Sources, packed: Path, tmp_path: Path
+):
+    corpus = write_corpus(tmp_path / "corpus", num_speakers=2)
+    job = SpeakerJob(num_steps=2, num_utterances=4, batch_size=2, validate_every=2, log_every=2)
+    run = tmp_path / "speaker"
+    training = SpeakerTraining(job, corpus, packed, run, device=CPU, report=silent)
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    given = packing.Sources(tokenizer=packed, talker=packed, speaker=run, speech=VOICES[:1])
+    packing.pack(given, tmp_path / "out", report=silent)
+    before, after = (load_file(one / "model.safetensors") for one in (packed, tmp_path / "out"))
+    for name, tensor in before.items():
+        if not name.startswith("speaker_encoder."):
+            assert torch.equal(after[name], tensor), name
+    for name, tensor in training.encoder.state_dict().items():
+        assert torch.equal(after[f"speaker_encoder.{name}"], tensor.bfloat16()), name
+    assert any(not torch.equal(after[name], before[name]) for name in before)
+    about = json.loads((tmp_path / "out" / "training" / "about.json").read_text(encoding="utf-8"))
+    assert about["runs"]["speaker"]["steps_done"] == 2
+    assert "`speaker`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    # Where the codec is changed later, it stays, and what is said of it.
+    later = packing.Sources(tokenizer=sources.tokenizer, talker=tmp_path / "out", speech=VOICES[:1])
+    packing.pack(later, tmp_path / "later", report=silent)
+    kept = json.loads((tmp_path / "later" / "training" / "about.json").read_text(encoding="utf-8"))
+    assert kept["runs"] == about["runs"]
+    assert (tmp_path / "later" / "training" / "speaker.jsonl").is_file()
+    again = load_file(tmp_path / "later" / "model.safetensors")
+    assert all(torch.equal(again[name], after[name]) for name in after)
 
 
 def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sources, packed: Path, tmp_path: Path):

@@ -138,6 +138,19 @@ def test_another_run_begins_with_a_checkpoint_and_learns(corpus: Path, tokenizer
     assert not torch.equal(begun.network.talker.codec_head.weight, before)
 
 
+def test_a_speaker_encoder_that_was_trained_alone_stays(corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path):
+    job = JOB.model_copy(update={"keeps_speaker_encoder": True})
+    run = open_training(corpus, tokenizer, tmp_path, job, start=finished)
+    assert run.run(save_every_seconds=1e9, should_stop=lambda: False)
+    before, after = (load_file(one / "state" / "model.safetensors") for one in (finished, tmp_path))
+    encoder = {name for name in before if name.startswith("network.speaker_encoder.")}
+    assert encoder
+    assert all(torch.equal(after[name], before[name]) for name in encoder)
+    learnt = {name for name in before if "q_proj" in name}
+    assert learnt
+    assert not any(torch.equal(after[name], before[name]) for name in learnt)
+
+
 def test_layers_that_are_added_change_nothing_at_first_and_learn(
     corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
 ):
@@ -194,12 +207,12 @@ def test_references_are_stored_with_the_run_and_never_contain_their_continuation
     # Read back, not made again: the encoder is gone.
     kept = open_references(speech, None, tmp_path, per_speaker=6, seed=3, report=lambda line: None)
     for number in range(len(speech)):
-        one, other = (shelf.draw("tone", number, wanted_frames=30) for shelf in (made, kept))
+        one, other = (shelf.draw("tone-0", number, wanted_frames=30) for shelf in (made, kept))
         assert number not in one.members
         assert one.members == other.members
         assert torch.equal(one.codes, other.codes)
         assert one.text == " ".join(speech.entries[member].text for member in one.members)
-    shortest, longest = (kept.draw("tone", 0, wanted_frames=wanted) for wanted in (0, 1000))
+    shortest, longest = (kept.draw("tone-0", 0, wanted_frames=wanted) for wanted in (0, 1000))
     assert len(shortest.codes) < len(longest.codes)
     assert len(longest.members) > 1
 
@@ -208,10 +221,10 @@ def test_references_are_joined_where_none_is_as_long_as_wanted(source: BatchSour
     shelf = source._shelf
     number = 0
     single = max(
-        (one for one in shelf._by_speaker["tone"] if number not in one.members), key=lambda one: len(one.codes)
+        (one for one in shelf._by_speaker["tone-0"] if number not in one.members), key=lambda one: len(one.codes)
     )
     wanted = 2 * len(single.codes) + 1
-    joined = shelf.draw("tone", number, wanted)
+    joined = shelf.draw("tone-0", number, wanted)
     assert len(single.codes) < len(joined.codes) <= wanted
     assert number not in joined.members
     assert joined.text == " ".join(source._coded.corpus.entries[member].text.strip() for member in joined.members)

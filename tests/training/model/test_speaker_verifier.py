@@ -9,8 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
-from backend.voices.speaker_verifier import VERIFIER_SAMPLE_RATE, GE2EVerifier, load_verifier
 from tests.real_voices import needs_real_voice, read_g722, short_recordings
+from training.model.speaker_verifier import VERIFIER_SAMPLE_RATE, GE2EVerifier, load_verifier
 
 NUM_EACH = 6
 # Of two short recordings (1 to 3 s) of real speakers: as many pairs of one are below as pairs of two are above.

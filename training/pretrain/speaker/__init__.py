@@ -1,0 +1,1 @@
+"""Teaches the speaker encoder where unheard people lie among the voices that its talker knows."""
