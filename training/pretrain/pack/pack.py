@@ -138,7 +138,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         if sources.speaker is not None:
             _replace_speaker_encoder(new, sources.speaker)
         codec_weights = _round_codec(new, sources.speech, report)
-        about = {**_about(sources, codec_weights), "remark": remark, "is_averaged": sources.average is not None}
+        about = {**_about(sources, codec_weights), "remark": remark, "is_averaged": _is_averaged(sources)}
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
             if _is_packed(run):
@@ -253,6 +253,14 @@ def _about(sources: Sources, codec_weights: str) -> dict[str, Any]:
             if heard := told.get("corpus", {}).get("parts", {}).get(RECORDINGS):
                 parts[RECORDINGS] = heard
     return about
+
+
+def _is_averaged(sources: Sources) -> bool:
+    """Whether the talker's weights are means, now or since it was packed."""
+    if sources.average is not None or not _is_packed(sources.talker):
+        return sources.average is not None
+    told = json.loads((sources.talker / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
+    return bool(told.get("is_averaged"))
 
 
 def _check(folder: Path) -> int:

@@ -14,7 +14,7 @@ class SpeakerJob(StageJob):
 
     trained: ClassVar[str] = "speaker encoder"
 
-    num_steps: PositiveInt = 6_000
+    num_steps: PositiveInt = 4_000
 
     num_utterances: PositiveInt = 16_000
     """Altered once, and used several times."""
@@ -29,8 +29,8 @@ class SpeakerJob(StageJob):
     """Of the regression from the verifier's directions to embeddings, for directions of length 1."""
     batch_size: PositiveInt = 32
 
-    muon_learning_rate: PositiveFloat = 0.01
-    peak_learning_rate: PositiveFloat = 1e-3
+    muon_learning_rate: PositiveFloat = 0.03
+    peak_learning_rate: PositiveFloat = 3e-3
     min_lr_ratio: NonNegativeFloat = 0.01
     adam_betas: tuple[float, float] = (0.9, 0.98)
     max_gradient_norm: PositiveFloat = 1.0

@@ -30,6 +30,7 @@ _FRAMES = (150, 260)
 _GAIN_NEPERS = 0.7
 # Utterances of a speaker of the corpus that tell where it is.
 _NUM_KNOWN_BY = 3
+_REPORT_EVERY = 500
 # The last utterances are not trained on: so many, or a quarter of a few.
 _NUM_HELD_OUT = 400
 _VALIDATED_PARTS = (HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
@@ -109,7 +110,7 @@ class SpeakerTraining(TrainingRun):
         path = self.folder / _SPACE_FILE
         if not path.is_file():
             self.report("asking the verifier where the speakers of the corpus are")
-            embeddings_ND, _, directions_NV = _voices(corpus, self.encoder, verifier)
+            embeddings_ND, _, directions_NV = _voices(corpus, self.encoder, verifier, self.report)
             if len(embeddings_ND) < 2:
                 raise PretrainError("Voices are placed between speakers, so the corpus needs two speakers or more.")
             EmbeddingSpace.fit(directions_NV, embeddings_ND, ridge=self.job.ridge).save(path)
@@ -131,10 +132,19 @@ def read_encoder(checkpoint: Path) -> SpeakerEncoder:
 
 
 @torch.no_grad()
-def _voices(corpus: Corpus, encoder: SpeakerEncoder, verifier: SpeakerVerifier) -> tuple[Tensor, list[Tensor], Tensor]:
+def _voices(
+    corpus: Corpus,
+    encoder: SpeakerEncoder,
+    verifier: SpeakerVerifier,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Tensor, list[Tensor], Tensor]:
     """Each speaker's embedding (N, D), spectrum, and direction (N, V)."""
-    embeddings, mels, directions = [], [], []
-    for numbers in corpus.by_speaker().values():
+    embeddings: list[Tensor] = []
+    mels, directions = [], []
+    by_speaker = corpus.by_speaker()
+    for numbers in by_speaker.values():
+        if len(embeddings) % _REPORT_EVERY == 0:
+            report(f"{len(embeddings):,} of {len(by_speaker):,} speakers")
         speech = np.concatenate([corpus.utterance(number).audio for number in numbers[:_NUM_KNOWN_BY]])
         samples = speech.astype(np.float32) / np.float32(FULL_SCALE)
         mels.append(hear(samples, encoder.config))

@@ -156,6 +156,9 @@ def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sour
     means = load_file(tmp_path / "out" / "model.safetensors")
     assert all(torch.equal(means[name], 2 * one) for name, one in own.items())
     assert json.loads((tmp_path / "out" / "training" / "about.json").read_text())["is_averaged"]
+    later = packing.Sources(tokenizer=sources.tokenizer, talker=tmp_path / "out", speech=VOICES[:1])
+    packing.pack(later, tmp_path / "later", report=silent)
+    assert json.loads((tmp_path / "later" / "training" / "about.json").read_text())["is_averaged"]
 
     layer = "talker.code_predictor.model.layers.0."
     shallow = {name: one for name, one in own.items() if not name.startswith(layer)}
