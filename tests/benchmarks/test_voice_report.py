@@ -62,3 +62,11 @@ def test_what_a_way_of_speaking_does_not_have_stays_empty():
 def test_takes_of_the_wrong_length_are_counted(ratio: float, within: str):
     column = Column(name="clone", judged=[replace(TAKE, length_ratio=ratio)])
     assert cells([column])["length within 15%"] == [within]
+
+
+def test_the_second_verifier_is_shown_where_it_was_asked():
+    asked = replace(CLEAR, second_similarity=0.7, is_nearest_to_second=True)
+    found = cells([Column(name="source", judged=[asked, replace(asked, is_nearest_to_second=False)])])
+    assert found["similarity by CAM++"] == ["0.70"]
+    assert found["nearest by CAM++"] == ["1 of 2"]
+    assert cells([Column(name="source", judged=[CLEAR])])["similarity by CAM++"] == [""]
