@@ -1,5 +1,7 @@
 # Shape letters: B batch, T mel frame, K frequency bin, M mel band, S sample, D embedding width.
-"""An independent judge of who is heard: it knows people, and had no part in making any take.
+"""A judge of who is heard: it knows people, and has no part in speaking.
+
+Independent of all models but the embedded one, whose speaker encoder it has taught where voices lie.
 
 The network is GE2E (https://arxiv.org/abs/1710.10467) as Resemblyzer publishes it; its weights are part of the program.
 """

@@ -189,11 +189,9 @@ def _replace_speaker_encoder(folder: Path, source: Path) -> None:
     else:
         read_networks(source, SpeakerJob.model_validate(read_job(source)), {"speaker_encoder": encoder})
     weights = load_file(folder / WEIGHTS_FILE)
-    weights |= {
-        name: tensor.to(weights[name].dtype)
-        for key, tensor in encoder.state_dict().items()
-        if (name := WEIGHTS_PREFIX + key)
-    }
+    for key, tensor in encoder.state_dict().items():
+        name = WEIGHTS_PREFIX + key
+        weights[name] = tensor.to(weights[name].dtype)
     save_file(weights, folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 

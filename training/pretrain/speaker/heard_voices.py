@@ -1,7 +1,7 @@
 # Shape letters: F mel frame, M mel band, V verifier's direction.
 """Speech that sounds like more people than the corpus has, with what the verifier takes it for; made once per run.
 
-run/heard/shard-00000.safetensors   spectra of its utterances, one behind the other, their lengths, and the directions
+run/heard-SEED-NUMBER/shard-00000.safetensors   spectra of utterances one behind the other, lengths, directions
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from training.pretrain.corpus.timbre import Timbre
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.speaker.job import SpeakerJob
 
-_FOLDER = "heard"
 _SECONDS = (2.5, 6.0)
 # Wider than the corpus's own: what is beyond its speakers has to be learnt here.
 _SLOWEST, _FASTEST = 0.82, 1.25
@@ -123,13 +122,11 @@ def open_heard_voices(
     report: Callable[[str], None],
 ) -> HeardVoices:
     """The run's altered speech; what is missing of it is made now, which takes 20 minutes of one core."""
-    alteration, num_done = Alteration(corpus, job), 0
+    alteration = Alteration(corpus, job)
     for path, numbers in _shards(run, job):
         if not path.is_file():
             _make_shard(path, numbers, alteration, config, verifier)
             report(f"{numbers.stop:,} of {job.num_utterances:,} altered utterances")
-        num_done = numbers.stop
-    assert num_done == job.num_utterances
     return HeardVoices([load_file(path) for path, _ in _shards(run, job)])
 
 
@@ -140,8 +137,10 @@ def hear(samples: NDArray[np.float32], config: SpeakerEncoderConfig) -> Tensor:
 
 
 def _shards(run: Path, job: SpeakerJob) -> Iterator[tuple[Path, range]]:
+    # A run that was given up before its first step may have had others.
+    folder = run / f"heard-{job.seed}-{job.num_utterances}"
     for shard, first in enumerate(range(0, job.num_utterances, _PER_SHARD)):
-        path = run / _FOLDER / f"shard-{shard:05d}.safetensors"
+        path = folder / f"shard-{shard:05d}.safetensors"
         yield path, range(first, min(first + _PER_SHARD, job.num_utterances))
 
 

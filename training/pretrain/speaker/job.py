@@ -16,8 +16,8 @@ class SpeakerJob(StageJob):
 
     num_steps: PositiveInt = 4_000
 
-    num_utterances: PositiveInt = 16_000
-    """Altered once, and used several times."""
+    num_utterances: int = Field(default=16_000, ge=4)
+    """Altered once, and used several times; some are held out."""
     recorded_share: float = Field(default=0.15, ge=0, le=1)
     """Of the utterances; by the corpus's person, where it has one."""
     timbre_share: float = Field(default=0.6, ge=0, le=1)
@@ -25,7 +25,7 @@ class SpeakerJob(StageJob):
     channel_share: float = Field(default=0.5, ge=0, le=1)
     """How many are altered in which way; some in all of them, some in none."""
 
-    ridge: NonNegativeFloat = 10.0
+    ridge: PositiveFloat = 10.0
     """Of the regression from the verifier's directions to embeddings, for directions of length 1."""
     batch_size: PositiveInt = 32
 
