@@ -29,7 +29,9 @@ PROJECT = Path(__file__).resolve().parents[1]
 PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})", "-p", "no:cacheprovider"]
 
 # All that answers to what tests/programs.py lists, under whatever name.
-HIDDEN = re.compile(r"(flite|espeak|chromium|google-chrome|clang|([\w-]*-)?(c\+\+|g\+\+|gcc)|cc$|c89|c99|ninja)")
+HIDDEN = re.compile(
+    r"(flite|espeak|pico2wave|chromium|google-chrome|clang|([\w-]*-)?(c\+\+|g\+\+|gcc)|cc$|c89|c99|ninja)"
+)
 ABOUT_PROGRAMS = re.compile(r"needs_program|require_program|\bflite\b|espeak|g\+\+")
 
 ABOUT_NUMBERS = re.compile(r"^(import torch|from torch|from tests\.golden)", re.MULTILINE)

@@ -16,6 +16,8 @@ import pytest
 PROGRAMS: Mapping[str, tuple[str | Path, ...]] = {
     "flite": ("flite",),
     "espeak-ng": ("espeak-ng",),
+    # In Debian's non-free.
+    "libttspico-utils": ("pico2wave",),
     # The others are what the same browser is called elsewhere.
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "g++": ("c++", "g++", "clang++"),

@@ -125,8 +125,9 @@ def _parts(
     sources: TextSources, seed: int, hours: float, num_held_out: int, recordings: Path
 ) -> list[Part | RecordedPart]:
     """The held-out parts come first: they are small, and every later stage needs them from its first step."""
+    everyone = (*speakers.training_speakers(), *(speakers.pico_speakers() if engines.has_pico() else ()))
     held_out = [
-        (corpus.HELD_OUT_TEXTS, speakers.training_speakers()),
+        (corpus.HELD_OUT_TEXTS, everyone),
         (corpus.HELD_OUT_PARAMETERS, speakers.unseen_parameter_speakers()),
         (corpus.HELD_OUT_VOICE, (speakers.unseen_voice(),)),
     ]
@@ -137,7 +138,7 @@ def _parts(
     if recorded := recorded_part(corpus.RECORDINGS, recordings):
         parts.append(recorded)
     texts = TextStream(sources, seed)
-    parts.append(Part(name=corpus.TRAIN, people=speakers.training_speakers(), texts=texts, seed=seed, hours=hours))
+    parts.append(Part(name=corpus.TRAIN, people=everyone, texts=texts, seed=seed, hours=hours))
     return parts
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from training.pretrain.corpus.timbre import Timbre
 
-FLITE, ESPEAK = "flite", "espeak-ng"
+FLITE, ESPEAK, PICO = "flite", "espeak-ng", "pico2wave"
 HELD_OUT_VOICE = "rms"
 """flite's voice that no training utterance uses: the unseen speaker."""
 
@@ -34,6 +34,13 @@ _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
 _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
 _NUM_ESPEAK = 60
 _NUM_OTHER_ESPEAK = 40
+# pico's two voices are women's, and clear. With shorter tracts than these they are hard to understand: most are longer.
+PICO_F0_RANGE = (0.6, 1.3)
+PICO_FORMANT_RANGE = (0.78, 1.08)
+PICO_RATE_RANGE = (0.85, 1.25)
+_PICO_VOICES = {"en-US": "pico-us", "en-GB": "pico-gb"}
+_NUM_PICO, _NUM_OTHER_PICO = 250, 350
+"""Speakers derived from each, and those with timbres of their own."""
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -80,6 +87,23 @@ def training_speakers() -> tuple[Speaker, ...]:
 
 
 @cache
+def pico_speakers() -> tuple[Speaker, ...]:
+    """More speakers of the training part, where pico2wave is installed, which Debian keeps outside of main."""
+    plain = [Speaker(name=name, engine=PICO, voice=voice) for voice, name in _PICO_VOICES.items()]
+    varied = [
+        _pico(f"{name}-{number:03d}", voice, number, has_timbre=False)
+        for voice, name in _PICO_VOICES.items()
+        for number in range(1, _NUM_PICO)
+    ]
+    other = [
+        _pico(f"{name}-other-{number:03d}", voice, _NUM_PICO + number, has_timbre=True)
+        for voice, name in _PICO_VOICES.items()
+        for number in range(_NUM_OTHER_PICO)
+    ]
+    return (*plain, *varied, *other)
+
+
+@cache
 def unseen_parameter_speakers() -> tuple[Speaker, ...]:
     """Speakers of the training voices with numbers that no training speaker has."""
     return tuple(
@@ -98,7 +122,7 @@ def unseen_voice() -> Speaker:
 @cache
 def by_name() -> Mapping[str, Speaker]:
     """All speakers by name."""
-    everyone = (*training_speakers(), *unseen_parameter_speakers(), unseen_voice())
+    everyone = (*training_speakers(), *pico_speakers(), *unseen_parameter_speakers(), unseen_voice())
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
 
@@ -125,6 +149,18 @@ def _espeak(number: int, *, has_timbre: bool) -> Speaker:
         f0=_between(F0_RANGE, number + 1, base=2),
         formants=_between(FORMANT_RANGE, number + 1, base=3),
         rate=_between(RATE_RANGE, number + 1, base=5),
+        timbre=Timbre.drawn(name) if has_timbre else None,
+    )
+
+
+def _pico(name: str, voice: str, number: int, *, has_timbre: bool) -> Speaker:
+    return Speaker(
+        name=name,
+        engine=PICO,
+        voice=voice,
+        f0=_between(PICO_F0_RANGE, number, base=2),
+        formants=_between(PICO_FORMANT_RANGE, number, base=3),
+        rate=_between(PICO_RATE_RANGE, number, base=5),
         timbre=Timbre.drawn(name) if has_timbre else None,
     )
 

@@ -1,19 +1,22 @@
-"""Text to speech by the programs flite and espeak-ng: needed to make the corpus, not to run the app."""
+"""Text to speech by flite, espeak-ng and, where it is installed, pico2wave: to make the corpus, not to run the app."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from training.pretrain.corpus.speakers import ESPEAK, FLITE, Speaker
+from training.pretrain.corpus.speakers import ESPEAK, FLITE, PICO, Speaker
 from training.pretrain.errors import CorpusError
 
 SAMPLE_RATE_HZ = 16_000
@@ -24,6 +27,7 @@ MAX_SILENCE_SECONDS = 0.12
 _FLITE_STRETCH = {"kal16": 1.1}
 _ESPEAK_WORDS_PER_MINUTE = 160  # as fast as the flite voices
 _ESPEAK_PITCH_PER_OCTAVE = 70  # measured: 20, 50 and 80 give 84, 101 and 138 Hz
+_PICO_SPEED = 115  # as fast as the flite voices
 _LEVEL_DBFS = -23.0
 _PEAK = 0.9
 _FRAME = SAMPLE_RATE_HZ // 100
@@ -34,8 +38,13 @@ _ENGINE_SECONDS = (
 )
 
 
+def has_pico() -> bool:
+    """Whether pico2wave can speak, too: good voices, but Debian keeps them outside of main."""
+    return shutil.which(PICO) is not None
+
+
 def versions() -> dict[str, str]:
-    """Version of each engine.
+    """Version of each engine; pico2wave tells none, so a digest of what it says.
 
     Raises:
         CorpusError: one is not installed.
@@ -47,6 +56,9 @@ def versions() -> dict[str, str]:
         said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=False)
         version = re.search(r"(?:version:? flite-|text-to-speech: )(\S+)", said.stdout + said.stderr)
         found[engine] = version[1] if version else "unknown"
+    if has_pico():
+        sample = _engine_output(Speaker(name="pico", engine=PICO, voice="en-US"), "One, two, three.")
+        found[PICO] = hashlib.sha256(sample).hexdigest()[:12]
     return found
 
 
@@ -56,12 +68,7 @@ def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
     Raises:
         CorpusError: the engine failed, or made no sound.
     """
-    command = _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
-    said = subprocess.run(command, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
-    if said.returncode != 0 or not said.stdout:
-        reason = said.stderr.decode(errors="replace").strip() or "no audio"
-        raise CorpusError(f"{speaker.engine} cannot say {text!r} as {speaker.name}: {reason}")
-    samples, rate_hz = soundfile.read(io.BytesIO(said.stdout), dtype="float32")
+    samples, rate_hz = soundfile.read(io.BytesIO(_engine_output(speaker, text)), dtype="float32")
     # Playing faster by the formant factor shortens the vocal tract; pitch and rate were compensated in advance.
     samples = soxr.resample(samples, rate_hz * speaker.formants, SAMPLE_RATE_HZ)
     if speaker.timbre is not None and len(samples):
@@ -76,6 +83,23 @@ def tidy(samples: NDArray[np.float32]) -> NDArray[np.int16] | None:
     """Trim and level speech at SAMPLE_RATE_HZ as all of the corpus is; None if it is nothing but silence."""
     trimmed = _trim(samples)
     return _level(trimmed) if len(trimmed) else None
+
+
+def _engine_output(speaker: Speaker, text: str) -> bytes:
+    """The file that the engine writes."""
+    with tempfile.TemporaryDirectory(prefix="speech-") as folder:
+        # pico2wave writes to no pipe, and asks for this ending.
+        file = Path(folder) / "said.wav"
+        if speaker.engine == PICO:
+            command = _pico_command(speaker, text, file)
+        else:
+            command = _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
+        said = subprocess.run(command, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
+        output = file.read_bytes() if file.is_file() else said.stdout
+    if said.returncode != 0 or not output:
+        reason = said.stderr.decode(errors="replace").strip() or "no audio"
+        raise CorpusError(f"{speaker.engine} cannot say {text!r} as {speaker.name}: {reason}")
+    return output
 
 
 def _flite_command(speaker: Speaker, text: str) -> list[str]:
@@ -93,6 +117,15 @@ def _espeak_command(speaker: Speaker, text: str) -> list[str]:
     pitch = min(max(pitch, 0), 99)
     options = ["-v", speaker.voice, "-p", f"{pitch:.0f}", "-s", f"{words_per_minute:.0f}"]
     return [ESPEAK, *options, "--stdout", text]
+
+
+def _pico_command(speaker: Speaker, text: str, file: Path) -> list[str]:
+    pitch = 100 * speaker.f0 / speaker.formants
+    speed = _PICO_SPEED * speaker.rate / speaker.formants
+    # It knows tags, but no entities.
+    plain = re.sub("[<>]", " ", text)
+    said = f'<pitch level="{pitch:.0f}"><speed level="{speed:.0f}">{plain}</speed></pitch>'
+    return [PICO, "--lang", speaker.voice, "--wave", str(file), said]
 
 
 def _trim(samples: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.pretrain.corpus.speakers import PICO
+
 _CARD = """\
 # Encore mini
 
@@ -11,7 +13,7 @@ A small English voice model in the Qwen3-TTS checkpoint format ({millions:.1f} m
 per second), trained from scratch so that the studio works on a fresh machine without a network. It speaks, clones pitch
 and timbre from a recording or from its transcript and sound together, and can be fine-tuned in minutes on two cores.
 
-**Limitations.** It was trained on synthetic speech only (flite and espeak-ng), sounds like it, and knows English
+**Limitations.** It was trained on synthetic speech only ({engines}), sounds like it, and knows English
 letters but no real voices. For natural voices use the public Qwen3-TTS checkpoints.
 {remark}
 ## How it was made
@@ -28,8 +30,8 @@ curves and the recipes (`about.json`).
 ## Licence and origin
 
 The weights were learnt from speech synthesized on the spot by flite (Carnegie Mellon University, BSD-like licence; its
-voices come from the CMU ARCTIC databases) and, for a small share, by espeak-ng. The texts are Debian's fortunes, word
-lists and generated sentences. The voice rms was kept out of training.{recordings}
+voices come from the CMU ARCTIC databases){pico} and, for a small share, by espeak-ng. The texts are Debian's fortunes,
+word lists and generated sentences. The voice rms was kept out of training.{recordings}
 """
 
 _SPEAKER = """
@@ -37,6 +39,9 @@ Its speaker encoder was trained once more, alone, on speech that is altered to s
 place a voice among the speakers of the corpus where the verifier hears it that comes with Encore (Resemblyzer's GE2E,
 Apache 2.0), which knows people. So that verifier is no independent judge of whom this model sounds like.
 """
+
+_PICO = """,
+by SVOX Pico (SVOX AG, under Apache 2.0 as part of Android; Debian's libttspico-data, in non-free),"""
 
 _RECORDINGS = """ The codec has also learnt from {minutes:.0f}
 minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoice.ru), CC-BY 3.0, as Debian's
@@ -51,6 +56,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     runs = about["runs"]
     stages = "\n".join(_row(name, run) for name, run in runs.items())
     corpus = recordings = ""
+    has_pico = PICO in about.get("corpus", {}).get("engines", {})
     if "corpus" in about:
         recorded = about["corpus"]["parts"].get("recordings", {}).get("hours", 0.0)
         recordings = _RECORDINGS.format(minutes=60 * recorded) if recorded else ""
@@ -66,6 +72,8 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         speaker=_SPEAKER if "speaker" in runs else "",
         codec=about["codec_weights"],
         recordings=recordings,
+        engines="flite, Pico and espeak-ng" if has_pico else "flite and espeak-ng",
+        pico=_PICO if has_pico else "",
     )
 
 

@@ -58,11 +58,51 @@ def test_the_held_out_voice_speaks_in_no_training_utterance():
 def test_speakers_are_several_hundred_and_all_different():
     training = speakers.training_speakers()
     assert len(training) >= 400
-    assert len(speakers.by_name()) == len(training) + len(speakers.unseen_parameter_speakers()) + 1
+    pico, unseen = speakers.pico_speakers(), speakers.unseen_parameter_speakers()
+    assert len(speakers.by_name()) == len(training) + len(pico) + len(unseen) + 1
     settings = {dataclasses.replace(speaker, name="") for speaker in speakers.by_name().values()}
     assert len(settings) == len(speakers.by_name())
     share_of_espeak = sum(speaker.engine == speakers.ESPEAK for speaker in training) / len(training)
     assert 0.03 <= share_of_espeak <= 0.07
+
+
+def test_pico_has_as_many_speakers_as_any_other_voice_of_flite():
+    pico = speakers.pico_speakers()
+    for voice in ("en-US", "en-GB"):
+        own = [speaker for speaker in pico if speaker.voice == voice]
+        assert 400 <= len(own) <= 1000
+        assert own[0] == speakers.Speaker(name=own[0].name, engine=speakers.PICO, voice=voice)
+        assert len({speaker.timbre for speaker in own}) > len(own) / 2
+    assert {speaker.engine for speaker in pico} == {speakers.PICO}
+    for of, (low, high) in {
+        "f0": speakers.PICO_F0_RANGE,
+        "formants": speakers.PICO_FORMANT_RANGE,
+        "rate": speakers.PICO_RATE_RANGE,
+    }.items():
+        values = [getattr(speaker, of) for speaker in pico]
+        assert low <= min(values) < low * 1.02
+        assert high * 0.98 < max(values) <= high
+
+
+@pytest.mark.needs_program("libttspico-utils")
+@pytest.mark.parametrize(
+    "changed", [{"f0": 0.7}, {"f0": 1.3}, {"formants": 0.8}, {"formants": 1.08}, {"rate": 0.85}, {"rate": 1.25}]
+)
+def test_each_number_changes_what_pico_says_and_nothing_else(changed: dict[str, Any]):
+    plain_speaker = speakers.by_name()["pico-us"]
+    plain = synthesize(plain_speaker, TEXT)
+    shifted = synthesize(dataclasses.replace(plain_speaker, **changed), TEXT)
+    wanted = {"f0": 1.0, "formants": 1.0, "rate": 1.0} | changed
+    assert f0_hz(shifted) / f0_hz(plain) == pytest.approx(wanted["f0"], rel=0.06)
+    assert formant_shift(plain, shifted) == pytest.approx(wanted["formants"], rel=0.05)
+    assert len(plain) / len(shifted) == pytest.approx(wanted["rate"], rel=0.06)
+
+
+@pytest.mark.needs_program("libttspico-utils")
+def test_pico_takes_no_text_for_a_tag():
+    speaker = speakers.by_name()["pico-gb"]
+    plain = synthesize(speaker, "It is less than that.")
+    assert len(synthesize(speaker, 'It is <pitch level="50"> less than that.')) > len(plain)
 
 
 @pytest.mark.parametrize(
