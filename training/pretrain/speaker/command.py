@@ -24,7 +24,13 @@ def main(arguments: list[str]) -> int:
         torch.set_num_threads(options.threads)
     job = SpeakerJob.of_options(num_steps=options.steps, num_utterances=options.utterances, seed=options.seed)
     training = SpeakerTraining(
-        job, options.corpus, options.start, options.out, device=choose_device(options.device), report=_print
+        job,
+        options.corpus,
+        options.start,
+        options.out,
+        device=choose_device(options.device),
+        report=_print,
+        space_of=options.space,
     )
     stop = StopRequest()
     with stop:
@@ -46,6 +52,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--corpus", type=Path, required=True, help="made by the first stage")
     parser.add_argument("--start", type=Path, required=True, help="checkpoint whose speaker encoder is trained")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
+    parser.add_argument(
+        "--space",
+        type=Path,
+        help="earlier run, with whose encoder the talker was trained on: voices stay in their places",
+    )
     parser.add_argument("--steps", type=int, default=recipe["num_steps"].default)
     parser.add_argument("--minutes", type=float, help="end the run after this time even if steps are left")
     parser.add_argument(

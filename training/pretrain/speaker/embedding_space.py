@@ -22,12 +22,22 @@ class EmbeddingSpace:
         self.mean_D, self._mean_V, self._weights_VD = mean_D, mean_V, weights_VD
 
     @classmethod
-    def fit(cls, directions_NV: Tensor, embeddings_ND: Tensor, *, ridge: float) -> EmbeddingSpace:
-        """The map for these speakers by ridge regression; a larger `ridge` keeps unlike voices nearer to the mean."""
+    def fit(
+        cls, directions_NV: Tensor, embeddings_ND: Tensor, *, ridge: float, min_gain: float = 0.0
+    ) -> EmbeddingSpace:
+        """The map for these speakers by ridge regression; a larger `ridge` keeps unlike voices nearer to the mean.
+
+        In most directions of the verifier, speakers made of a few voices hardly differ, and people do. By regression
+        alone such differences would be lost, so none is multiplied by less than `min_gain`: the talker does not know
+        what they mean yet, but can learn it.
+        """
         mean_V, mean_D = directions_NV.mean(0), embeddings_ND.mean(0)
         x_NV = (directions_NV - mean_V).double()
         gram_VV = x_NV.T @ x_NV + ridge * torch.eye(x_NV.shape[1], dtype=torch.float64)
         weights_VD = torch.linalg.solve(gram_VV, x_NV.T @ (embeddings_ND - mean_D).double())
+        if min_gain:
+            verifier_VK, gains_K, talker_KD = torch.linalg.svd(weights_VD, full_matrices=False)
+            weights_VD = (verifier_VK * gains_K.clamp(min=min_gain)) @ talker_KD
         return cls(mean_D, mean_V, weights_VD.float().contiguous())
 
     def place(self, directions: Tensor) -> Tensor:

@@ -28,6 +28,8 @@ from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.speaker.job import SpeakerJob
 
 _SECONDS = (2.5, 6.0)
+# Of the same voice: what the verifier takes it for depends on what is said, the less the more there is.
+_KNOWN_BY_SECONDS = 9.0
 # Wider than the corpus's own: what is beyond its speakers has to be learnt here.
 _SLOWEST, _FASTEST = 0.82, 1.25
 _LEVEL = 0.1
@@ -40,7 +42,7 @@ class Heard(NamedTuple):
     mel_FM: Tensor
     """float16, as the speaker encoder hears it."""
     direction_V: Tensor
-    """float32, by the verifier."""
+    """float32, by the verifier, of more speech than is heard, and without the line."""
 
 
 class HeardVoices:
@@ -81,25 +83,27 @@ class Alteration:
         self._recordings = open_corpus(folder, RECORDINGS) if has_part(folder, RECORDINGS) else None
         self._by_speaker = list(self._corpus.by_speaker().values())
 
-    def speech(self, number: int) -> NDArray[np.float32]:
-        """Utterance `number` at SAMPLE_RATE_HZ: of one person, and by whom it may be, on whatever line."""
+    def speech(self, number: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Utterance `number` at SAMPLE_RATE_HZ: what the encoder hears on whatever line, and all of that voice."""
         job, random = self._job, np.random.default_rng((self._job.seed, 0x5EA, number))
-        speech = self._plain(random)
+        voice = self._plain(random)
         if random.random() < job.timbre_share:
-            timbre = Timbre.drawn(f"heard {job.seed} {number}").applied(speech)
-            speech = timbre * np.float32(_LEVEL / max(float(np.sqrt(np.square(timbre).mean())), 1e-6))
+            timbre = Timbre.drawn(f"heard {job.seed} {number}").applied(voice)
+            voice = timbre * np.float32(_LEVEL / max(float(np.sqrt(np.square(timbre).mean())), 1e-6))
         if random.random() < job.resampled_share:
             # Pace, pitch and resonances change together, as between a large and a small speaker.
             pace = np.exp(random.uniform(np.log(_SLOWEST), np.log(_FASTEST)))
-            speech = soxr.resample(speech, SAMPLE_RATE_HZ * pace, SAMPLE_RATE_HZ, quality="MQ")
+            voice = soxr.resample(voice, SAMPLE_RATE_HZ * pace, SAMPLE_RATE_HZ, quality="MQ")
+        voice = np.clip(voice, -1, 1).astype(np.float32)
+        heard = voice[: int(random.uniform(*_SECONDS) * SAMPLE_RATE_HZ)]
         if random.random() < job.channel_share:
-            speech = through_channel(np.clip(speech, -1, 1), random)
-        return np.clip(speech, -1, 1).astype(np.float32)
+            heard = np.clip(through_channel(heard, random), -1, 1).astype(np.float32)
+        return heard, voice
 
     def _plain(self, random: np.random.Generator) -> NDArray[np.float32]:
         """Some seconds of one speaker's utterances."""
         corpus, numbers = self._source(random)
-        wanted = int(random.uniform(*_SECONDS) * SAMPLE_RATE_HZ)
+        wanted = int(_KNOWN_BY_SECONDS * SAMPLE_RATE_HZ)
         pieces: list[NDArray[np.int16]] = []
         while sum(map(len, pieces)) < wanted:
             pieces.append(corpus.utterance(int(random.choice(numbers))).audio)
@@ -148,8 +152,8 @@ def _make_shard(
     path: Path, numbers: range, alteration: Alteration, config: SpeakerEncoderConfig, verifier: SpeakerVerifier
 ) -> None:
     def make(number: int) -> Heard:
-        speech = alteration.speech(number)
-        return Heard(hear(speech, config).half(), torch.from_numpy(verifier.embed(speech)))
+        heard, voice = alteration.speech(number)
+        return Heard(hear(heard, config).half(), torch.from_numpy(verifier.embed(voice)))
 
     num_threads = torch.get_num_threads()
     # One utterance is too little work for several threads.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -48,12 +49,15 @@ class SpeakerTraining(TrainingRun):
         *,
         device: torch.device,
         report: Callable[[str], None],
+        space_of: Path | None = None,
     ) -> None:
         """Continue or begin the run in `run`, with the speaker encoder of the checkpoint in `start`.
 
+        `space_of` is an earlier run, with whose encoder the talker was trained on: voices stay where it put them.
+
         Raises:
-            PretrainError: the checkpoint has no speaker encoder, the verifier's weights are missing, or the corpus
-                has fewer than two speakers.
+            PretrainError: the checkpoint has no speaker encoder, the verifier's weights are missing, the corpus has
+                fewer than two speakers, or the earlier run has not placed any.
         """
         super().__init__(job, run, device=device, report=report)
         self.job = job
@@ -64,7 +68,7 @@ class SpeakerTraining(TrainingRun):
         config = self.encoder.config
         self._heard = open_heard_voices(corpus, run, job, config, verifier, report)
         self._num_trained_on = len(self._heard) - min(_NUM_HELD_OUT, len(self._heard) // 4)
-        self.space = self._open_space(open_corpus(corpus), verifier)
+        self.space = self._open_space(open_corpus(corpus), verifier, space_of)
         self._validation = {
             part: _voices(open_corpus(corpus, part), self.encoder, verifier)[1:] for part in _VALIDATED_PARTS
         }
@@ -105,15 +109,20 @@ class SpeakerTraining(TrainingRun):
         embeddings_ND = torch.stack([self.encoder(mel_FM.float()[None].to(self.device))[0] for mel_FM, _ in voices])
         return float(self.space.missed(embeddings_ND, self.space.place(torch.stack([one for _, one in voices]))))
 
-    def _open_space(self, corpus: Corpus, verifier: SpeakerVerifier) -> EmbeddingSpace:
+    def _open_space(self, corpus: Corpus, verifier: SpeakerVerifier, space_of: Path | None) -> EmbeddingSpace:
         """Where the speakers of the corpus are; kept with the run, because the encoder will move."""
         path = self.folder / _SPACE_FILE
+        if not path.is_file() and space_of is not None:
+            if not (space_of / _SPACE_FILE).is_file():
+                raise PretrainError(f"{space_of} holds no run of the speaker encoder that has placed speakers.")
+            shutil.copyfile(space_of / _SPACE_FILE, path)
         if not path.is_file():
             self.report("asking the verifier where the speakers of the corpus are")
             embeddings_ND, _, directions_NV = _voices(corpus, self.encoder, verifier, self.report)
             if len(embeddings_ND) < 2:
                 raise PretrainError("Voices are placed between speakers, so the corpus needs two speakers or more.")
-            EmbeddingSpace.fit(directions_NV, embeddings_ND, ridge=self.job.ridge).save(path)
+            space = EmbeddingSpace.fit(directions_NV, embeddings_ND, ridge=self.job.ridge, min_gain=self.job.min_gain)
+            space.save(path)
         return EmbeddingSpace.load(path, self.device)
 
 

@@ -59,16 +59,36 @@ def test_a_voice_between_two_is_placed_between_them(tmp_path: Path):
     torch.testing.assert_close(careful.place(between), embeddings.mean(0), rtol=1e-3, atol=1e-3)
 
 
+def test_differences_that_the_talker_does_not_know_are_kept():
+    random = torch.Generator().manual_seed(0)
+    # Speakers differ in three of sixteen directions.
+    directions = torch.randn(200, 3, generator=random) @ torch.randn(3, 16, generator=random)
+    directions += 0.001 * torch.randn(200, 16, generator=random)
+    embeddings = 30 * directions @ torch.randn(16, 20, generator=random)
+    unheard = torch.randn(2, 16, generator=random)
+    lost = EmbeddingSpace.fit(directions, embeddings, ridge=1.0)
+    kept = EmbeddingSpace.fit(directions, embeddings, ridge=1.0, min_gain=10.0)
+    # Where speakers were known to be, they stay.
+    assert float(kept.missed(kept.place(directions), embeddings)) < 0.001
+    # The least of all differences, found as what regression nearly sends to nothing.
+    weights = lost.place(torch.eye(16)) - lost.place(torch.zeros(16))
+    least = torch.linalg.svd(weights).U[:, -1]
+    for space, at_least, at_most in ((lost, 0.0, 5.0), (kept, 9.99, 10.01)):
+        moved = space.place(unheard[0] + least) - space.place(unheard[0])
+        assert at_least <= float(moved.norm()) <= at_most
+
+
 def test_altered_speech_depends_on_the_seed_and_its_number(corpus: Path):
     first, again = Alteration(corpus, JOB), Alteration(corpus, JOB)
     other = Alteration(corpus, JOB.model_copy(update={"seed": 2}))
     for number in range(6):
-        speech = first.speech(number)
-        assert np.array_equal(speech, again.speech(number))
-        assert not np.array_equal(speech[:8000], other.speech(number)[:8000])
-        assert np.abs(speech).max() <= 1
-        assert speech.std() > 0.001
-        assert 2 * SAMPLE_RATE_HZ < len(speech) < 8 * SAMPLE_RATE_HZ
+        heard, voice = first.speech(number)
+        for one, same in zip((heard, voice), again.speech(number), strict=True):
+            assert np.array_equal(one, same)
+            assert np.abs(one).max() <= 1
+            assert one.std() > 0.001
+        assert not np.array_equal(voice[:8000], other.speech(number)[1][:8000])
+        assert 2 * SAMPLE_RATE_HZ < len(heard) <= 6 * SAMPLE_RATE_HZ < len(voice) < 12 * SAMPLE_RATE_HZ
 
 
 def test_nothing_is_altered_where_no_share_asks_for_it(corpus: Path):
@@ -76,7 +96,19 @@ def test_nothing_is_altered_where_no_share_asks_for_it(corpus: Path):
         corpus, JOB.model_copy(update={"timbre_share": 0.0, "resampled_share": 0.0, "channel_share": 0.0})
     )
     spoken = np.concatenate([utterance.audio for utterance in corpora.open_corpus(corpus)]).astype(np.float32) / 32768
-    assert set(plain.speech(0).tolist()) <= set(spoken.tolist())
+    heard, voice = plain.speech(0)
+    assert set(voice.tolist()) <= set(spoken.tolist())
+    assert np.array_equal(heard, voice[: len(heard)])
+
+
+def test_the_verifier_is_asked_about_the_voice_and_not_about_the_line(corpus: Path):
+    far = Alteration(corpus, JOB.model_copy(update={"channel_share": 1.0}))
+    near = Alteration(corpus, JOB.model_copy(update={"channel_share": 0.0}))
+    (heard, voice), (heard_near, same_voice) = far.speech(3), near.speech(3)
+    assert np.array_equal(voice, same_voice)
+    assert np.array_equal(heard_near, voice[: len(heard_near)])
+    assert len(heard) == len(heard_near)
+    assert not np.allclose(heard, heard_near, atol=0.01)
 
 
 def test_what_was_made_is_not_made_again(corpus: Path, tmp_path: Path):
@@ -86,10 +118,10 @@ def test_what_was_made_is_not_made_again(corpus: Path, tmp_path: Path):
     kept = open_heard_voices(corpus, tmp_path, JOB, config, verifier, said.append)
     assert said == ["12 of 12 altered utterances"]
     assert len(made) == len(kept) == 12
-    speech = Alteration(corpus, JOB).speech(7)
+    heard, voice = Alteration(corpus, JOB).speech(7)
     for voices in (made, kept):
-        torch.testing.assert_close(voices[7].direction_V, torch.from_numpy(verifier.embed(speech)))
-        torch.testing.assert_close(voices[7].mel_FM.float(), hear(speech, config), rtol=1e-3, atol=1e-2)
+        torch.testing.assert_close(voices[7].direction_V, torch.from_numpy(verifier.embed(voice)))
+        torch.testing.assert_close(voices[7].mel_FM.float(), hear(heard, config), rtol=1e-3, atol=1e-2)
     excerpts = made.excerpts([7, 0], 900, np.random.default_rng(0))
     assert excerpts.shape == (2, 900, config.mel_dim)
 
@@ -143,6 +175,20 @@ def test_the_command_trains_and_says_what_is_missing(corpus: Path, tmp_path: Pat
     assert "config.json" in capsys.readouterr().err
     assert command_line.main([*arguments, "--start", str(MINI), "--utterances", "0"]) == 1
     assert "num_utterances" in capsys.readouterr().err
+
+
+def test_voices_stay_where_an_earlier_run_has_put_them(corpus: Path, tmp_path: Path):
+    def begun(run: str, job: SpeakerJob, space_of: Path | None) -> SpeakerTraining:
+        return SpeakerTraining(job, corpus, MINI, tmp_path / run, device=CPU, report=silent, space_of=space_of)
+
+    other = JOB.model_copy(update={"ridge": 3.0, "min_gain": 100.0})
+    first, alone = begun("first", JOB, None), begun("alone", other, None)
+    later = begun("later", other, tmp_path / "first")
+    direction = torch.nn.functional.normalize(torch.ones(256), dim=0)
+    assert torch.equal(later.space.place(direction), first.space.place(direction))
+    assert not torch.allclose(alone.space.place(direction), first.space.place(direction))
+    with pytest.raises(PretrainError, match="nowhere holds no run"):
+        begun("lost", JOB, tmp_path / "nowhere")
 
 
 def test_one_speaker_is_nowhere_between_others(tmp_path: Path):
