@@ -17,7 +17,7 @@ from training.pretrain.codec.write_tokenizer import export_tokenizer, share_code
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
-from training.pretrain.run.training_run import StopRequest
+from training.pretrain.run.training_run import train_until_stopped
 from training.pretrain.run.training_state import has_state, read_job, read_networks
 
 SPEECH_TOKENIZER_FOLDER = "speech_tokenizer"
@@ -94,18 +94,12 @@ def train(
 
     With `minutes`, the run ends after that time even if steps are left.
     """
-    stop = StopRequest()
     training = TokenizerTraining(job, corpus, out, device=device, compiled=compiled, report=_print, start=start)
-    with stop, warnings.catch_warnings():
+    with warnings.catch_warnings():
         # From autocast: the transformers' norms have float32 weights and are not fused then. They are few and small.
         warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
-        finished = training.run(
-            save_every_seconds=save_every_seconds,
-            should_stop=lambda: stop.was_asked,
-            budget_seconds=None if minutes is None else 60 * minutes,
-        )
+        finished = train_until_stopped(training, save_every_seconds=save_every_seconds, minutes=minutes)
     if not finished:
-        _print(f"stopped after step {training.step}; the same command continues")
         return 3
     export_tokenizer(out / SPEECH_TOKENIZER_FOLDER, training.network.tokenizer)
     write_loss_curve(out / CURVE, list(read_log(out)), title="Speech tokenizer")

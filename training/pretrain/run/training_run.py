@@ -175,3 +175,20 @@ class TrainingRun(ABC):
             found = ", ".join(f"{name} {value}" for name, value in zip(losses, values, strict=True))
             raise PretrainError(f"Training diverged at step {self.step} ({found}). Lower the learning rate.")
         return dict(zip(losses, values, strict=True))
+
+
+def train_until_stopped(run: TrainingRun, *, save_every_seconds: float, minutes: float | None) -> bool:
+    """Train to the end, or until SIGTERM or Ctrl-C, after which the state is saved; returns whether it is the end.
+
+    With `minutes`, the run ends after that time even if steps are left.
+    """
+    stop = StopRequest()
+    with stop:
+        finished = run.run(
+            save_every_seconds=save_every_seconds,
+            should_stop=lambda: stop.was_asked,
+            budget_seconds=None if minutes is None else 60 * minutes,
+        )
+    if not finished:
+        run.report(f"stopped after step {run.step}; the same command continues")
+    return finished

@@ -10,7 +10,7 @@ import torch
 from training.model.device import choose_device
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
-from training.pretrain.run.training_run import StopRequest
+from training.pretrain.run.training_run import train_until_stopped
 from training.pretrain.speaker.job import SpeakerJob
 from training.pretrain.speaker.training import SpeakerTraining
 
@@ -32,15 +32,7 @@ def main(arguments: list[str]) -> int:
         report=_print,
         space_of=options.space,
     )
-    stop = StopRequest()
-    with stop:
-        finished = training.run(
-            save_every_seconds=60 * options.save_minutes,
-            should_stop=lambda: stop.was_asked,
-            budget_seconds=None if options.minutes is None else 60 * options.minutes,
-        )
-    if not finished:
-        _print(f"stopped after step {training.step}; the same command continues")
+    if not train_until_stopped(training, save_every_seconds=60 * options.save_minutes, minutes=options.minutes):
         return 3
     write_loss_curve(options.out / CURVE, list(read_log(options.out)), title="Speaker encoder")
     return 0

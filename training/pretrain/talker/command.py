@@ -11,7 +11,7 @@ from training.model.device import choose_device
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
-from training.pretrain.run.training_run import StopRequest
+from training.pretrain.run.training_run import train_until_stopped
 from training.pretrain.run.training_state import has_state, read_job
 from training.pretrain.talker.job import TalkerJob, TalkerSize
 from training.pretrain.talker.training import TalkerTraining
@@ -49,15 +49,7 @@ def main(arguments: list[str]) -> int:
             report=_print,
             start=options.start,
         )
-        stop = StopRequest()
-        with stop:
-            finished = training.run(
-                save_every_seconds=60 * options.save_minutes,
-                should_stop=lambda: stop.was_asked,
-                budget_seconds=None if options.minutes is None else 60 * options.minutes,
-            )
-        if not finished:
-            _print(f"stopped after step {training.step}; the same command continues")
+        if not train_until_stopped(training, save_every_seconds=60 * options.save_minutes, minutes=options.minutes):
             return 3
         write_loss_curve(options.out / CURVE, list(read_log(options.out)), title="Talker")
     talker_steps, tokenizer_steps = export_checkpoint(options.out, options.tokenizer, options.out / EXPORT_FOLDER)
