@@ -64,6 +64,8 @@ class SpeakerTraining(TrainingRun):
         verifier = load_verifier()
         if verifier is None:
             raise PretrainError("The weights of the verifier in assets/verifier are missing or damaged.")
+        if space_of is not None and not (space_of / _SPACE_FILE).is_file():
+            raise PretrainError(f"{space_of} holds no run of the speaker encoder that has placed speakers.")
         self.encoder = read_encoder(start)
         config = self.encoder.config
         self._heard = open_heard_voices(corpus, run, job, config, verifier, report)
@@ -113,8 +115,6 @@ class SpeakerTraining(TrainingRun):
         """Where the speakers of the corpus are; kept with the run, because the encoder will move."""
         path = self.folder / _SPACE_FILE
         if not path.is_file() and space_of is not None:
-            if not (space_of / _SPACE_FILE).is_file():
-                raise PretrainError(f"{space_of} holds no run of the speaker encoder that has placed speakers.")
             shutil.copyfile(space_of / _SPACE_FILE, path)
         if not path.is_file():
             self.report("asking the verifier where the speakers of the corpus are")
