@@ -67,6 +67,10 @@ class Sources:
     average: Path | None = None
     """A packed checkpoint that the talker was trained on from: its weights are to be averaged with the run's. Long
     training on few voices costs others; halfway, both are kept (Wortsman et al. 2022)."""
+    average_share: float = 0.5
+    """Of that checkpoint in the mean."""
+    average_decoder: Path | None = None
+    """A packed checkpoint that the tokenizer's decoder was trained on from: half of the weights come from it."""
     speaker: Path | None = None
     """A run of the speaker encoder, or a packed checkpoint with one; None for the talker's own."""
     speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
@@ -93,6 +97,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--speaker", type=Path, help="run of the speaker encoder, or checkpoint with one")
     parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
     parser.add_argument("--average", type=Path, help="checkpoint whose talker's weights are averaged with the run's")
+    parser.add_argument("--average-share", type=float, default=0.5, help="of that checkpoint in the mean (0.5)")
+    parser.add_argument(
+        "--average-decoder", type=Path, help="checkpoint whose codec's decoder is averaged with the run's"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
     options = parser.parse_args(arguments)
@@ -102,6 +110,8 @@ def main(arguments: list[str]) -> int:
         speaker=options.speaker,
         corpus=options.corpus,
         average=options.average,
+        average_share=options.average_share,
+        average_decoder=options.average_decoder,
     )
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
     return 0
@@ -119,6 +129,8 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
             raise PretrainError(f"{run} holds no run to pack.")
     if all(map(_is_packed, sources.runs.values())):
         raise PretrainError("All of it is packed already: name a run of any of the stages.")
+    if not 0 < sources.average_share < 1:
+        raise PretrainError(f"The share of the average is {sources.average_share}; choose one between 0 and 1.")
     if out.is_dir() and any(out.iterdir()) and not (out / CONFIG_FILE).is_file():
         raise PretrainError(f"{out} is not replaced: it is not a checkpoint. Choose another folder.")
     with create_folder(out, replace=True) as new, tempfile.TemporaryDirectory() as temporary:
@@ -134,11 +146,18 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
             export_checkpoint(sources.talker, sources.tokenizer, exported)
         shutil.copytree(exported, new, dirs_exist_ok=True)
         if sources.average is not None:
-            _average_weights(new, sources.average)
+            _average_talkers(new, sources.average, sources.average_share)
+        if sources.average_decoder is not None:
+            _average_decoders(new, sources.average_decoder)
         if sources.speaker is not None:
             _replace_speaker_encoder(new, sources.speaker)
         codec_weights = _round_codec(new, sources.speech, report)
-        about = {**_about(sources, codec_weights), "remark": remark, "is_averaged": _is_averaged(sources)}
+        about = {
+            **_about(sources, codec_weights),
+            "remark": remark,
+            "is_averaged": _is_averaged(sources.average, sources.talker, "is_averaged"),
+            "is_decoder_averaged": _is_averaged(sources.average_decoder, sources.tokenizer, "is_decoder_averaged"),
+        }
         (new / TRAINING_FOLDER).mkdir()
         for name, run in sources.runs.items():
             if _is_packed(run):
@@ -164,21 +183,51 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _average_weights(folder: Path, other: Path) -> None:
+def _average_talkers(folder: Path, other: Path, share: float) -> None:
     """Make the talker's weights the means of its own and those of another checkpoint of the same sizes.
 
-    Layers that its code predictor has and the other lacks change nothing there: what they add has a mean of half.
+    Layers that its code predictor has and the other lacks change nothing there: what they add becomes less.
     """
-    if not (other / WEIGHTS_FILE).is_file():
-        raise PretrainError(f"{other} holds no checkpoint to average with.")
-    own, others = (load_file(one / WEIGHTS_FILE) for one in (folder, other))
+    own, others = _weights_of_both(folder, other, WEIGHTS_FILE)
     for name in own.keys() - others.keys():
         if name.startswith(_PREDICTOR_LAYERS):
             others[name] = torch.zeros_like(own[name]) if name.endswith(_WRITES) else own[name]
-    if {name: one.shape for name, one in own.items()} != {name: one.shape for name, one in others.items()}:
+    if _shapes(own) != _shapes(others):
         raise PretrainError(f"The talker of {other} has other sizes, so their weights have no mean.")
-    means = {name: ((one.float() + others[name].float()) / 2).to(one.dtype) for name, one in own.items()}
+    means = {name: _mean(one, others[name], share) for name, one in own.items()}
     save_file(means, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+
+
+def _average_decoders(folder: Path, other: Path) -> None:
+    """Make the weights of the codec's decoder the means of its own and those of another checkpoint.
+
+    Codebooks and encoder are not averaged: they have to be the same, or the decoders were given other codes.
+    """
+    file = f"{SPEECH_TOKENIZER_FOLDER}/{WEIGHTS_FILE}"
+    own, others = _weights_of_both(folder, other, file)
+    if _shapes(own) != _shapes(others):
+        raise PretrainError(f"The speech tokenizer of {other} has other sizes, so their decoders have no mean.")
+    is_learnt = {name: name.startswith("decoder.") and "codebook" not in name for name in own}
+    # The other's encoder may have been stored in half precision.
+    kept = {name: (one.to(others[name].dtype), others[name]) for name, one in own.items() if not is_learnt[name]}
+    if not all(torch.equal(*pair) for pair in kept.values()):
+        raise PretrainError(f"The speech tokenizer of {other} writes other codes, so their decoders have no mean.")
+    means = {name: _mean(one, others[name], 0.5) if is_learnt[name] else one for name, one in own.items()}
+    save_file(means, folder / file, metadata={"format": "pt"})
+
+
+def _weights_of_both(folder: Path, other: Path, file: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    if not (other / file).is_file():
+        raise PretrainError(f"{other} holds no checkpoint to average with.")
+    return load_file(folder / file), load_file(other / file)
+
+
+def _shapes(weights: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: one.shape for name, one in weights.items()}
+
+
+def _mean(own: Tensor, other: Tensor, share: float) -> Tensor:
+    return torch.lerp(own.float(), other.float(), share).to(own.dtype)
 
 
 def _replace_speaker_encoder(folder: Path, source: Path) -> None:
@@ -253,12 +302,11 @@ def _about(sources: Sources, codec_weights: str) -> dict[str, Any]:
     return about
 
 
-def _is_averaged(sources: Sources) -> bool:
-    """Whether the talker's weights are means, now or since it was packed."""
-    if sources.average is not None or not _is_packed(sources.talker):
-        return sources.average is not None
-    told = json.loads((sources.talker / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
-    return bool(told.get("is_averaged"))
+def _is_averaged(average: Path | None, source: Path, key: str) -> bool:
+    """Whether a part's weights are means, now or since it was packed."""
+    if average is not None or not _is_packed(source):
+        return average is not None
+    return bool(json.loads((source / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8")).get(key))
 
 
 def _check(folder: Path) -> int:

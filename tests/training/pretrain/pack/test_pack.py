@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,12 +169,49 @@ def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sour
     halved = {f"{layer}self_attn.o_proj.weight", f"{layer}mlp.down_proj.weight"}
     assert all(torch.equal(means[name], one / 2 if name in halved else one) for name, one in own.items())
 
+    save_file({name: 3 * one for name, one in own.items()}, former / "model.safetensors", metadata={"format": "pt"})
+    packing.pack(replace(averaged, average_share=0.25), tmp_path / "out", report=silent)
+    means = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.allclose(means[name], 1.5 * one, rtol=0.01) for name, one in own.items())
+    with pytest.raises(PretrainError, match="choose one between 0 and 1"):
+        packing.pack(replace(averaged, average_share=1.0), tmp_path / "out", report=silent)
+
     name = next(iter(own))
     save_file({name: own[name]}, former / "model.safetensors")
     with pytest.raises(PretrainError, match="other sizes"):
         packing.pack(averaged, tmp_path / "out", report=silent)
     shutil.rmtree(former)
     with pytest.raises(PretrainError, match="no checkpoint to average with"):
+        packing.pack(averaged, tmp_path / "out", report=silent)
+
+
+def test_a_decoder_is_averaged_with_the_one_it_went_on_from(sources: packing.Sources, packed: Path, tmp_path: Path):
+    former, file = tmp_path / "former", "speech_tokenizer/model.safetensors"
+    shutil.copytree(packed, former)
+    own = load_file(packed / file)
+    learnt = {name for name in own if name.startswith("decoder.") and "codebook" not in name}
+    assert learnt
+    others = {name: 3 * one if name in learnt else one for name, one in own.items()}
+    save_file(others, former / file, metadata={"format": "pt"})
+    averaged = replace(sources, average_decoder=former)
+    packing.pack(averaged, tmp_path / "out", report=silent)
+    means = load_file(tmp_path / "out" / file)
+    for name, one in own.items():
+        wanted = 2 * one if name in learnt else one
+        assert torch.allclose(means[name].float(), wanted.float(), rtol=0.01, atol=1e-6), name
+    about = json.loads((tmp_path / "out" / "training" / "about.json").read_text())
+    assert about["is_decoder_averaged"]
+    assert not about["is_averaged"]
+    # Its talker goes on with another run: the codec's decoder stays a mean.
+    packing.pack(replace(sources, tokenizer=tmp_path / "out"), tmp_path / "later", report=silent)
+    assert json.loads((tmp_path / "later" / "training" / "about.json").read_text())["is_decoder_averaged"]
+
+    save_file({name: one + 1 for name, one in own.items()}, former / file)
+    with pytest.raises(PretrainError, match="writes other codes"):
+        packing.pack(averaged, tmp_path / "out", report=silent)
+    name = next(iter(own))
+    save_file({name: own[name]}, former / file)
+    with pytest.raises(PretrainError, match="other sizes"):
         packing.pack(averaged, tmp_path / "out", report=silent)
 
 
