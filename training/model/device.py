@@ -273,5 +273,8 @@ def supports_bf16(device: torch.device) -> bool:
         return bool(torch.xpu.is_bf16_supported())
     if device.type == "cpu":
         # Emulated bfloat16 (AVX2, plain AVX-512) is slower than float32.
-        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+        # PyTorch's own kernels may be held to AVX2 (ATEN_CPU_CAPABILITY) on a processor that could do more: its
+        # attention then fails in bfloat16 where the processor has AMX.
+        has_kernels = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+        return has_kernels and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     return False
