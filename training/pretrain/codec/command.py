@@ -55,13 +55,14 @@ def main(arguments: list[str]) -> int:
         },
         **_discriminators(options),
         **({"crops": ENCODER_CROPS} if options.encoder_only else {}),
-        altered_share=options.altered_share,
+        **_altered(options),
         joint_from=options.joint_from,
         analysed_share=options.analysed_share,
         channel_share=options.channel_share,
         codebooks_learn=options.codebooks_learn,
         waveform_weight=options.waveform_weight,
         muon_learning_rate=options.learning_rate,
+        peak_learning_rate=options.rest_learning_rate,
     )
     if device.type == "cuda":
         job = job.for_gpu()
@@ -107,6 +108,12 @@ def train(
     return 0
 
 
+def _altered(options: argparse.Namespace) -> dict[str, float]:
+    if options.altered_share is None:
+        return {}
+    return {"learned_altered_share" if options.codebooks_learn else "altered_share": options.altered_share}
+
+
 def _discriminators(options: argparse.Namespace) -> dict[str, int]:
     if options.adversarial_from is None:
         return {}
@@ -125,8 +132,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all)")
-    rate = TokenizerJob().muon_learning_rate
-    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; half is enough with --start")
+    _add_learning_rates(parser)
     parser.add_argument("--adversarial", action="store_true", help="sharper sound at twice the cost")
     parser.add_argument(
         "--adversarial-from", type=float, help="with --adversarial: share of the run after which it begins (an eighth)"
@@ -177,13 +183,21 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _add_learning_rates(parser: argparse.ArgumentParser) -> None:
+    job = TokenizerJob()
+    rate, rest = job.muon_learning_rate, job.peak_learning_rate
+    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; a third is enough with --start")
+    parser.add_argument("--rest-learning-rate", type=float, default=rest, help="AdamW's, of what Muon does not train")
+
+
 def _add_encoder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--encoder-only", action="store_true", help="with --start: train the encoder to imitate the analysis, alone"
     )
-    share = TokenizerJob().altered_share
     parser.add_argument(
-        "--altered-share", type=float, default=share, help="with --encoder-only or --decoder-only: of the speech"
+        "--altered-share",
+        type=float,
+        help="with --encoder-only, --decoder-only or --codebooks-learn: of the speech (.7, .7 and none)",
     )
     parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
     parser.add_argument(

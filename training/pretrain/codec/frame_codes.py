@@ -37,7 +37,7 @@ class CodedCorpus:
         self._codes: list[NDArray[np.int16]] = []
         self._starts: list[tuple[int, int, int]] = []
         for shard, numbers in enumerate(corpus.shards()):
-            path = _shard_codes(folder, shard)
+            path = shard_codes(folder, shard)
             if not path.is_file():
                 break
             self._codes.append(np.load(path, mmap_mode="r"))
@@ -120,10 +120,10 @@ def analyse(
         utterances = open_corpus(corpus, part)
         shards = utterances.shards()
         for shard, numbers in enumerate(shards):
-            path = _shard_codes(run / _CODES / part, shard)
+            path = shard_codes(run / _CODES / part, shard)
             if path.is_file():
                 continue
-            _write_codes(path, [space.encode(measure(samples_of(utterances, number).to(device))) for number in numbers])
+            write_codes(path, [space.encode(measure(samples_of(utterances, number).to(device))) for number in numbers])
             report(f"{part}: codes of shard {shard + 1} of {len(shards)}")
     return space.cpu()
 
@@ -136,7 +136,7 @@ def encode(
         utterances = open_corpus(corpus, part)
         shards = utterances.shards()
         for shard, numbers in enumerate(shards):
-            path = _shard_codes(run / _CODES / part, shard)
+            path = shard_codes(run / _CODES / part, shard)
             if path.is_file():
                 continue
             found: dict[int, torch.Tensor] = {}
@@ -145,7 +145,7 @@ def encode(
                 batch = by_length[start : start + _ENCODED_TOGETHER]
                 codes = tokenizer.encode([samples_of(utterances, number) for number in batch])
                 found.update(zip(batch, codes, strict=True))
-            _write_codes(path, [found[number] for number in numbers])
+            write_codes(path, [found[number] for number in numbers])
             report(f"{part}: encoded shard {shard + 1} of {len(shards)}")
 
 
@@ -197,11 +197,13 @@ def _recover(corpus: Corpus, measure: FrameFeatures, start: Path, job: Tokenizer
     return CodeSpace.recover(content, sound, tokenizer.encoder.quantizer)
 
 
-def _shard_codes(folder: Path, shard: int) -> Path:
+def shard_codes(folder: Path, shard: int) -> Path:
+    """The file of a shard's codes."""
     return folder / f"shard-{shard:05d}.npy"
 
 
-def _write_codes(path: Path, codes: list[torch.Tensor]) -> None:
+def write_codes(path: Path, codes: list[torch.Tensor]) -> None:
+    """Write the codes of a shard's utterances, each (frames, codebooks), atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
     with temporary.open("wb") as file:

@@ -216,6 +216,8 @@ class TokenizerJob(StageJob):
     """Keep codebooks and decoder as they are, and train the encoder to imitate the analysis of altered speech."""
     altered_share: float = Field(default=0.7, ge=0, le=1)
     """With `encoder_only` or `decoder_only`: share of utterances that are altered before they are analysed."""
+    learned_altered_share: float = Field(default=0.0, ge=0, le=1)
+    """With `codebooks_learn`, instead of `channel_share`: the same."""
     bfloat16: bool = False
     """Compute in bfloat16, with weights in float32: half the time on processors with AMX."""
 
@@ -237,6 +239,8 @@ class TokenizerJob(StageJob):
             raise ValueError("encoder_only goes with none of joint_from, decoder_only and adversarial")
         if self.codebooks_learn and (self.joint_from is None or self.analysed_share > 0):
             raise ValueError("codebooks_learn needs joint_from and no analysed_share, whose codes lose their meaning")
+        if self.learned_altered_share > 0 and (not self.codebooks_learn or self.channel_share > 0):
+            raise ValueError("learned_altered_share needs codebooks_learn and no channel_share: altering includes it")
         return self
 
     @classmethod

@@ -66,11 +66,13 @@ class TokenizerTraining(TrainingRun):
         coded = frame_codes.open_codes(corpus, run, TRAIN)
         recordings = frame_codes.open_codes(corpus, run, RECORDINGS) if recorded else None
         crops = CropSource(coded, job.crops, job.seed, recordings=recordings)
-        altered = AlteredCrops(crops, space, altered_share=job.altered_share)
-        is_altered = job.encoder_only or job.decoder_only
-        self._plain_crops = Prefetch(altered.batch if is_altered else crops.batch, device)
-        heard = altered.batch if is_altered else partial(crops.batch, channel_share=job.channel_share)
-        self._joint_crops = Prefetch(heard, device)
+        plain: Callable[[int], Crops] = crops.batch
+        joint: Callable[[int], Crops] = partial(crops.batch, channel_share=job.channel_share)
+        if job.encoder_only or job.decoder_only:
+            plain = joint = AlteredCrops(crops, space, altered_share=job.altered_share).batch
+        elif job.learned_altered_share:
+            joint = AlteredCrops(crops, space, altered_share=job.learned_altered_share).batch
+        self._plain_crops, self._joint_crops = Prefetch(plain, device), Prefetch(joint, device)
         # Weights are drawn on the CPU, so that they do not depend on the device.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(job.seed)

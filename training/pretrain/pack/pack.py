@@ -97,20 +97,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--speaker", type=Path, help="run of the speaker encoder, or checkpoint with one")
     parser.add_argument("--corpus", type=Path, help="corpus to mention in the model's description")
     parser.add_argument("--average", type=Path, help="checkpoint whose talker's weights are averaged with the run's")
-    parser.add_argument("--average-share", type=float, default=0.5, help="of that checkpoint in the mean (0.5)")
+    parser.add_argument("--average-share", type=float, help="with --average: of that checkpoint in the mean (0.5)")
     parser.add_argument(
         "--average-decoder", type=Path, help="checkpoint whose codec's decoder is averaged with the run's"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
     options = parser.parse_args(arguments)
+    if options.average_share is not None and options.average is None:
+        raise PretrainError("--average-share says how much of a checkpoint to keep: name it with --average.")
     sources = Sources(
         tokenizer=options.tokenizer,
         talker=options.talker,
         speaker=options.speaker,
         corpus=options.corpus,
         average=options.average,
-        average_share=options.average_share,
+        average_share=0.5 if options.average_share is None else options.average_share,
         average_decoder=options.average_decoder,
     )
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))

@@ -9,6 +9,7 @@ import torch
 
 from training.model.device import choose_device
 from training.pretrain.codec.job import TokenizerJob
+from training.pretrain.errors import PretrainError
 from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
 from training.pretrain.run.training_run import train_until_stopped
@@ -26,6 +27,8 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
+    if options.start_codes is not None and options.start is None:
+        raise PretrainError("--start-codes says which codes a talker was trained on: name the talker with --start.")
     if not options.export:
         device = choose_device(options.device)
         codec = (
@@ -48,6 +51,7 @@ def main(arguments: list[str]) -> int:
             device=device,
             report=_print,
             start=options.start,
+            start_codes=options.start_codes,
         )
         if not train_until_stopped(training, save_every_seconds=60 * options.save_minutes, minutes=options.minutes):
             return 3
@@ -65,6 +69,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the run; an unfinished one is continued")
     parser.add_argument("--start", type=Path, help="run or checkpoint folder whose weights a new run begins with")
+    parser.add_argument(
+        "--start-codes",
+        type=Path,
+        help="with --start: run of the tokenizer with this corpus in the codes it was trained on, if they are others",
+    )
     parser.add_argument("--steps", type=int, default=TalkerJob().num_steps)
     parser.add_argument("--minutes", type=float, help="end the run after this time even if steps are left")
     rate = TalkerJob().muon_learning_rate

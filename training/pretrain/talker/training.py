@@ -26,6 +26,7 @@ from training.pretrain.talker.batches import BatchSource, TalkerBatch
 from training.pretrain.talker.guidance import AttentionGuide, neighbourhoods
 from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.network import TalkerNetwork
+from training.pretrain.talker.recoding import paired_codes, recode
 from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
 
 _VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
@@ -49,8 +50,14 @@ class TalkerTraining(TrainingRun):
         device: torch.device,
         report: Callable[[str], None],
         start: Path | None = None,
+        start_codes: Path | None = None,
     ) -> None:
-        """Continue or begin the run in `run`; a new one may start from another run or a checkpoint folder."""
+        """Continue or begin the run in `run`; a new one may start from another run or a checkpoint folder.
+
+        Args:
+            start_codes: run of the tokenizer whose codes of this corpus mean to `start` what it was trained on, if its
+                codebooks are others than those of `tokenizer_run`.
+        """
         super().__init__(job, run, device=device, report=report)
         self.job = job
         with torch.random.fork_rng(devices=[]):
@@ -61,7 +68,8 @@ class TalkerTraining(TrainingRun):
         codes_run = run if _speaks_encoder_codes(tokenizer_run) else tokenizer_run
         if codes_run == run:
             frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report)
-        coded = frame_codes.open_codes(corpus, codes_run, TRAIN)
+        coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN)
+        self._start_codes = None if start_codes is None else frame_codes.open_codes(corpus, start_codes, TRAIN)
         tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
@@ -90,6 +98,9 @@ class TalkerTraining(TrainingRun):
             self.network.begin_as(smaller)
         else:
             read_weights(start, self.networks)
+        if self._start_codes is not None:
+            self.report("carrying its tables over to other codes")
+            recode(self.network.talker, *paired_codes(self._start_codes, self._coded))
         record_start(self.folder, start, stage="talker")
 
     def train_step(self) -> dict[str, float]:

@@ -374,6 +374,16 @@ def test_encoder_and_decoder_learn_from_each_other_and_the_codebooks_follow(corp
     )
 
 
+def test_codebooks_that_learn_may_hear_altered_speech(corpus: Path, tmp_path: Path):
+    changes = {"joint_from": 0.5, "codebooks_learn": True, "learned_altered_share": 1.0}
+    job = JOB.model_copy(update=changes)
+    training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
+    plain, joint = (crops.batch(0) for crops in (training._plain_crops, training._joint_crops))
+    assert plain.waveform.shape == joint.waveform.shape
+    assert not torch.equal(plain.waveform, joint.waveform)
+    assert joint.is_analysed.all()
+
+
 def test_an_encoder_that_is_heard_gets_gradients_through_the_codes(corpus: Path, tmp_path: Path):
     job = JOB.model_copy(update={"joint_from": 0.0, "heard_imitation_weight": 0.0})
     training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
@@ -443,6 +453,8 @@ def test_a_run_whose_time_ends_during_a_validation_saves_its_last_step(
         {"encoder_only": True, "joint_from": 0.5},
         {"encoder_only": True, "adversarial": True},
         {"altered_share": 1.5},
+        {"learned_altered_share": 0.5, "joint_from": 0.5},
+        {"learned_altered_share": 0.5, "joint_from": 0.5, "codebooks_learn": True, "channel_share": 0.5},
     ],
 )
 def test_recipes_that_contradict_themselves_are_refused(changes: dict[str, object]):

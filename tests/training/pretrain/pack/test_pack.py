@@ -263,6 +263,12 @@ def test_a_folder_with_something_else_is_not_replaced(
     assert "holds no run to pack" in capsys.readouterr().err
 
 
+def test_a_share_of_no_average_is_refused(sources: packing.Sources, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(sources.talker)]
+    assert command_line.main(["pack", *runs, "--average-share", "0.3", "--out", str(tmp_path / "mini")]) == 1
+    assert "name it with --average" in capsys.readouterr().err
+
+
 def test_a_long_log_becomes_means_and_keeps_what_was_measured():
     lines = [{"step": step, "loss": float(step)} for step in range(1, 361)]
     lines.insert(100, {"step": 100, "validation/part": 3.0})

@@ -249,6 +249,7 @@ def test_behind_long_references_fewer_utterances_have_room(source: BatchSource, 
         ("--in-context-ratio", "2", "in_context_ratio"),
         ("--references-per-speaker", "-1", "references_per_speaker"),
         ("--steps", "0", "num_steps"),
+        ("--start-codes", "codec", "name the talker with --start"),
     ],
 )
 def test_an_option_that_is_out_of_range_is_one_sentence(
@@ -299,6 +300,34 @@ def test_a_talker_learns_the_codes_that_its_decoder_knows(
     assert codec.run(save_every_seconds=1e9, should_stop=lambda: False)
     open_training(corpus, tmp_path / "codec", tmp_path / "talker")
     assert (tmp_path / "talker" / "codes").is_dir() == encodes
+
+
+def test_a_talker_goes_on_with_codes_that_were_learnt_since(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    job = TOKENIZER_JOB.model_copy(update={"joint_from": 0.0, "codebooks_learn": True})
+    codec = TokenizerTraining(job, corpus, tmp_path / "codec", device=CPU, compiled=False, report=lambda line: None)
+    assert codec.run(save_every_seconds=1e9, should_stop=lambda: False)
+    told: list[str] = []
+    talkers = [
+        TalkerTraining(
+            JOB, corpus, tmp_path / "codec", tmp_path / name, device=CPU, report=told.append, start=finished, **options
+        ).network.talker
+        for name, options in (("as-it-is", {}), ("carried-over", {"start_codes": tokenizer}))
+    ]
+    assert told.count("carrying its tables over to other codes") == 1
+    before = frame_codes.open_codes(corpus, tokenizer, TRAIN)
+    after = frame_codes.open_codes(corpus, tmp_path / "carried-over", TRAIN)
+    pairs = [(before.codes(number), after.codes(number)) for number in range(len(after))]
+    known = [talkers[0].code_predictor.sum_residual(codes) for codes, _ in pairs]
+    missed = [
+        sum(
+            float((talker.code_predictor.sum_residual(codes) - one).detach().square().sum())
+            for one, (_, codes) in zip(known, pairs, strict=True)
+        )
+        for talker in talkers
+    ]
+    assert missed[1] < 0.5 * missed[0]
 
 
 def test_a_talker_that_goes_on_may_learn_more_slowly():
