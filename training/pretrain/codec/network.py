@@ -163,8 +163,12 @@ class TokenizerNetwork(nn.Module):
         return vq.codebooks_of(self.tokenizer.encoder.quantizer.acoustic_residual_vector_quantizer)
 
     def vectors(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
-        """The vectors that codebook 0 and the others quantize, each (rows, frames, width)."""
-        return vq.vectors_of(self.tokenizer.encoder.quantizer, self._encode(waveform))
+        """The vectors that codebook 0 and the others quantize, each (rows, frames, width).
+
+        In float32, as in use: an encoder that was trained in bfloat16 hears something else without it.
+        """
+        with torch.autocast(waveform.device.type, enabled=False):
+            return vq.vectors_of(self.tokenizer.encoder.quantizer, self._encode(waveform))
 
     @torch.no_grad()
     def _entries(self, codes: Tensor) -> tuple[Tensor, Tensor]:

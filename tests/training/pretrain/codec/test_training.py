@@ -374,6 +374,15 @@ def test_encoder_and_decoder_learn_from_each_other_and_the_codebooks_follow(corp
     )
 
 
+def test_an_encoder_hears_in_float32_what_it_will_hear_in_use():
+    torch.manual_seed(5)
+    network = TokenizerNetwork(JOB)
+    speech = torch.randn(2, 4 * 1280) / 10
+    with torch.autocast("cpu", torch.bfloat16):
+        trained = network.vectors(speech)
+    assert all(map(torch.equal, trained, network.vectors(speech)))
+
+
 def test_codebooks_that_learn_may_hear_altered_speech(corpus: Path, tmp_path: Path):
     changes = {"joint_from": 0.5, "codebooks_learn": True, "learned_altered_share": 1.0}
     job = JOB.model_copy(update=changes)
