@@ -23,6 +23,11 @@ def check_model(folder: Path, card: DatasetCard, model: str) -> None:
             "Choose a base checkpoint, or the base variant of a fine-tuned voice."
         )
     if fingerprint_of(folder) != card.tokenizer_fingerprint:
+        if card.model == model:
+            raise RunInvalid(
+                f"The dataset {card.name} was made with an earlier version of {model}, which has learnt other codes "
+                "since. Build the dataset again from the same recordings."
+            )
         raise RunInvalid(
             f"The dataset {card.name} was made with {card.model}, whose codes {model} does not understand. "
             f"Build the dataset again with {model}, or fine-tune {card.model}."

@@ -128,6 +128,12 @@ def test_codes_of_another_model_are_refused(runs: Runs, dataset: Path) -> None:
         plan(runs, dataset)
 
 
+def test_codes_of_an_earlier_version_of_the_model_are_refused(runs: Runs, dataset: Path) -> None:
+    write_card(dataset, read_card(dataset).model_copy(update={"tokenizer_fingerprint": "other"}))
+    with pytest.raises(EncoreError, match="made with an earlier version of .*Build the dataset again"):
+        plan(runs, dataset)
+
+
 def test_a_model_other_than_a_base_model_is_refused(runs: Runs, dataset: Path, tmp_path: Path) -> None:
     folder = tmp_path / "custom"
     shutil.copytree(GOLDEN_CHECKPOINT, folder)
