@@ -130,7 +130,7 @@ def test_codes_of_another_model_are_refused(runs: Runs, dataset: Path) -> None:
 
 def test_codes_of_an_earlier_version_of_the_model_are_refused(runs: Runs, dataset: Path) -> None:
     write_card(dataset, read_card(dataset).model_copy(update={"tokenizer_fingerprint": "other"}))
-    with pytest.raises(EncoreError, match="made with an earlier version of .*Build the dataset again"):
+    with pytest.raises(EncoreError, match=r"made with an earlier version of .*Build the dataset again"):
         plan(runs, dataset)
 
 
