@@ -51,17 +51,20 @@ def recode(talker: Talker, before: Tensor, after: Tensor) -> None:
         PretrainError: the codes have more entries than the tables.
     """
     predictor = talker.code_predictor
-    tables = [_weight(table) for table in predictor.model.codec_embedding]
+    own = [_weight(table) for table in predictor.model.codec_embedding]
+    # The codes are on the CPU, whatever device the talker is on.
+    tables = [table.cpu() for table in own]
     if max(before.max(), after.max()) >= len(tables[0]):
         raise PretrainError(f"The codes have more than {len(tables[0])} entries, as many as the talker knows.")
     known = _sums(tables, before)
     for number, (table, head) in enumerate(zip(tables, map(_weight, predictor.lm_head), strict=True), start=1):
         shares = _shares(before[:, number], after[:, number], len(table))
         table.copy_(shares @ table)
-        head.copy_(shares @ head)
+        head.copy_(shares @ head.cpu())
     missing = known - _sums(tables, after)
-    for table, moved in zip(tables, _fit(after[:, 1:], missing, len(tables[0])), strict=True):
-        table.add_(moved)
+    fitted = _fit(after[:, 1:], missing, len(tables[0]))
+    for weight, table, moved in zip(own, tables, fitted, strict=True):
+        weight.copy_(table + moved)
 
 
 def _weight(module: nn.Module) -> Tensor:
