@@ -174,9 +174,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help="with --joint-from: share of crops over telephones, in rooms",
     )
     parser.add_argument(
-        "--codebooks-learn",
-        action="store_true",
-        help="with --joint-from: train them; earlier talkers fit with --start-codes",
+        "--codebooks-learn", action="store_true", help="with --joint-from: train them; talkers need --start-codes"
     )
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
     parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
