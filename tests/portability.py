@@ -30,7 +30,7 @@ PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", f"not ({L
 
 # All that answers to what tests/programs.py lists, under whatever name.
 HIDDEN = re.compile(
-    r"(flite|espeak|pico2wave|chromium|google-chrome|clang|([\w-]*-)?(c\+\+|g\+\+|gcc)|cc$|c89|c99|ninja)"
+    r"(flite|espeak|pico2wave|RHVoice|chromium|google-chrome|clang|([\w-]*-)?(c\+\+|g\+\+|gcc)|cc$|c89|c99|ninja)"
 )
 ABOUT_PROGRAMS = re.compile(r"needs_program|require_program|\bflite\b|espeak|g\+\+")
 

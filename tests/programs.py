@@ -18,6 +18,8 @@ PROGRAMS: Mapping[str, tuple[str | Path, ...]] = {
     "espeak-ng": ("espeak-ng",),
     # In Debian's non-free.
     "libttspico-utils": ("pico2wave",),
+    # In non-free too, and not in Debian 12.
+    "rhvoice": ("RHVoice-test",),
     # The others are what the same browser is called elsewhere.
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "g++": ("c++", "g++", "clang++"),

@@ -125,7 +125,8 @@ def _parts(
     sources: TextSources, seed: int, hours: float, num_held_out: int, recordings: Path
 ) -> list[Part | RecordedPart]:
     """The held-out parts come first: they are small, and every later stage needs them from its first step."""
-    everyone = (*speakers.training_speakers(), *(speakers.pico_speakers() if engines.has_pico() else ()))
+    extra = [speaker for engine in engines.installed_extras() for speaker in speakers.extra_speakers(engine)]
+    everyone = (*speakers.training_speakers(), *extra)
     held_out = [
         (corpus.HELD_OUT_TEXTS, everyone),
         (corpus.HELD_OUT_PARAMETERS, speakers.unseen_parameter_speakers()),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from training.pretrain.corpus.timbre import Timbre
 
-FLITE, ESPEAK, PICO = "flite", "espeak-ng", "pico2wave"
+FLITE, ESPEAK, PICO, RHVOICE = "flite", "espeak-ng", "pico2wave", "RHVoice-test"
 HELD_OUT_VOICE = "rms"
 """flite's voice that no training utterance uses: the unseen speaker."""
 
@@ -34,13 +34,6 @@ _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
 _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
 _NUM_ESPEAK = 60
 _NUM_OTHER_ESPEAK = 40
-# pico's two voices are women's, and clear. With shorter tracts than these they are hard to understand: most are longer.
-PICO_F0_RANGE = (0.6, 1.3)
-PICO_FORMANT_RANGE = (0.78, 1.08)
-PICO_RATE_RANGE = (0.85, 1.25)
-_PICO_VOICES = {"en-US": "pico-us", "en-GB": "pico-gb"}
-_NUM_PICO, _NUM_OTHER_PICO = 250, 350
-"""Speakers derived from each, and those with timbres of their own."""
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -61,6 +54,46 @@ class Speaker:
     """Standard deviation of f0 passed to flite; None for the voice's own."""
     timbre: Timbre | None = None
     """What its sound is filtered by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtraVoices:
+    """An engine's voices that speak in the training part where it is installed: Debian keeps it outside of main."""
+
+    names: Mapping[str, str]
+    """Voice -> name of the speaker who is that voice as it is; others are called after it."""
+    f0_range: tuple[float, float]
+    formant_range: tuple[float, float]
+    rate_range: tuple[float, float]
+    num_speakers: int
+    """Derived from each voice."""
+    num_others: int
+    """Derived from each voice, with timbres of their own."""
+
+
+EXTRA_VOICES: Mapping[str, ExtraVoices] = MappingProxyType(
+    {
+        # Two women's, and clear. With shorter tracts than these they are hard to understand: most are longer.
+        PICO: ExtraVoices(
+            names={"en-US": "pico-us", "en-GB": "pico-gb"},
+            f0_range=(0.6, 1.3),
+            formant_range=(0.78, 1.08),
+            rate_range=(0.85, 1.25),
+            num_speakers=250,
+            num_others=350,
+        ),
+        # A Scot, an American and an American woman. Two other voices may not be altered under their licence, and slt is
+        # flite's, too. The engine keeps pitch between half and twice the voice's own.
+        RHVOICE: ExtraVoices(
+            names={"Alan": "alan", "Bdl": "bdl", "Clb": "clb"},
+            f0_range=(0.7, 1.5),
+            formant_range=(0.82, 1.22),
+            rate_range=(0.85, 1.25),
+            num_speakers=200,
+            num_others=300,
+        ),
+    }
+)
 
 
 @cache
@@ -87,18 +120,19 @@ def training_speakers() -> tuple[Speaker, ...]:
 
 
 @cache
-def pico_speakers() -> tuple[Speaker, ...]:
-    """More speakers of the training part, where pico2wave is installed, which Debian keeps outside of main."""
-    plain = [Speaker(name=name, engine=PICO, voice=voice) for voice, name in _PICO_VOICES.items()]
+def extra_speakers(engine: str) -> tuple[Speaker, ...]:
+    """More speakers of the training part, where one of `EXTRA_VOICES` is installed."""
+    voices = EXTRA_VOICES[engine]
+    plain = [Speaker(name=name, engine=engine, voice=voice) for voice, name in voices.names.items()]
     varied = [
-        _pico(f"{name}-{number:03d}", voice, number, has_timbre=False)
-        for voice, name in _PICO_VOICES.items()
-        for number in range(1, _NUM_PICO)
+        _extra(f"{name}-{number:03d}", engine, voice, number, has_timbre=False)
+        for voice, name in voices.names.items()
+        for number in range(1, voices.num_speakers)
     ]
     other = [
-        _pico(f"{name}-other-{number:03d}", voice, _NUM_PICO + number, has_timbre=True)
-        for voice, name in _PICO_VOICES.items()
-        for number in range(_NUM_OTHER_PICO)
+        _extra(f"{name}-other-{number:03d}", engine, voice, voices.num_speakers + number, has_timbre=True)
+        for voice, name in voices.names.items()
+        for number in range(voices.num_others)
     ]
     return (*plain, *varied, *other)
 
@@ -122,7 +156,8 @@ def unseen_voice() -> Speaker:
 @cache
 def by_name() -> Mapping[str, Speaker]:
     """All speakers by name."""
-    everyone = (*training_speakers(), *pico_speakers(), *unseen_parameter_speakers(), unseen_voice())
+    extra = (speaker for engine in EXTRA_VOICES for speaker in extra_speakers(engine))
+    everyone = (*training_speakers(), *extra, *unseen_parameter_speakers(), unseen_voice())
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
 
@@ -153,14 +188,15 @@ def _espeak(number: int, *, has_timbre: bool) -> Speaker:
     )
 
 
-def _pico(name: str, voice: str, number: int, *, has_timbre: bool) -> Speaker:
+def _extra(name: str, engine: str, voice: str, number: int, *, has_timbre: bool) -> Speaker:
+    ranges = EXTRA_VOICES[engine]
     return Speaker(
         name=name,
-        engine=PICO,
+        engine=engine,
         voice=voice,
-        f0=_between(PICO_F0_RANGE, number, base=2),
-        formants=_between(PICO_FORMANT_RANGE, number, base=3),
-        rate=_between(PICO_RATE_RANGE, number, base=5),
+        f0=_between(ranges.f0_range, number, base=2),
+        formants=_between(ranges.formant_range, number, base=3),
+        rate=_between(ranges.rate_range, number, base=5),
         timbre=Timbre.drawn(name) if has_timbre else None,
     )
 

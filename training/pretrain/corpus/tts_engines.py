@@ -1,4 +1,7 @@
-"""Text to speech by flite, espeak-ng and, where it is installed, pico2wave: to make the corpus, not to run the app."""
+"""Text to speech by flite, espeak-ng and, where they are installed, pico2wave and RHVoice.
+
+It makes the corpus; the app does not need it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from training.pretrain.corpus.speakers import ESPEAK, FLITE, PICO, Speaker
+from training.pretrain.corpus.speakers import ESPEAK, EXTRA_VOICES, FLITE, PICO, RHVOICE, Speaker
 from training.pretrain.errors import CorpusError
 
 SAMPLE_RATE_HZ = 16_000
@@ -38,16 +41,16 @@ _ENGINE_SECONDS = (
 )
 
 
-def has_pico() -> bool:
-    """Whether pico2wave can speak, too: good voices, but Debian keeps them outside of main."""
-    return shutil.which(PICO) is not None
+def installed_extras() -> tuple[str, ...]:
+    """Which of the engines with `EXTRA_VOICES` can speak: good voices, but Debian keeps them outside of main."""
+    return tuple(engine for engine in EXTRA_VOICES if shutil.which(engine) is not None)
 
 
 def versions() -> dict[str, str]:
-    """Version of each engine; pico2wave tells none, so a digest of what it says.
+    """Version of each engine; of those that tell none, a digest of what they say.
 
     Raises:
-        CorpusError: one is not installed.
+        CorpusError: one that is needed is not installed.
     """
     found = {}
     for engine in (FLITE, ESPEAK):
@@ -56,9 +59,10 @@ def versions() -> dict[str, str]:
         said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=False)
         version = re.search(r"(?:version:? flite-|text-to-speech: )(\S+)", said.stdout + said.stderr)
         found[engine] = version[1] if version else "unknown"
-    if has_pico():
-        sample = _engine_output(Speaker(name="pico", engine=PICO, voice="en-US"), "One, two, three.")
-        found[PICO] = hashlib.sha256(sample).hexdigest()[:12]
+    for engine in installed_extras():
+        voice, name = next(iter(EXTRA_VOICES[engine].names.items()))
+        sample = _engine_output(Speaker(name=name, engine=engine, voice=voice), "One, two, three.")
+        found[engine] = hashlib.sha256(sample).hexdigest()[:12]
     return found
 
 
@@ -88,18 +92,24 @@ def tidy(samples: NDArray[np.float32]) -> NDArray[np.int16] | None:
 def _engine_output(speaker: Speaker, text: str) -> bytes:
     """The file that the engine writes."""
     with tempfile.TemporaryDirectory(prefix="speech-") as folder:
-        # pico2wave writes to no pipe, and asks for this ending.
+        # pico2wave and RHVoice write to no pipe, and pico2wave asks for this ending.
         file = Path(folder) / "said.wav"
-        if speaker.engine == PICO:
-            command = _pico_command(speaker, text, file)
-        else:
-            command = _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
-        said = subprocess.run(command, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
+        command = _command(speaker, text, file)
+        typed = text.encode() if speaker.engine == RHVOICE else None
+        said = subprocess.run(command, input=typed, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
         output = file.read_bytes() if file.is_file() else said.stdout
     if said.returncode != 0 or not output:
         reason = said.stderr.decode(errors="replace").strip() or "no audio"
         raise CorpusError(f"{speaker.engine} cannot say {text!r} as {speaker.name}: {reason}")
     return output
+
+
+def _command(speaker: Speaker, text: str, file: Path) -> list[str]:
+    if speaker.engine == PICO:
+        return _pico_command(speaker, text, file)
+    if speaker.engine == RHVOICE:
+        return _rhvoice_command(speaker, file)
+    return _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
 
 
 def _flite_command(speaker: Speaker, text: str) -> list[str]:
@@ -126,6 +136,12 @@ def _pico_command(speaker: Speaker, text: str, file: Path) -> list[str]:
     plain = re.sub("[<>]", " ", text)
     said = f'<pitch level="{pitch:.0f}"><speed level="{speed:.0f}">{plain}</speed></pitch>'
     return [PICO, "--lang", speaker.voice, "--wave", str(file), said]
+
+
+def _rhvoice_command(speaker: Speaker, file: Path) -> list[str]:
+    pitch = 100 * speaker.f0 / speaker.formants
+    rate = 100 * speaker.rate / speaker.formants
+    return [RHVOICE, "-p", speaker.voice, "-t", f"{pitch:.0f}", "-r", f"{rate:.0f}", "-o", str(file)]
 
 
 def _trim(samples: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.pretrain.corpus.speakers import PICO
+from training.pretrain.corpus.speakers import EXTRA_VOICES, PICO, RHVOICE
 
 _CARD = """\
 # Encore mini
@@ -30,7 +30,7 @@ curves and the recipes (`about.json`).
 ## Licence and origin
 
 The weights were learnt from speech synthesized on the spot by flite (Carnegie Mellon University, BSD-like licence; its
-voices come from the CMU ARCTIC databases){pico} and, for a small share, by espeak-ng. The texts are Debian's fortunes,
+voices come from the CMU ARCTIC databases){extra} and, for a small share, by espeak-ng. The texts are Debian's fortunes,
 word lists and generated sentences. The voice rms was kept out of training.{recordings}
 """
 
@@ -40,8 +40,13 @@ place a voice among the speakers of the corpus where the verifier hears it that 
 Apache 2.0), which knows people. So that verifier is no independent judge of whom this model sounds like.
 """
 
-_PICO = """,
-by SVOX Pico (SVOX AG, under Apache 2.0 as part of Android; Debian's libttspico-data, in non-free),"""
+_EXTRA = {
+    PICO: """,
+by SVOX Pico (SVOX AG, under Apache 2.0 as part of Android; Debian's libttspico-data, in non-free)""",
+    RHVOICE: """,
+by RHVoice's Alan, Bdl and Clb (Olga Yakovleva, GPL 2 or later; Debian's rhvoice-english, in non-free)""",
+}
+_ENGINE_NAMES = {PICO: "Pico", RHVOICE: "RHVoice"}
 
 _RECORDINGS = """ The codec has also learnt from {minutes:.0f}
 minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoice.ru), CC-BY 3.0, as Debian's
@@ -56,7 +61,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     runs = about["runs"]
     stages = "\n".join(_row(name, run) for name, run in runs.items())
     corpus = recordings = ""
-    has_pico = PICO in about.get("corpus", {}).get("engines", {})
+    extra = [engine for engine in EXTRA_VOICES if engine in about.get("corpus", {}).get("engines", {})]
     if "corpus" in about:
         recorded = about["corpus"]["parts"].get("recordings", {}).get("hours", 0.0)
         recordings = _RECORDINGS.format(minutes=60 * recorded) if recorded else ""
@@ -72,8 +77,8 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         speaker=_SPEAKER if "speaker" in runs else "",
         codec=about["codec_weights"],
         recordings=recordings,
-        engines="flite, Pico and espeak-ng" if has_pico else "flite and espeak-ng",
-        pico=_PICO if has_pico else "",
+        engines=f"{', '.join(['flite', *(_ENGINE_NAMES[engine] for engine in extra)])} and espeak-ng",
+        extra="".join(_EXTRA[engine] for engine in extra),
     )
 
 

@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
             in_context_ratio=options.in_context_ratio,
             references_per_speaker=options.references_per_speaker,
             guidance_weight=options.guidance_weight,
+            misheard_share=options.misheard_share,
             keeps_speaker_encoder=options.keep_speaker_encoder,
         ).at_learning_rate(options.learning_rate)
         training = TalkerTraining(
@@ -99,6 +100,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=float,
         default=recipe.guidance_weight,
         help="of showing attention where in the text it is, at first; little is enough with --start",
+    )
+    parser.add_argument(
+        "--misheard-share",
+        type=float,
+        default=recipe.misheard_share,
+        help="of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
     )
     parser.add_argument(
         "--keep-speaker-encoder", action="store_true", help="with --start: its speaker encoder was trained alone"

@@ -116,6 +116,8 @@ class TalkerJob(StageJob):
     explicit_language_ratio: NonNegativeFloat = 0.5
     keeps_speaker_encoder: bool = False
     """Where it was trained alone: learning with the talker, it would forget whom the corpus does not have."""
+    misheard_share: float = Field(default=0.0, ge=0, le=1)
+    """Of the past frames' codes, at most: exchanged for others, see mishearing.py."""
     # Fine-tuning has a quarter and .3. Of what mini's talker loses in understanding, its code predictor loses most.
     code_predictor_fraction: PositiveFloat = 0.5
     code_predictor_weight: NonNegativeFloat = 1.0

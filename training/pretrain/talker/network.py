@@ -15,6 +15,7 @@ from training.model.network.talker import Talker
 from training.pretrain.errors import PretrainError
 from training.pretrain.talker.batches import TalkerBatch
 from training.pretrain.talker.job import TalkerJob
+from training.pretrain.talker.mishearing import misheard
 
 _LAYER_SCALE = 0.02
 
@@ -36,10 +37,11 @@ class TalkerNetwork(nn.Module):
         """The network that the losses are computed with."""
         return self.loss.talker
 
-    def forward(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
-        """Both losses of a batch, with speaker embeddings of the reference audio."""
+    def forward(self, batch: TalkerBatch, random: torch.Generator, misheard_share: float = 0.0) -> SpeechLosses:
+        """Both losses of a batch, with speaker embeddings of the reference audio; see `misheard` for the share."""
         speakers = self.speaker_encoder(batch.reference_mel)
-        losses: SpeechLosses = self.loss(replace(batch.examples, speaker_ND=speakers), random)
+        examples = replace(batch.examples, speaker_ND=speakers)
+        losses: SpeechLosses = self.loss(examples, random, misheard(examples.inputs, misheard_share, random))
         return losses
 
     def begin_as(self, smaller: TalkerNetwork) -> None:

@@ -107,7 +107,7 @@ class TalkerTraining(TrainingRun):
         """One update; returns its losses."""
         random = step_random(self.job.seed, self.step)
         batch = self._batches.batch(self.step)
-        losses = self._losses(batch, random)
+        losses = self._losses(batch, random, self.job.misheard_share)
         total = losses.combined(self.job.code_predictor_weight)
         guidance = total.new_zeros(())
         if weight := self.job.guidance_weight_at(self.place):
@@ -136,12 +136,12 @@ class TalkerTraining(TrainingRun):
                 found[f"codes/{layout}-{part}"] = float(losses.code_predictor)
         return found
 
-    def _losses(self, batch: TalkerBatch, random: torch.Generator) -> SpeechLosses:
+    def _losses(self, batch: TalkerBatch, random: torch.Generator, misheard_share: float = 0.0) -> SpeechLosses:
         moved = batch._replace(
             examples=batch.examples.to(self.device), reference_mel=batch.reference_mel.to(self.device)
         )
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
-            losses: SpeechLosses = self.network(moved, random)
+            losses: SpeechLosses = self.network(moved, random, misheard_share)
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
 
 

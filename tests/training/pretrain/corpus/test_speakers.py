@@ -58,30 +58,46 @@ def test_the_held_out_voice_speaks_in_no_training_utterance():
 def test_speakers_are_several_hundred_and_all_different():
     training = speakers.training_speakers()
     assert len(training) >= 400
-    pico, unseen = speakers.pico_speakers(), speakers.unseen_parameter_speakers()
-    assert len(speakers.by_name()) == len(training) + len(pico) + len(unseen) + 1
+    extra = [speaker for engine in speakers.EXTRA_VOICES for speaker in speakers.extra_speakers(engine)]
+    unseen = speakers.unseen_parameter_speakers()
+    assert len(speakers.by_name()) == len(training) + len(extra) + len(unseen) + 1
     settings = {dataclasses.replace(speaker, name="") for speaker in speakers.by_name().values()}
     assert len(settings) == len(speakers.by_name())
     share_of_espeak = sum(speaker.engine == speakers.ESPEAK for speaker in training) / len(training)
     assert 0.03 <= share_of_espeak <= 0.07
 
 
-def test_pico_has_as_many_speakers_as_any_other_voice_of_flite():
-    pico = speakers.pico_speakers()
-    for voice in ("en-US", "en-GB"):
-        own = [speaker for speaker in pico if speaker.voice == voice]
+@pytest.mark.parametrize("engine", speakers.EXTRA_VOICES)
+def test_an_extra_voice_has_as_many_speakers_as_any_other_voice_of_flite(engine: str):
+    extra, voices = speakers.extra_speakers(engine), speakers.EXTRA_VOICES[engine]
+    for voice, name in voices.names.items():
+        own = [speaker for speaker in extra if speaker.voice == voice]
         assert 400 <= len(own) <= 1000
-        assert own[0] == speakers.Speaker(name=own[0].name, engine=speakers.PICO, voice=voice)
+        assert own[0] == speakers.Speaker(name=name, engine=engine, voice=voice)
         assert len({speaker.timbre for speaker in own}) > len(own) / 2
-    assert {speaker.engine for speaker in pico} == {speakers.PICO}
+    assert {speaker.engine for speaker in extra} == {engine}
     for of, (low, high) in {
-        "f0": speakers.PICO_F0_RANGE,
-        "formants": speakers.PICO_FORMANT_RANGE,
-        "rate": speakers.PICO_RATE_RANGE,
+        "f0": voices.f0_range,
+        "formants": voices.formant_range,
+        "rate": voices.rate_range,
     }.items():
-        values = [getattr(speaker, of) for speaker in pico]
+        values = [getattr(speaker, of) for speaker in extra]
         assert low <= min(values) < low * 1.02
         assert high * 0.98 < max(values) <= high
+
+
+def test_no_pitch_of_rhvoice_is_beyond_what_it_speaks():
+    pitches = [speaker.f0 / speaker.formants for speaker in speakers.extra_speakers(speakers.RHVOICE)]
+    assert min(pitches) >= 0.5
+    assert max(pitches) <= 2
+
+
+@pytest.mark.needs_program("rhvoice")
+@pytest.mark.parametrize(
+    "changed", [{"f0": 0.7}, {"f0": 1.5}, {"formants": 0.82}, {"formants": 1.2}, {"rate": 0.85}, {"rate": 1.25}]
+)
+def test_each_number_changes_what_rhvoice_says_and_nothing_else(changed: dict[str, Any]):
+    _check_changes(speakers.by_name()["bdl"], changed)
 
 
 @pytest.mark.needs_program("libttspico-utils")
@@ -89,13 +105,7 @@ def test_pico_has_as_many_speakers_as_any_other_voice_of_flite():
     "changed", [{"f0": 0.7}, {"f0": 1.3}, {"formants": 0.8}, {"formants": 1.08}, {"rate": 0.85}, {"rate": 1.25}]
 )
 def test_each_number_changes_what_pico_says_and_nothing_else(changed: dict[str, Any]):
-    plain_speaker = speakers.by_name()["pico-us"]
-    plain = synthesize(plain_speaker, TEXT)
-    shifted = synthesize(dataclasses.replace(plain_speaker, **changed), TEXT)
-    wanted = {"f0": 1.0, "formants": 1.0, "rate": 1.0} | changed
-    assert f0_hz(shifted) / f0_hz(plain) == pytest.approx(wanted["f0"], rel=0.06)
-    assert formant_shift(plain, shifted) == pytest.approx(wanted["formants"], rel=0.05)
-    assert len(plain) / len(shifted) == pytest.approx(wanted["rate"], rel=0.06)
+    _check_changes(speakers.by_name()["pico-us"], changed)
 
 
 @pytest.mark.needs_program("libttspico-utils")
@@ -158,3 +168,12 @@ def test_espeak_follows_pitch_and_rate():
     faster = synthesize(dataclasses.replace(plain_speaker, rate=1.15), TEXT)
     assert f0_hz(higher) / f0_hz(plain) == pytest.approx(1.2, rel=0.08)
     assert len(plain) / len(faster) == pytest.approx(1.15, rel=0.06)
+
+
+def _check_changes(plain_speaker: speakers.Speaker, changed: dict[str, Any]) -> None:
+    plain = synthesize(plain_speaker, TEXT)
+    shifted = synthesize(dataclasses.replace(plain_speaker, **changed), TEXT)
+    wanted = {"f0": 1.0, "formants": 1.0, "rate": 1.0} | changed
+    assert f0_hz(shifted) / f0_hz(plain) == pytest.approx(wanted["f0"], rel=0.06)
+    assert formant_shift(plain, shifted) == pytest.approx(wanted["formants"], rel=0.05)
+    assert len(plain) / len(shifted) == pytest.approx(wanted["rate"], rel=0.06)
