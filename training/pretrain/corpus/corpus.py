@@ -30,8 +30,8 @@ MANIFEST = "manifest.json"
 TRAIN = "train"
 HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE = "held-out-texts", "held-out-parameters", "held-out-voice"
 PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE, TRAIN)
-RECORDINGS = "recordings"
-"""A part that a corpus may have besides."""
+RECORDINGS, OTHER_LANGUAGES = "recordings", "other-languages"
+"""Parts that a corpus may have besides: people, and engines' voices that read English by rules of their own."""
 _SAMPLE_TYPE = np.dtype("<i2")
 FULL_SCALE = 32768.0
 
@@ -117,7 +117,7 @@ def open_corpus(folder: Path | str, part: str = TRAIN) -> Corpus:
     Raises:
         CorpusError: the folder holds no finished shard of that part.
     """
-    if part not in (*PARTS, RECORDINGS):
+    if part not in (*PARTS, RECORDINGS, OTHER_LANGUAGES):
         raise CorpusError(f"A corpus has no part {part!r}; its parts are {', '.join(PARTS)}.")
     return Corpus(Path(folder) / part)
 

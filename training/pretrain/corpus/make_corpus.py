@@ -30,6 +30,8 @@ RECIPE_VERSION = 3
 """Incremented whenever the same seed would give other utterances."""
 
 UTTERANCES_PER_SHARD = 500
+# Voices of other languages say as many utterances as this for each in a held-out part.
+_FOREIGN_PER_HELD_OUT = 6
 # Shorter or longer audio is left out: engines sigh or spell texts that they cannot read.
 _MIN_SECONDS, _MAX_SECONDS = 0.3, 20.0
 
@@ -138,6 +140,12 @@ def _parts(
         parts.append(Part(name=name, people=people, texts=texts, seed=seed, num_utterances=num_held_out))
     if recorded := recorded_part(corpus.RECORDINGS, recordings):
         parts.append(recorded)
+    if foreign := engines.installed_foreign_speakers():
+        num_utterances = _FOREIGN_PER_HELD_OUT * num_held_out
+        texts = TextStream(sources, seed + len(held_out))
+        parts.append(
+            Part(name=corpus.OTHER_LANGUAGES, people=foreign, texts=texts, seed=seed, num_utterances=num_utterances)
+        )
     texts = TextStream(sources, seed)
     parts.append(Part(name=corpus.TRAIN, people=everyone, texts=texts, seed=seed, hours=hours))
     return parts
@@ -220,7 +228,7 @@ def _write_manifest(out: Path, recipe: dict[str, Any]) -> None:
     """Write recipe and contents. Counts come from the shards, so an interrupted run ends with the same file."""
     out.mkdir(parents=True, exist_ok=True)
     parts = {}
-    for name in (*corpus.PARTS, corpus.RECORDINGS):
+    for name in (*corpus.PARTS, corpus.RECORDINGS, corpus.OTHER_LANGUAGES):
         entries = [entry for path in corpus.shard_indexes(out / name) for entry in corpus.read_index(path)]
         hours = sum(entry.num_samples for entry in entries) / engines.SAMPLE_RATE_HZ / 3600
         parts[name] = {

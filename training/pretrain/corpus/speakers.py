@@ -34,6 +34,13 @@ _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
 _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
 _NUM_ESPEAK = 60
 _NUM_OTHER_ESPEAK = 40
+# RHVoice's voices in other languages, as far as their licences let them be altered. They read English by rules of their
+# own, so that nothing but the speaker encoder hears them.
+FOREIGN_VOICES = (
+    *("Aleksandr", "Alicja", "Anatol", "Anna", "Azamat", "Elena", "Irina", "Magda"),
+    *("Michal", "Natalia", "Natan", "Nazgul", "Ondro", "Spomenka", "Zdenek"),
+)
+_NUM_FOREIGN = 30
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -138,6 +145,18 @@ def extra_speakers(engine: str) -> tuple[Speaker, ...]:
 
 
 @cache
+def foreign_speakers() -> tuple[Speaker, ...]:
+    """Speakers made of RHVoice's voices in other languages, those voices as they are first."""
+    plain = [Speaker(name=voice.lower(), engine=RHVOICE, voice=voice) for voice in FOREIGN_VOICES]
+    varied = [
+        _extra(f"{voice.lower()}-{number:03d}", RHVOICE, voice, number, has_timbre=number % 2 == 0)
+        for voice in FOREIGN_VOICES
+        for number in range(1, _NUM_FOREIGN)
+    ]
+    return (*plain, *varied)
+
+
+@cache
 def unseen_parameter_speakers() -> tuple[Speaker, ...]:
     """Speakers of the training voices with numbers that no training speaker has."""
     return tuple(
@@ -157,7 +176,7 @@ def unseen_voice() -> Speaker:
 def by_name() -> Mapping[str, Speaker]:
     """All speakers by name."""
     extra = (speaker for engine in EXTRA_VOICES for speaker in extra_speakers(engine))
-    everyone = (*training_speakers(), *extra, *unseen_parameter_speakers(), unseen_voice())
+    everyone = (*training_speakers(), *extra, *foreign_speakers(), *unseen_parameter_speakers(), unseen_voice())
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
 

@@ -19,7 +19,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from training.pretrain.corpus.speakers import ESPEAK, EXTRA_VOICES, FLITE, PICO, RHVOICE, Speaker
+from training.pretrain.corpus.speakers import ESPEAK, EXTRA_VOICES, FLITE, PICO, RHVOICE, Speaker, foreign_speakers
 from training.pretrain.errors import CorpusError
 
 SAMPLE_RATE_HZ = 16_000
@@ -31,6 +31,7 @@ _FLITE_STRETCH = {"kal16": 1.1}
 _ESPEAK_WORDS_PER_MINUTE = 160  # as fast as the flite voices
 _ESPEAK_PITCH_PER_OCTAVE = 70  # measured: 20, 50 and 80 give 84, 101 and 138 Hz
 _PICO_SPEED = 115  # as fast as the flite voices
+_RHVOICE_VOICES = Path("/usr/share/RHVoice/voices")
 _LEVEL_DBFS = -23.0
 _PEAK = 0.9
 _FRAME = SAMPLE_RATE_HZ // 100
@@ -43,7 +44,23 @@ _ENGINE_SECONDS = (
 
 def installed_extras() -> tuple[str, ...]:
     """Which of the engines with `EXTRA_VOICES` can speak: good voices, but Debian keeps them outside of main."""
-    return tuple(engine for engine in EXTRA_VOICES if shutil.which(engine) is not None)
+    return tuple(
+        engine
+        for engine, voices in EXTRA_VOICES.items()
+        if shutil.which(engine) is not None and all(_has_voice(engine, voice) for voice in voices.names)
+    )
+
+
+def installed_foreign_speakers() -> tuple[Speaker, ...]:
+    """Those of `foreign_speakers` whose voices are installed."""
+    if shutil.which(RHVOICE) is None:
+        return ()
+    return tuple(speaker for speaker in foreign_speakers() if _has_voice(RHVOICE, speaker.voice))
+
+
+def _has_voice(engine: str, voice: str) -> bool:
+    # RHVoice says what it is given with any other voice where it does not have the one.
+    return engine != RHVOICE or (_RHVOICE_VOICES / voice.lower()).is_dir()
 
 
 def versions() -> dict[str, str]:

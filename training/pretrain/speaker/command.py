@@ -22,7 +22,9 @@ def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
-    job = SpeakerJob.of_options(num_steps=options.steps, num_utterances=options.utterances, seed=options.seed)
+    job = SpeakerJob.of_options(
+        num_steps=options.steps, num_utterances=options.utterances, min_gain=options.min_gain, seed=options.seed
+    )
     training = SpeakerTraining(
         job,
         options.corpus,
@@ -53,6 +55,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="end the run after this time even if steps are left")
     parser.add_argument(
         "--utterances", type=int, default=recipe["num_utterances"].default, help="to alter; 600 MB for 10,000"
+    )
+    parser.add_argument(
+        "--min-gain",
+        type=float,
+        default=recipe["min_gain"].default,
+        help="of differences that the corpus's speakers do not have; 0 if the talker will not be trained on",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")

@@ -22,7 +22,7 @@ from training.model.config import SpeakerEncoderConfig
 from training.model.network.mel import log_mel
 from training.model.speaker_verifier import SpeakerVerifier
 from training.pretrain.corpus.channels import through_channel
-from training.pretrain.corpus.corpus import FULL_SCALE, RECORDINGS, Corpus, has_part, open_corpus
+from training.pretrain.corpus.corpus import FULL_SCALE, OTHER_LANGUAGES, RECORDINGS, Corpus, has_part, open_corpus
 from training.pretrain.corpus.timbre import Timbre
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.speaker.job import SpeakerJob
@@ -82,6 +82,8 @@ class Alteration:
         self._corpus = open_corpus(folder)
         self._recordings = open_corpus(folder, RECORDINGS) if has_part(folder, RECORDINGS) else None
         self._by_speaker = list(self._corpus.by_speaker().values())
+        self._foreign = open_corpus(folder, OTHER_LANGUAGES) if has_part(folder, OTHER_LANGUAGES) else None
+        self._by_foreign_speaker = list(self._foreign.by_speaker().values()) if self._foreign is not None else []
 
     def speech(self, number: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Utterance `number` at SAMPLE_RATE_HZ: what the encoder hears on whatever line, and all of that voice."""
@@ -114,6 +116,8 @@ class Alteration:
     def _source(self, random: np.random.Generator) -> tuple[Corpus, list[int]]:
         if self._recordings is not None and random.random() < self._job.recorded_share:
             return self._recordings, list(range(len(self._recordings)))
+        if self._foreign is not None and random.random() < self._job.foreign_share:
+            return self._foreign, self._by_foreign_speaker[int(random.integers(len(self._by_foreign_speaker)))]
         return self._corpus, self._by_speaker[int(random.integers(len(self._by_speaker)))]
 
 

@@ -20,6 +20,8 @@ class SpeakerJob(StageJob):
     """Altered once, and used several times; some are held out."""
     recorded_share: float = Field(default=0.15, ge=0, le=1)
     """Of the utterances; by the corpus's person, where it has one."""
+    foreign_share: float = Field(default=0.4, ge=0, le=1)
+    """Of the other utterances; by engines' voices of other languages, where the corpus has them."""
     timbre_share: float = Field(default=0.6, ge=0, le=1)
     resampled_share: float = Field(default=0.6, ge=0, le=1)
     channel_share: float = Field(default=0.5, ge=0, le=1)

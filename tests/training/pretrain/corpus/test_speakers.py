@@ -1,4 +1,5 @@
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,8 @@ def test_speakers_are_several_hundred_and_all_different():
     training = speakers.training_speakers()
     assert len(training) >= 400
     extra = [speaker for engine in speakers.EXTRA_VOICES for speaker in speakers.extra_speakers(engine)]
-    unseen = speakers.unseen_parameter_speakers()
-    assert len(speakers.by_name()) == len(training) + len(extra) + len(unseen) + 1
+    others = [*speakers.foreign_speakers(), *speakers.unseen_parameter_speakers(), speakers.unseen_voice()]
+    assert len(speakers.by_name()) == len(training) + len(extra) + len(others)
     settings = {dataclasses.replace(speaker, name="") for speaker in speakers.by_name().values()}
     assert len(settings) == len(speakers.by_name())
     share_of_espeak = sum(speaker.engine == speakers.ESPEAK for speaker in training) / len(training)
@@ -86,8 +87,23 @@ def test_an_extra_voice_has_as_many_speakers_as_any_other_voice_of_flite(engine:
         assert high * 0.98 < max(values) <= high
 
 
+def test_voices_of_other_languages_speak_where_only_the_speaker_encoder_hears_them():
+    taught = {speaker.voice for speaker in (*speakers.training_speakers(), *speakers.extra_speakers(speakers.RHVOICE))}
+    assert not taught & set(speakers.FOREIGN_VOICES)
+    assert {speaker.voice for speaker in speakers.foreign_speakers()} == set(speakers.FOREIGN_VOICES)
+
+
+@pytest.mark.needs_program("rhvoice")
+def test_a_voice_that_is_not_installed_is_not_taken_for_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "zdenek").mkdir()
+    monkeypatch.setattr(engines, "_RHVOICE_VOICES", tmp_path)
+    assert speakers.RHVOICE not in engines.installed_extras()
+    assert {speaker.voice for speaker in engines.installed_foreign_speakers()} == {"Zdenek"}
+
+
 def test_no_pitch_of_rhvoice_is_beyond_what_it_speaks():
-    pitches = [speaker.f0 / speaker.formants for speaker in speakers.extra_speakers(speakers.RHVOICE)]
+    everyone = [*speakers.extra_speakers(speakers.RHVOICE), *speakers.foreign_speakers()]
+    pitches = [speaker.f0 / speaker.formants for speaker in everyone]
     assert min(pitches) >= 0.5
     assert max(pitches) <= 2
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.pretrain.tiny_corpus import write_corpus
+from tests.training.pretrain.tiny_corpus import write_corpus, write_part
 from training.model.project import PROJECT_FOLDER
 from training.model.speaker_verifier import load_verifier
 from training.pretrain import __main__ as command_line
@@ -99,6 +99,17 @@ def test_nothing_is_altered_where_no_share_asks_for_it(corpus: Path):
     heard, voice = plain.speech(0)
     assert set(voice.tolist()) <= set(spoken.tolist())
     assert np.array_equal(heard, voice[: len(heard)])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_voices_of_other_languages_are_heard_as_often_as_asked_for(tmp_path: Path, share: float):
+    folder = write_corpus(tmp_path / "tones", num_speakers=4)
+    write_part(folder / corpora.OTHER_LANGUAGES, 6, shortest_seconds=0.7, num_speakers=2)
+    plain = {"timbre_share": 0.0, "resampled_share": 0.0, "channel_share": 0.0, "foreign_share": share}
+    _, voice = Alteration(folder, JOB.model_copy(update=plain)).speech(0)
+    part = corpora.OTHER_LANGUAGES if share else corpora.TRAIN
+    spoken = np.concatenate([utterance.audio for utterance in corpora.open_corpus(folder, part)])
+    assert set(voice.tolist()) <= set((spoken.astype(np.float32) / 32768).tolist())
 
 
 def test_the_verifier_is_asked_about_the_voice_and_not_about_the_line(corpus: Path):
