@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.pretrain.corpus.corpus import OTHER_LANGUAGES
 from training.pretrain.corpus.speakers import EXTRA_VOICES, PICO, RHVOICE
 
 _CARD = """\
@@ -52,6 +53,12 @@ _RECORDINGS = """ The codec has also learnt from {minutes:.0f}
 minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoice.ru), CC-BY 3.0, as Debian's
 asterisk-core-sounds-ru-g722 holds them; they were cut, levelled and played as through rooms and telephones."""
 
+_FOREIGN = """ Its speaker encoder has also learnt from RHVoice's
+voices of other languages, with the licences that Debian's packages name: Aleksandr, Anna, Azamat, Irina and Nazgul (Olga
+Yakovleva, GPL 2 or later), Elena and Spomenka (GPL 3), Anatol and Natalia (LGPL 2.1), Alicja by Magdalena Marciniszyn,
+Arkadiusz Świętnicki, Tomasz Bilecki and Zvonimir Stanecic, and Magda by Magda and Roman Roczeń and Grzegorz Złotowicz
+(CC-BY 4.0; their speech was altered), and Michal, Natan, Ondro and Zdenek (public domain)."""
+
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
     """The description of a packed checkpoint as Markdown; `about` is `pack`'s summary of its runs.
@@ -65,6 +72,8 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     if "corpus" in about:
         recorded = about["corpus"]["parts"].get("recordings", {}).get("hours", 0.0)
         recordings = _RECORDINGS.format(minutes=60 * recorded) if recorded else ""
+        if "speaker" in runs and about["corpus"]["parts"].get(OTHER_LANGUAGES, {}).get("utterances"):
+            recordings += _FOREIGN
         part = about["corpus"]["parts"]["train"]
         corpus = f" The corpus has {part['hours']:.1f} hours by {part['speakers']} speakers."
     return _CARD.format(

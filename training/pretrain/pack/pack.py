@@ -26,7 +26,7 @@ from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
 from training.pretrain.codec import precision
 from training.pretrain.codec.write_tokenizer import export_tokenizer
-from training.pretrain.corpus.corpus import MANIFEST, RECORDINGS
+from training.pretrain.corpus.corpus import MANIFEST, OTHER_LANGUAGES, RECORDINGS
 from training.pretrain.errors import PretrainError
 from training.pretrain.pack.model_card import model_card
 from training.pretrain.pack.run_summary import describe_machine, write_summary
@@ -294,13 +294,15 @@ def _about(sources: Sources, codec_weights: str) -> dict[str, Any]:
         about |= {"corpus": told["corpus"]} if "corpus" in told else {}
     if sources.corpus is not None:
         about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))
-        if _is_packed(sources.tokenizer):
-            # Recordings are for the codec: those that it was trained on are named, wherever it comes from.
-            parts = about["corpus"]["parts"]
-            parts.pop(RECORDINGS, None)
-            told = json.loads((sources.tokenizer / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
-            if heard := told.get("corpus", {}).get("parts", {}).get(RECORDINGS):
-                parts[RECORDINGS] = heard
+        # Recordings are for the codec, other languages for the speaker encoder: those that they were trained on are
+        # named, wherever they come from.
+        for part, source in {RECORDINGS: sources.tokenizer, OTHER_LANGUAGES: sources.speaker or sources.talker}.items():
+            if _is_packed(source):
+                parts = about["corpus"]["parts"]
+                parts.pop(part, None)
+                told = json.loads((source / TRAINING_FOLDER / ABOUT).read_text(encoding="utf-8"))
+                if heard := told.get("corpus", {}).get("parts", {}).get(part):
+                    parts[part] = heard
     return about
 
 

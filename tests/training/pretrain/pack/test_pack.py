@@ -135,11 +135,17 @@ def test_a_checkpoint_is_given_a_speaker_encoder_that_was_trained_alone(
     about = json.loads((tmp_path / "out" / "training" / "about.json").read_text(encoding="utf-8"))
     assert about["runs"]["speaker"]["steps_done"] == 2
     assert "`speaker`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    # Where the codec is changed later, it stays, and what is said of it.
-    later = packing.Sources(tokenizer=sources.tokenizer, talker=tmp_path / "out", speech=VOICES[:1])
+    # Where the codec is changed later, it stays, and what is said of it: whose voices it has heard, too.
+    train, foreign = {"hours": 1.0, "speakers": 2}, {"utterances": 3}
+    about["corpus"] = {"parts": {"train": train, "other-languages": foreign}}
+    (tmp_path / "out" / "training" / "about.json").write_text(json.dumps(about))
+    (tmp_path / "manifest.json").write_text(json.dumps({"parts": {"train": train, "other-languages": {}}}))
+    later = packing.Sources(tokenizer=sources.tokenizer, talker=tmp_path / "out", corpus=tmp_path, speech=VOICES[:1])
     packing.pack(later, tmp_path / "later", report=silent)
     kept = json.loads((tmp_path / "later" / "training" / "about.json").read_text(encoding="utf-8"))
     assert kept["runs"] == about["runs"]
+    assert kept["corpus"]["parts"] == {"train": train, "other-languages": foreign}
+    assert "Magdalena Marciniszyn" in (tmp_path / "later" / "README.md").read_text(encoding="utf-8")
     assert (tmp_path / "later" / "training" / "speaker.jsonl").is_file()
     again = load_file(tmp_path / "later" / "model.safetensors")
     assert all(torch.equal(again[name], after[name]) for name in after)
