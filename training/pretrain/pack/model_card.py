@@ -54,10 +54,10 @@ minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoic
 asterisk-core-sounds-ru-g722 holds them; they were cut, levelled and played as through rooms and telephones."""
 
 _FOREIGN = """ Its speaker encoder has also learnt from RHVoice's
-voices of other languages, with the licences that Debian's packages name: Aleksandr, Anna, Azamat, Irina and Nazgul (Olga
-Yakovleva, GPL 2 or later), Elena and Spomenka (GPL 3), Anatol and Natalia (LGPL 2.1), Alicja by Magdalena Marciniszyn,
-Arkadiusz Świętnicki, Tomasz Bilecki and Zvonimir Stanecic, and Magda by Magda and Roman Roczeń and Grzegorz Złotowicz
-(CC-BY 4.0; their speech was altered), and Michal, Natan, Ondro and Zdenek (public domain)."""
+voices of other languages, with the licences that Debian's packages name: Aleksandr, Anna, Azamat, Irina and Nazgul
+(Olga Yakovleva, GPL 2 or later), Elena and Spomenka (GPL 3), Anatol and Natalia (LGPL 2.1), Alicja by Magdalena
+Marciniszyn, Arkadiusz Świętnicki, Tomasz Bilecki and Zvonimir Stanecic, and Magda by Magda and Roman Roczeń and
+Grzegorz Złotowicz (CC-BY 4.0; their speech was altered), and Michal, Natan, Ondro and Zdenek (public domain)."""
 
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
