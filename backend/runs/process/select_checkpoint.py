@@ -127,8 +127,9 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
         )
         return Choice(best=best.name, beats_base=None, verdict=verdict)
     base_point, base = zero_shot
-    beats = quality(scores, scale) > quality(base, scale) + NOTABLE_GAIN
-    beats = beats and not _is_harder_to_understand(scores, base, scale)
+    luck = standard_error_of_difference(base_point, best, scale.listener)
+    gain = quality(scores, scale) - quality(base, scale) - _error_gain_by_chance(scores, base, scale, luck)
+    beats = gain > NOTABLE_GAIN and not _is_harder_to_understand(scores, base, scale)
     several = len(scores.speakers)
     opening = (
         f"The {several} fine-tuned voices at step {best.step} are better than zero-shot cloning, on average: "
@@ -141,10 +142,7 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     return Choice(
         best=best.name,
         beats_base=beats,
-        verdict=opening
-        + _differences(base, scores, scale, standard_error_of_difference(base_point, best, scale.listener))
-        + ending
-        + _worst_speaker(base, scores, scale),
+        verdict=opening + _differences(base, scores, scale, luck) + ending + _worst_speaker(base, scores, scale),
     )
 
 
@@ -164,6 +162,15 @@ def _worst_speaker(base: CheckpointScores, tuned: CheckpointScores, scale: Scale
 def _is_harder_to_understand(scores: CheckpointScores, base: CheckpointScores, scale: Scale) -> bool:
     after, before = scale.error(scores), scale.error(base)
     return after is not None and before is not None and after > before + WORSE_ERROR
+
+
+def _error_gain_by_chance(scores: CheckpointScores, base: CheckpointScores, scale: Scale, luck: float | None) -> float:
+    """What the quality owes to fewer errors, if there are hardly fewer than chance makes of other seeds."""
+    after, before = scale.error(scores), scale.error(base)
+    if luck is None or after is None or before is None:
+        return 0.0
+    fewer = before - after
+    return ERROR_WEIGHT * fewer if 0 < fewer <= luck else 0.0
 
 
 def standard_error_of_difference(

@@ -67,6 +67,27 @@ def test_the_verdict_gives_the_standard_error_of_a_difference() -> None:
     assert standard_error_of_difference(point(0, errors=before[:2]), point(10, errors=after)) is None
 
 
+@pytest.mark.parametrize(
+    ("after", "beats"),
+    [
+        # Half of the sentences have fewer errors and half have more: .03 fewer on average, where chance makes .04.
+        ((0.3, 0.1, 0.3, 0.18), False),
+        # Each has .03 fewer.
+        ((0.22, 0.22, 0.22, 0.22), True),
+    ],
+)
+def test_fewer_errors_within_chance_beat_nothing(after: tuple[float, ...], beats: bool) -> None:
+    before = (0.25, 0.25, 0.25, 0.25)
+    points = [
+        point(0, errors=before, character_error=0.25, verified_similarity=0.8),
+        point(10, errors=after, character_error=sum(after) / 4, verified_similarity=0.79),
+    ]
+    assert choose(points).beats_base is beats
+    # A voice that is more alike beats zero-shot whatever chance says of its words.
+    alike = points[1].scores.model_copy(update={"verified_similarity": 0.85})
+    assert choose([points[0], points[1].model_copy(update={"scores": alike})]).beats_base is True
+
+
 def test_the_verdict_says_that_none_beats_zero_shot() -> None:
     choice = choose([point(0), point(10, verified_similarity=0.55), point(20, verified_similarity=0.4)])
     assert (choice.best, choice.beats_base) == ("step-00000010", False)
