@@ -119,6 +119,8 @@ def make_corpus(
     _write_manifest(out, recipe)
     with ThreadPoolExecutor(num_threads) as pool:
         for part in _parts(sources, seed, hours, num_held_out, recordings):
+            if part.name == corpus.OTHER_LANGUAGES and time.monotonic() >= until:
+                break
             _make_part(out, part, shard_size, pool, report, until)
             _write_manifest(out, recipe)
 
@@ -140,14 +142,15 @@ def _parts(
         parts.append(Part(name=name, people=people, texts=texts, seed=seed, num_utterances=num_held_out))
     if recorded := recorded_part(corpus.RECORDINGS, recordings):
         parts.append(recorded)
+    texts = TextStream(sources, seed)
+    parts.append(Part(name=corpus.TRAIN, people=everyone, texts=texts, seed=seed, hours=hours))
+    # Last, because nothing but the optional stage of the speaker encoder needs it.
     if foreign := engines.installed_foreign_speakers():
         num_utterances = _FOREIGN_PER_HELD_OUT * num_held_out
         texts = TextStream(sources, seed + len(held_out))
         parts.append(
             Part(name=corpus.OTHER_LANGUAGES, people=foreign, texts=texts, seed=seed, num_utterances=num_utterances)
         )
-    texts = TextStream(sources, seed)
-    parts.append(Part(name=corpus.TRAIN, people=everyone, texts=texts, seed=seed, hours=hours))
     return parts
 
 

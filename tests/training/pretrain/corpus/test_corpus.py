@@ -117,6 +117,32 @@ def test_parts_keep_voices_and_texts_apart(made: Path):
     assert not held_out & texts[corpus.TRAIN]
 
 
+def test_voices_of_other_languages_have_a_part_of_their_own_where_there_are_any(made: Path):
+    foreign = {speaker.name for speaker in engines.installed_foreign_speakers()}
+    assert corpus.has_part(made, corpus.OTHER_LANGUAGES) == bool(foreign)
+    if foreign:
+        assert {entry.speaker for entry in open_corpus(made, corpus.OTHER_LANGUAGES).entries} <= foreign
+
+
+def test_voices_of_other_languages_wait_where_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engines, "installed_foreign_speakers", speakers.foreign_speakers)
+    lines: list[str] = []
+    make_corpus.make_corpus(
+        tmp_path,
+        hours=0.01,
+        seed=1,
+        num_threads=2,
+        num_held_out=2,
+        shard_size=2,
+        report=lines.append,
+        recordings=tmp_path / "none",
+        until=0.0,
+    )
+    assert corpus.has_part(tmp_path, corpus.TRAIN)
+    assert not (tmp_path / corpus.OTHER_LANGUAGES).exists()
+    assert not any(corpus.OTHER_LANGUAGES in line for line in lines)
+
+
 def test_the_manifest_counts_what_is_there(made: Path):
     manifest = json.loads((made / corpus.MANIFEST).read_text(encoding="utf-8"))
     assert manifest["seed"] == 1
