@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backend.commands.checks import check_device, check_model, check_recordings, check_whisper
+from backend.commands.failed_build import removed_if_empty
 from backend.commands.loading import loading
 from backend.commands.options.shared import optional_consent_of
 from backend.commands.progress import Progress
@@ -54,7 +55,8 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     ).agreed_by(optional_consent_of(arguments))
     if arguments.add:
         job = datasets.added_to(job.name, job)
-    with _shown_progress(datasets, job.name):
+    home = Home(settings.home_folder)
+    with removed_if_empty(home, datasets, job.name), _shown_progress(datasets, job.name):
         view = datasets.build(job, replaces=arguments.replace)
     print(describe(view, with_clips=False))
     keep_in_storage(settings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from backend.commands.checks import check_model, check_recordings, check_whisper
 from backend.commands.dataset import keep_in_storage, show_build
+from backend.commands.failed_build import removed_if_empty
 from backend.commands.finetune import conclude, follow, training_request
 from backend.commands.loading import loading
 from backend.commands.options.shared import consent_of
@@ -63,7 +64,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     with loading():
         from backend.pipeline import build_and_start  # noqa: PLC0415 - seconds
 
-    with Progress(delay_seconds=0, num_lines=_LINES_PER_STAGE) as progress:
+    with (
+        removed_if_empty(opened, datasets, build.name),
+        Progress(delay_seconds=0, num_lines=_LINES_PER_STAGE) as progress,
+    ):
 
         def show(state: BuildProgress) -> None:
             show_build(progress, build.name, state)

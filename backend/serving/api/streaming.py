@@ -29,10 +29,6 @@ Answer = TypeVar("Answer")
 _logger = logging.getLogger(__name__)
 
 
-class StreamBroken(Exception):
-    """The audio ends before the text does; the only way to report that is to break the connection."""
-
-
 class StreamedSpeech(Response):
     """Responds with an error's own status until there is audio, and with audio from then on."""
 
@@ -89,9 +85,10 @@ class StreamedSpeech(Response):
                 await error_response(error)(scope, receive, send)
                 return
             _logger.warning("a speech broke off: %s", error)
-            if not self._is_sse:
-                raise StreamBroken(str(error)) from error
-            await self._send_bytes(send, error_event(error), is_last=True)
+            if self._is_sse:
+                await self._send_bytes(send, error_event(error), is_last=True)
+            # Sound has no place for an error. Left without an end, it makes the server break the connection, by which
+            # clients notice; an exception would, too, and fill the log with what is no fault of the program.
 
     async def _send_chunk(self, send: Send, item: AudioChunk) -> None:
         content = item.content

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TypeVar
 
 import uvicorn
+from fastapi import FastAPI
 
 from backend.serving.deploy.factory import build_api, build_synthesizer, facts_of, open_stores
 from backend.serving.deploy.threads import iterate_in_thread
@@ -19,6 +20,7 @@ from backend.serving.protocol import ServiceState
 from backend.serving.requests import SoundEvent, SpeechFailure, SynthesisEvent, SynthesisRequest
 from backend.serving.settings import ServeSettings
 from backend.serving.synthesizer import Synthesizer
+from backend.web.broken_answers import hush_broken_answers
 from backend.web.connections import BoundedProtocol
 from training.model.device import device_line
 
@@ -103,22 +105,29 @@ def serve_locally(settings: ServeSettings) -> None:
     with listener:
         service = LocalSpeech(build_synthesizer(settings.engine), settings.engine.max_requests)
         try:
-            config = uvicorn.Config(
-                build_api(settings, service, open_stores(settings), facts_of(settings)),
-                log_level="warning",
-                timeout_graceful_shutdown=GRACE_SECONDS,
-                server_header=False,
-                http=BoundedProtocol,
-                ws="none",
-                forwarded_allow_ips=list(settings.trusted_proxies),
-            )
+            api = build_api(settings, service, open_stores(settings), facts_of(settings))
             address, port = listener.getsockname()[:2]
             shown = f"[{address}]" if ":" in address else address
             print(f"Speech API: http://{shown}:{port}/v1 (Ctrl+C ends it)", flush=True)
             print(device_line(settings.engine.device), flush=True)
-            uvicorn.Server(config).run(sockets=[listener])
+            server_of(api, settings.trusted_proxies).run(sockets=[listener])
         finally:
             service.close()
+
+
+def server_of(api: FastAPI, trusted_proxies: Sequence[str] = ()) -> uvicorn.Server:
+    """A server of the API, not yet running; `trusted_proxies` are believed where a request comes from."""
+    config = uvicorn.Config(
+        api,
+        log_level="warning",
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        server_header=False,
+        http=BoundedProtocol,
+        ws="none",
+        forwarded_allow_ips=list(trusted_proxies),
+    )
+    hush_broken_answers()
+    return uvicorn.Server(config)
 
 
 def _listen(host: str, port: int) -> socket.socket:

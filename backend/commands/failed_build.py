@@ -1,0 +1,60 @@
+"""What a command leaves of a build that failed: no dataset that it created and that holds nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from backend.errors import EncoreError
+from backend.store.home import Home
+from backend.store.trash import Trash
+
+if TYPE_CHECKING:
+    from backend.dataset.datasets import Datasets
+
+_PATIENCE_SECONDS = 120.0
+"""A process that builds has the dataset's lock until it has ended, a moment after it has said that it failed."""
+
+_POLL_SECONDS = 0.1
+
+
+@contextmanager
+def removed_if_empty(home: Home, datasets: Datasets, name: str) -> Iterator[None]:
+    """Build a dataset in the block; where that fails, one that was not there before goes again if nothing is in it."""
+    existed = name in datasets.list()
+    try:
+        yield
+    except EncoreError:
+        if not existed and _came_to_nothing(datasets, name):
+            _remove(home, datasets, name)
+        raise
+
+
+def _came_to_nothing(datasets: Datasets, name: str) -> bool:
+    """Whether its build failed without a clip; one that was cancelled is resumed by the same command."""
+    from backend.dataset.clips.views import BuildState  # noqa: PLC0415 - seconds to load
+
+    if name not in datasets.list():
+        return False
+    view = datasets.show(name)
+    return view.state is BuildState.FAILED and not view.clips
+
+
+def _remove(home: Home, datasets: Datasets, name: str) -> None:
+    from backend.dataset.errors import DatasetBusy  # noqa: PLC0415 - seconds to load
+
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            Trash(home).purge(datasets.delete(name).id, missing_ok=True)
+        except DatasetBusy:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_POLL_SECONDS)
+        except EncoreError:
+            # What matters to who waits is why the build failed.
+            return
+        else:
+            return

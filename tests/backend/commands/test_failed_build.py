@@ -1,0 +1,64 @@
+"""A build that fails leaves no dataset that it made and that holds nothing, and everything else as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import app
+from backend.dataset.datasets import Datasets
+from backend.store.home import Home
+from backend.store.trash import Trash
+from tests.golden import GOLDEN_CHECKPOINT
+
+CONSENT = ("--consent", "synthetic", "--consent-by", "Ann Author")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Home:
+    monkeypatch.setenv("ENCORE_HOME", str(tmp_path / "home"))
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def empty(tmp_path) -> Path:
+    (tmp_path / "empty.wav").touch()
+    return tmp_path / "empty.wav"
+
+
+def refused(capsys, *argv: object) -> str:
+    """The line of a command that ended with status 2."""
+    assert app.main([*map(str, argv), *CONSENT, "--model", str(GOLDEN_CHECKPOINT), "--whisper", "none"]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error.splitlines()[-1]
+
+
+def build(capsys, recording: Path, *more: str) -> str:
+    return refused(capsys, "dataset", "build", recording, "--name", "bad", "--workers", "0", *more)
+
+
+def test_a_dataset_of_which_nothing_came_is_gone_and_the_error_says_why(home, empty, capsys):
+    """It was listed without a state, and the line named it for the reasons."""
+    line = build(capsys, empty)
+    assert line.startswith("encore: No clip could be cut from any recording. The first one: empty.wav is empty.")
+    assert Datasets(home).list() == []
+    assert Trash(home).list() == ()
+
+
+def test_the_same_holds_for_the_whole_pipeline(home, empty, capsys):
+    line = refused(capsys, "pipeline", empty, "--voice", "p1")
+    assert "empty.wav is empty" in line
+    assert Datasets(home).list() == []
+    assert Trash(home).list() == ()
+
+
+def test_a_dataset_that_was_there_before_stays(home, empty, capsys):
+    from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - seconds to load
+
+    datasets = Datasets(home)
+    datasets._table.save_job(BuildJob.parse("bad", [empty], model=str(GOLDEN_CHECKPOINT)))
+    build(capsys, empty)
+    assert datasets.list() == ["bad"]
+    assert "empty" in datasets.show("bad").recordings[0].problem
