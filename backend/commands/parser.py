@@ -6,6 +6,7 @@ import argparse
 import importlib
 
 from backend.commands.loading import loading
+from backend.commands.one_line_parser import OneLineParser
 from backend.commands.options.shared import parse_port
 from backend.settings import Settings
 
@@ -31,7 +32,7 @@ COMMANDS = {
 
 def build_parser(settings: Settings, chosen: str | None) -> argparse.ArgumentParser:
     """All commands; the options of the one that is `chosen`."""
-    parser = argparse.ArgumentParser(prog="app.py", description=DESCRIPTION)
+    parser = OneLineParser(prog="app.py", description=DESCRIPTION)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)

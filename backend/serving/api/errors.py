@@ -144,6 +144,8 @@ def from_validation(error: ValidationError | RequestValidationError) -> ApiError
     field = ".".join(location) or None
     if first["type"] == "json_invalid":
         return ApiError(400, "The body is not valid JSON. Send one JSON object.", code="invalid_json")
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"{field}: there is no such field.", param=field, code="invalid_value")
     message = str(first["msg"]).removeprefix("Value error, ")
     return ApiError(400, f"{field or 'The body'}: {message}.", param=field, code="invalid_value")
 

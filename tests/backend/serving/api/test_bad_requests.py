@@ -60,6 +60,11 @@ def test_fields_that_are_wrong(client, fields, status, param):
         assert error["param"] == param
 
 
+def test_a_field_that_there_is_not_is_said_in_plain_words(client):
+    error = assert_refused(client.post("/v1/audio/speech", json=ask(surprise=True)), 400, "invalid_value")
+    assert error["message"] == "surprise: there is no such field."
+
+
 def test_how_long_a_text_may_be_is_settable_and_told(context):
     client = client_of(create_api(replace(context, max_characters=20)))
     error = assert_refused(client.post("/v1/audio/speech", json=ask(input="a" * 21)), 400, "string_above_max_length")
