@@ -102,6 +102,16 @@ def run_style(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def run_apply(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Bring the training files up to date with what was changed on the page."""
+    datasets = _datasets(settings)
+    if not datasets.rows_are_current(arguments.name):
+        datasets.rebuild_rows(arguments.name)
+    print(describe(datasets.show(arguments.name), with_clips=False))
+    keep_in_storage(settings)
+    return 0
+
+
 def _is_from(clip: ClipRow, pattern: str) -> bool:
     """Whether a pattern of the shell matches the name of a clip's recording, or the end of it."""
     name = clip.details.recording_name
@@ -171,7 +181,8 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
         lines.append(f"reference: {view.reference.key}, {view.reference.seconds:.1f} s: {view.reference.text}")
     state = f"{view.name}: {view.state.value}" + (f". {view.problem}" if view.problem else "")
     if view.digest is not None:
-        state += f", {view.folder}" + ("" if view.rows_are_current else " (edited since: rebuild its rows)")
+        stale = f" (changed since: `app.py dataset apply {view.name}` applies the changes)"
+        state += f", {view.folder}" + ("" if view.rows_are_current else stale)
     return "\n".join([*lines, state])
 
 

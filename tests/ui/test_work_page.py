@@ -215,6 +215,27 @@ def test_a_plan_tells_what_it_takes_and_what_is_wrong(client, dataset):
     assert "learning_rate" in wrong
 
 
+def test_changes_that_are_not_applied_are_never_learnt_without_silently(page, client, dataset, monkeypatch):
+    """A run once learnt from the clips as they were before, and said nothing."""
+    started = []
+    monkeypatch.setattr(page.studio.runs, "start", lambda planned, _: started.append(planned.require_possible()) or "r")
+    # What other tests changed here is applied, too.
+    page.studio.datasets.rebuild_rows(dataset)
+    client.call("choose_dataset", chosen=dataset)
+    client.call("edit_clip", name=dataset, deed=deed("rejected", clips_of(page, dataset)[0].key))
+    client.call("open_finetune")
+    told = "these changes are not applied yet.*Apply the changes"
+    assert re.search(told, plan(client, told, wish(dataset)))
+    client.call("start_run", name="Iris", **wish(dataset))
+    assert "not applied yet" in str(follow(client, "follow_start", told))
+    assert started == []
+    client.call("apply_changes", name=dataset)
+    until(lambda: page.studio.datasets.show(dataset).rows_are_current)
+    client.call("start_run", name="Iris", **wish(dataset))
+    until(lambda: client.call("follow_start") and started)
+    assert "not applied yet" not in plan(client, "6 steps", wish(dataset))
+
+
 def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
     """A look that began before the typing must not end the looking."""
     client.call("open_finetune")

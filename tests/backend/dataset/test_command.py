@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from backend.commands.parser import build_parser, run_command
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.datasets import Datasets
 from backend.dataset.errors import DatasetNotFound, EditInvalid
 from backend.errors import SettingsError
 from backend.settings import Settings
+from backend.store.home import Home
 from tests.backend.dataset.spoken import SENTENCES, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import read_code_rows
@@ -62,6 +65,21 @@ def test_style_says_how_clips_are_spoken(home: Path, capsys: pytest.CaptureFixtu
     assert "style excited)" in capsys.readouterr().out
     with pytest.raises(EditInvalid, match="No clip of ann is from a recording like 'nothing'"):
         run(home, "style", "ann", "calm", "--recording", "nothing")
+
+
+def test_apply_brings_the_training_files_up_to_date(home: Path, capsys: pytest.CaptureFixture[str]):
+    datasets = Datasets(Home(home))
+    clip = datasets.show("ann").clips[0]
+    datasets.overrule("ann", clip.key, Verdict.REJECTED)
+    run(home, "show", "ann")
+    assert "(changed since: `app.py dataset apply ann` applies the changes)" in capsys.readouterr().out
+    assert run(home, "apply", "ann") == 0
+    printed = capsys.readouterr().out
+    assert "rejected: 1 clips" in printed
+    assert "changed since" not in printed
+    rows = read_code_rows(home / "datasets" / "ann" / "rows.parquet")
+    assert clip.text not in {row.text for row in rows}
+    assert len(rows) == len(SENTENCES) - 1
 
 
 def test_fetch_brings_a_stored_dataset_to_another_machine(
