@@ -33,6 +33,7 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     """Build, with a progress line; Ctrl-C stops it, and the same command resumes it."""
     # Imported here: it takes a second to load, which no other command needs.
     from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - see above
+    from backend.dataset.errors import DatasetEmpty  # noqa: PLC0415
 
     check_recordings([*arguments.recordings, *arguments.transcripts])
     check_whisper(arguments.whisper)
@@ -54,8 +55,13 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     ).agreed_by(optional_consent_of(arguments))
     if arguments.add:
         job = datasets.added_to(job.name, job)
-    with _shown_progress(datasets, job.name):
-        view = datasets.build(job, replaces=arguments.replace)
+    try:
+        with _shown_progress(datasets, job.name):
+            view = datasets.build(job, replaces=arguments.replace)
+    except DatasetEmpty:
+        # The error says that nothing is left; why, differs from file to file.
+        print(describe(datasets.show(job.name), with_clips=False))
+        raise
     print(describe(view, with_clips=False))
     keep_in_storage(settings)
     return 0

@@ -7,10 +7,13 @@ import re
 import time
 
 import httpx
+import numpy as np
 import pytest
 import whisper
+from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
+from backend.audio.writing import write_wav
 from backend.background_tasks import BackgroundTask, TaskCancelled
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
@@ -297,6 +300,24 @@ def test_another_voice_makes_another_dataset_and_leaves_the_chosen_one_alone(pag
     assert "is back" in client.call("undo_dataset")["dataset-deleted"]
     assert len(datasets.show("rufus").clips) == len(datasets.show(f"{dataset}-2").clips) > 0
     for name in ("rufus", f"{dataset}-2"):
+        page.studio.trash.purge(datasets.delete(name).id)
+
+
+def test_files_that_were_not_used_are_named_beside_the_result(page, client, tmp_path):
+    datasets, silence, letter = page.studio.datasets, tmp_path / "silence.wav", tmp_path / "text.wav"
+    write_wav(silence, np.zeros(48_000, np.float32), 24_000)
+    letter.write_text("This is a letter, not a recording.")
+    files = [handle_file(silence), handle_file(letter)]
+    client.call("use_sample", name="iris")
+    for name, with_voice, words in (("mixed", True, "Ready."), ("unusable", False, "It could not be prepared.")):
+        client.call("prepare_dataset", name=name, files=files, mix=with_voice, whisper="none", actors=WITHOUT_RAY)
+        until(lambda name=name: not datasets.progress(name).is_running)
+        until(lambda name=name: not is_locked(page.folder / "home", name))
+        shown = client.call("choose_dataset", chosen=name)["prepare-progress"]
+        assert shown.index(words) < shown.index("2 files were not used")
+        reasons = re.findall("<li>(.*?)</li>", shown)
+        assert [[one in reason for reason in reasons].count(True) for one in ("silence.wav", "text.wav")] == [1, 1]
+        assert "dataset show" not in shown
         page.studio.trash.purge(datasets.delete(name).id)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from backend.audio.writing import write_wav
 from backend.commands.parser import build_parser, run_command
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.datasets import Datasets
-from backend.dataset.errors import DatasetNotFound, EditInvalid
+from backend.dataset.errors import DatasetEmpty, DatasetNotFound, EditInvalid
 from backend.errors import SettingsError
 from backend.settings import Settings
 from backend.store.home import Home
@@ -34,6 +36,18 @@ def test_build_says_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "left out: rec/empty.wav is empty" in printed
     assert "accepted: 3 clips, 0.1 minutes" in printed
     assert "ann: done" in printed
+
+
+def test_a_build_of_unusable_files_only_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec" / "empty.wav").touch()
+    write_wav(tmp_path / "rec" / "silence.wav", np.zeros(48_000, np.float32), 24_000)
+    options = ("--name", "ann", "--model", GOLDEN_CHECKPOINT, "--whisper", "none", "--workers", "0")
+    with pytest.raises(DatasetEmpty, match=r"^No clip could be cut from any recording\.$"):
+        run(tmp_path / "home", "build", tmp_path / "rec", *options)
+    printed = capsys.readouterr().out
+    assert "left out: rec/empty.wav is empty" in printed
+    assert re.search(r"left out: rec/silence\.wav.*(speech|silent)", printed)
 
 
 def test_show_lists_every_clip_with_its_verdict(built_home: Path, capsys: pytest.CaptureFixture[str]):
