@@ -34,6 +34,7 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     """Build, with a progress line; Ctrl-C stops it, and the same command resumes it."""
     # Imported here: it takes a second to load, which no other command needs.
     from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - see above
+    from backend.dataset.errors import DatasetEmpty  # noqa: PLC0415
 
     check_recordings([*arguments.recordings, *arguments.transcripts])
     check_whisper(arguments.whisper)
@@ -55,9 +56,14 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
     ).agreed_by(optional_consent_of(arguments))
     if arguments.add:
         job = datasets.added_to(job.name, job)
-    home = Home(settings.home_folder)
-    with removed_if_empty(home, datasets, job.name), _shown_progress(datasets, job.name):
-        view = datasets.build(job, replaces=arguments.replace)
+    with removed_if_empty(Home(settings.home_folder), datasets, job.name):
+        try:
+            with _shown_progress(datasets, job.name):
+                view = datasets.build(job, replaces=arguments.replace)
+        except DatasetEmpty:
+            # The error says that nothing is left; why, differs from file to file.
+            print(describe(datasets.show(job.name), with_clips=False))
+            raise
     print(describe(view, with_clips=False))
     keep_in_storage(settings)
     return 0
@@ -100,6 +106,16 @@ def run_style(arguments: argparse.Namespace, settings: Settings) -> int:
     if not datasets.rows_are_current(arguments.name):
         datasets.rebuild_rows(arguments.name)
     print("\n".join(_style_lines(datasets.show(arguments.name))) or "styles: none")
+    keep_in_storage(settings)
+    return 0
+
+
+def run_apply(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Bring the training files up to date with what was changed on the page."""
+    datasets = _datasets(settings)
+    if not datasets.rows_are_current(arguments.name):
+        datasets.rebuild_rows(arguments.name)
+    print(describe(datasets.show(arguments.name), with_clips=False))
     keep_in_storage(settings)
     return 0
 
@@ -173,7 +189,8 @@ def describe(view: DatasetView, *, with_clips: bool) -> str:
         lines.append(f"reference: {view.reference.key}, {view.reference.seconds:.1f} s: {view.reference.text}")
     state = f"{view.name}: {view.state.value}" + (f". {view.problem}" if view.problem else "")
     if view.digest is not None:
-        state += f", {view.folder}" + ("" if view.rows_are_current else " (edited since: rebuild its rows)")
+        stale = f" (changed since: `app.py dataset apply {view.name}` applies the changes)"
+        state += f", {view.folder}" + ("" if view.rows_are_current else stale)
     return "\n".join([*lines, state])
 
 

@@ -23,6 +23,7 @@ from backend.runs.runs import Runs
 from backend.runs.storage.states import RunState
 from backend.settings import Settings
 from backend.store.home import Home
+from training.data.code_rows import TrainingDataError
 
 if TYPE_CHECKING:
     from backend.runs.planning.plan import RunPlan
@@ -72,7 +73,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         def show(state: BuildProgress) -> None:
             show_build(progress, build.name, state)
 
-        run_id = build_and_start(datasets, runs, build, request, consent, on_progress=show, on_plan=show_plan)
+        try:
+            run_id = build_and_start(datasets, runs, build, request, consent, on_progress=show, on_plan=show_plan)
+        except TrainingDataError as error:
+            # It says that nothing is left to learn from; why, differs from clip to clip.
+            if not datasets.show(build.name).clips:
+                raise
+            raise TrainingDataError(f"{error} `app.py dataset show {build.name}` says more.") from error
     ended = follow(runs, run_id)
     keep_in_storage(settings)
     if arguments.report is not None and ended.state is RunState.DONE:

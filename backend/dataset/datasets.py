@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backend.dataset.clips.build_job import BuildJob
-from backend.dataset.clips.views import BuildProgress, BuildState, ClipEdit, DatasetView
+from backend.dataset.clips.views import BuildProgress, BuildState, ClipEdit, DatasetView, RecordingView
 from backend.dataset.editing import DatasetEditing
 from backend.dataset.errors import DatasetNameTaken, DatasetNotFound
 from backend.dataset.storage.build_table import BuildTable
@@ -193,6 +193,10 @@ class Datasets(DatasetEditing):
             recordings=self._table.recordings(name),
             clips=tuple(self._table.clips(name)),
         )
+
+    def recordings(self, name: str) -> tuple[RecordingView, ...]:
+        """The files of a dataset, and what became of each in the last build that read them all."""
+        return self._table.recordings(name)
 
     def is_built(self, name: str) -> bool:
         """Whether it can be fine-tuned on. Raises DatasetNotFound."""

@@ -161,6 +161,33 @@ def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, ap
     speak(page)
 
 
+def test_a_refusal_goes_when_its_cause_is_mended(open_page, app, voice):
+    page = open_page(app.address)
+    page.locator("#text textarea").fill("Hm.")
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("Before it can speak: add a recording")
+    give(page, voice)
+    expect(page.locator("#verdict")).to_contain_text("Good to clone from.")
+    expect(page.locator("#status")).not_to_contain_text("Before it can speak")
+    open_steps(page)
+    page.locator("#save-voice").click()
+    expect(page.locator("#saved-note [role=alert]")).to_be_visible()
+    page.locator("#speak").click()
+    expect(page.locator("#status")).to_contain_text("choose the consent")
+    expect(page.locator("#saved-note [role=alert]")).to_have_count(0)
+    page.locator("#save-voice").click()
+    expect(page.locator("#saved-note [role=alert]")).to_be_visible()
+    expect(page.locator("#status [role=alert]")).to_have_count(0)
+    agree(page)
+    expect(page.locator("#saved-note [role=alert]")).to_have_count(0)
+    speak(page)
+    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
+    # What is no refusal stays.
+    page.locator("#text textarea").fill("Hm, hm.")
+    page.wait_for_timeout(500)
+    expect(page.locator("#status")).to_contain_text("Take 1 is ready")
+
+
 @pytest.mark.usefixtures("microphone")
 def test_a_voice_is_recorded_in_the_browser(open_page, app):
     page = open_page(app.address)

@@ -7,10 +7,13 @@ import re
 import time
 
 import httpx
+import numpy as np
 import pytest
 import whisper
+from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 
+from backend.audio.writing import write_wav
 from backend.background_tasks import BackgroundTask, TaskCancelled
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
@@ -215,6 +218,27 @@ def test_a_plan_tells_what_it_takes_and_what_is_wrong(client, dataset):
     assert "learning_rate" in wrong
 
 
+def test_changes_that_are_not_applied_are_never_learnt_without_silently(page, client, dataset, monkeypatch):
+    """A run once learnt from the clips as they were before, and said nothing."""
+    started = []
+    monkeypatch.setattr(page.studio.runs, "start", lambda planned, _: started.append(planned.require_possible()) or "r")
+    # What other tests changed here is applied, too.
+    page.studio.datasets.rebuild_rows(dataset)
+    client.call("choose_dataset", chosen=dataset)
+    client.call("edit_clip", name=dataset, deed=deed("rejected", clips_of(page, dataset)[0].key))
+    client.call("open_finetune")
+    told = "these changes are not applied yet.*Apply the changes"
+    assert re.search(told, plan(client, told, wish(dataset)))
+    client.call("start_run", name="Iris", **wish(dataset))
+    assert "not applied yet" in str(follow(client, "follow_start", told))
+    assert started == []
+    client.call("apply_changes", name=dataset)
+    until(lambda: page.studio.datasets.show(dataset).rows_are_current)
+    client.call("start_run", name="Iris", **wish(dataset))
+    until(lambda: client.call("follow_start") and started)
+    assert "not applied yet" not in plan(client, "6 steps", wish(dataset))
+
+
 def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
     """A look that began before the typing must not end the looking."""
     client.call("open_finetune")
@@ -276,6 +300,24 @@ def test_another_voice_makes_another_dataset_and_leaves_the_chosen_one_alone(pag
     assert "is back" in client.call("undo_dataset")["dataset-deleted"]
     assert len(datasets.show("rufus").clips) == len(datasets.show(f"{dataset}-2").clips) > 0
     for name in ("rufus", f"{dataset}-2"):
+        page.studio.trash.purge(datasets.delete(name).id)
+
+
+def test_files_that_were_not_used_are_named_beside_the_result(page, client, tmp_path):
+    datasets, silence, letter = page.studio.datasets, tmp_path / "silence.wav", tmp_path / "text.wav"
+    write_wav(silence, np.zeros(48_000, np.float32), 24_000)
+    letter.write_text("This is a letter, not a recording.")
+    files = [handle_file(silence), handle_file(letter)]
+    client.call("use_sample", name="iris")
+    for name, with_voice, words in (("mixed", True, "Ready."), ("unusable", False, "It could not be prepared.")):
+        client.call("prepare_dataset", name=name, files=files, mix=with_voice, whisper="none", actors=WITHOUT_RAY)
+        until(lambda name=name: not datasets.progress(name).is_running)
+        until(lambda name=name: not is_locked(page.folder / "home", name))
+        shown = client.call("choose_dataset", chosen=name)["prepare-progress"]
+        assert shown.index(words) < shown.index("2 files were not used")
+        reasons = re.findall("<li>(.*?)</li>", shown)
+        assert [[one in reason for reason in reasons].count(True) for one in ("silence.wav", "text.wav")] == [1, 1]
+        assert "dataset show" not in shown
         page.studio.trash.purge(datasets.delete(name).id)
 
 

@@ -152,7 +152,7 @@ def _export_line(clip: ClipRow, reference: ClipRow) -> str:
 
 def _why_nothing(clips: Sequence[ClipRow]) -> str:
     if not clips:
-        return "No clip could be cut from any recording. `app.py dataset show NAME` lists the reasons."
+        return "No clip could be cut from any recording."
     if all(clip.verdict is Verdict.NEEDS_TEXT for clip in clips):
         return (
             f"None of the {len(clips)} clips has a text, and nothing listened. Type what is said in them on the Data "
@@ -161,5 +161,5 @@ def _why_nothing(clips: Sequence[ClipRow]) -> str:
     first = next((result.sentence for clip in clips for result in clip.details.gates if result.sentence), "")
     return (
         f"None of the {len(clips)} clips can be trained on. The first one: {first or 'it is rejected.'} "
-        "`app.py dataset show NAME` lists all reasons; overrule them one by one, or record again."
+        "Overrule them one by one, or record again."
     )

@@ -20,9 +20,9 @@ from backend.runs.planning.launch import FORMER_NAMES, LaunchOptions, LaunchPlan
 from backend.runs.planning.request import RunRequest
 from backend.runs.planning.speakers import (
     Speaker,
+    dataset_problems,
     find_speakers,
     first_name,
-    synthetic_problems,
 )
 from backend.runs.storage.run_folder import RunFolder
 from backend.settings import Settings
@@ -213,12 +213,13 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
         job = _with_preset(asked.model_copy(update={"method": "lora"}), preset, training_set)
         data = _plan_data(job, launch, training_set, names, preset, evaluation)
         data = data.model_copy(update={"full_bytes": needed})
-    synthetic = [] if request.accept_synthetic else [synthetic_problems(home, one.folder) for one in speakers]
+    accepts = request.accept_synthetic
+    of_datasets = [dataset_problems(home, speaker.folder, accepts_synthetic=accepts) for speaker in speakers]
     problems = (
         *_problems(job, launch),
         *disk_problems(job, data.estimate),
         *memory_problems(job, data.estimate, data.worker_bytes),
-        *chain.from_iterable(synthetic),
+        *chain.from_iterable(of_datasets),
     )
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
 

@@ -136,12 +136,29 @@ def find_dataset(home: Path, dataset: str | Path) -> tuple[Path, DatasetCard]:
     return folder, read_card(folder)
 
 
-def synthetic_problems(home: Home, folder: Path) -> tuple[str, ...]:
-    """Recordings of a dataset of this home that say they are Encore's own speech: learning from them is asked about."""
-    if folder.parent != home.folder / DATASETS_FOLDER:
+def dataset_problems(home: Home, folder: Path, *, accepts_synthetic: bool) -> tuple[str, ...]:
+    """Why nobody should learn from a dataset of this home as it is; one that was made elsewhere has no history here."""
+    table = DatasetTable(home)
+    is_of_home = folder.resolve().parent == (home.folder / DATASETS_FOLDER).resolve()
+    if not is_of_home or folder.name not in table.names():
         return ()
-    recordings = DatasetTable(home).recordings(folder.name)
-    made = [Path(one.name).name for one in recordings if one.details.made_by_encore]
+    synthetic = () if accepts_synthetic else _synthetic_problems(table, folder.name)
+    return (*_unapplied_problems(table, folder.name), *synthetic)
+
+
+def _unapplied_problems(table: DatasetTable, name: str) -> tuple[str, ...]:
+    """Changes of clips that are not in the training files: a run would silently learn without them."""
+    if table.rows_are_current(name):
+        return ()
+    return (
+        f"Clips of the dataset {name} were changed, and these changes are not applied yet: a fine-tune would learn "
+        f"without them. Press “Apply the changes” under Data, or run `app.py dataset apply {name}`.",
+    )
+
+
+def _synthetic_problems(table: DatasetTable, name: str) -> tuple[str, ...]:
+    """Recordings that say they are Encore's own speech: learning from them is asked about."""
+    made = [Path(one.name).name for one in table.recordings(name) if one.details.made_by_encore]
     if not made:
         return ()
     listed = ", ".join(made[:5]) + (f" and {len(made) - 5} more" if len(made) > 5 else "")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from backend.audio.writing import write_wav
 from backend.commands.parser import build_parser, run_command
-from backend.dataset.errors import DatasetNotFound, EditInvalid
+from backend.dataset.clips.gates import Verdict
+from backend.dataset.datasets import Datasets
+from backend.dataset.errors import DatasetEmpty, DatasetNotFound, EditInvalid
 from backend.errors import SettingsError
 from backend.settings import Settings
+from backend.store.home import Home
 from tests.backend.dataset.spoken import SENTENCES, speak_folder
 from tests.golden import GOLDEN_CHECKPOINT
 from training.data.code_rows import read_code_rows
@@ -31,6 +36,18 @@ def test_build_says_what_came_of_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "left out: rec/empty.wav is empty" in printed
     assert "accepted: 3 clips, 0.1 minutes" in printed
     assert "ann: done" in printed
+
+
+def test_a_build_of_unusable_files_only_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec" / "empty.wav").touch()
+    write_wav(tmp_path / "rec" / "silence.wav", np.zeros(48_000, np.float32), 24_000)
+    options = ("--name", "ann", "--model", GOLDEN_CHECKPOINT, "--whisper", "none", "--workers", "0")
+    with pytest.raises(DatasetEmpty, match=r"^No clip could be cut from any recording\.$"):
+        run(tmp_path / "home", "build", tmp_path / "rec", *options)
+    printed = capsys.readouterr().out
+    assert "left out: rec/empty.wav is empty" in printed
+    assert re.search(r"left out: rec/silence\.wav.*(speech|silent)", printed)
 
 
 def test_show_lists_every_clip_with_its_verdict(built_home: Path, capsys: pytest.CaptureFixture[str]):
@@ -62,6 +79,21 @@ def test_style_says_how_clips_are_spoken(home: Path, capsys: pytest.CaptureFixtu
     assert "style excited)" in capsys.readouterr().out
     with pytest.raises(EditInvalid, match="No clip of ann is from a recording like 'nothing'"):
         run(home, "style", "ann", "calm", "--recording", "nothing")
+
+
+def test_apply_brings_the_training_files_up_to_date(home: Path, capsys: pytest.CaptureFixture[str]):
+    datasets = Datasets(Home(home))
+    clip = datasets.show("ann").clips[0]
+    datasets.overrule("ann", clip.key, Verdict.REJECTED)
+    run(home, "show", "ann")
+    assert "(changed since: `app.py dataset apply ann` applies the changes)" in capsys.readouterr().out
+    assert run(home, "apply", "ann") == 0
+    printed = capsys.readouterr().out
+    assert "rejected: 1 clips" in printed
+    assert "changed since" not in printed
+    rows = read_code_rows(home / "datasets" / "ann" / "rows.parquet")
+    assert clip.text not in {row.text for row in rows}
+    assert len(rows) == len(SENTENCES) - 1
 
 
 def test_fetch_brings_a_stored_dataset_to_another_machine(

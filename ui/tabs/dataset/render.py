@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -10,13 +10,14 @@ from markupsafe import Markup
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.stage_counts import STAGES, Stage
 from backend.dataset.clips.thresholds import GateSettings
-from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView, StageProgress
+from backend.dataset.clips.views import BuildProgress, BuildState, DatasetView, RecordingView, StageProgress
 from backend.voices.consent import Consent
 from training.charts import histogram
 from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.templates import html, render
 from ui.html.words import consent_in_words, time_in_words
 from ui.tabs.dataset.clip_rows import clips_in_words
+from ui.tabs.dataset.not_used import files_not_used_html, reasons_of_files, reasons_of_stretches, shortened
 from ui.words.sentences import translated
 from ui.words.words import say
 
@@ -51,19 +52,20 @@ def sources_line(num_files: int, *, has_voice: bool) -> Markup:
 
 
 def progress_html(
-    progress: BuildProgress | None, *, uses_ray: bool = True, is_there: bool = False, is_cancelling: bool = False
+    progress: BuildProgress | None,
+    *,
+    recordings: Sequence[RecordingView] = (),
+    uses_ray: bool = True,
+    is_there: bool = False,
+    is_cancelling: bool = False,
 ) -> Markup:
-    """A build as one bar with its stage and what is left, or how it ended; `is_there` where a cluster was joined."""
+    """A build as one bar with its stage and what is left, or how it ended and what became of its `recordings`;
+    `is_there` where a cluster was joined.
+    """
     if progress is None:
         return NOTHING
     if not progress.is_running:
-        tone, words = BUILD_ENDINGS[progress.state]
-        took = ""
-        if progress.state is BuildState.DONE and progress.finished_at is not None:
-            took = say("data.took", time=time_in_words(progress.finished_at - progress.started_at))
-        role = "alert" if progress.state is BuildState.FAILED else "status"
-        said = html("<strong>{}</strong> {} {}", say(words), translated(progress.problem or progress.notice), took)
-        return says(tone, said, role=role)
+        return _ended_html(progress, recordings)
     if is_cancelling:
         return cancelling_html(progress)
     now, left = _now(progress, uses_ray=uses_ray, is_there=is_there), _left(progress)
@@ -78,6 +80,22 @@ def progress_html(
         notice=translated(progress.notice),
         stays=say("data.goes_on"),
     )
+
+
+def _ended_html(progress: BuildProgress, recordings: Sequence[RecordingView]) -> Markup:
+    tone, words = BUILD_ENDINGS[progress.state]
+    took, not_used = "", Markup()
+    if progress.state is BuildState.DONE:
+        not_used = files_not_used_html(recordings)
+        tone = "mixed" if not_used else tone
+        if progress.finished_at is not None:
+            took = say("data.took", time=time_in_words(progress.finished_at - progress.started_at))
+    elif progress.state is BuildState.FAILED and not any(one.num_clips for one in recordings):
+        # Otherwise it failed for another reason, and these are of the build before.
+        not_used = files_not_used_html(recordings)
+    role = "alert" if progress.state is BuildState.FAILED else "status"
+    said = html("<strong>{}</strong> {} {}", say(words), translated(progress.problem or progress.notice), took)
+    return says(tone, said, more=not_used, role=role)
 
 
 def cancelling_html(progress: BuildProgress) -> Markup:
@@ -189,25 +207,15 @@ def statistics_html(view: DatasetView) -> Markup:
         facts.append(say("data.listened", listeners=", ".join(view.transcribers)))
     if made := [Path(one.name).name for one in view.recordings if one.details.made_by_encore]:
         facts.append(say("data.made_by_encore", files=", ".join(made[:_MAX_LISTED])))
-    left_out = [translated(recording.problem) for recording in view.recordings if recording.problem]
-    left_out += [
-        f"{Path(recording.name).name}, {_stretch(lost.span.start_seconds, lost.span.end_seconds)}: "
-        f"{translated(lost.problem)}"
-        for recording in view.recordings
-        for lost in recording.details.lost
-    ]
+    left_out = [*reasons_of_files(view.recordings), *reasons_of_stretches(view.recordings)]
     return render(
         "dataset",
         "statistics",
         counts=" ".join(facts),
         plots=plots_html(view),
         num_left_out=say("data.num_not_used", number=len(left_out)),
-        left_out=left_out[:_MAX_LISTED],
+        left_out=shortened(left_out),
     )
-
-
-def _stretch(start: float, end: float) -> str:
-    return say("data.from_to", start=f"{start:.1f}", end=f"{end:.1f}")
 
 
 def _usable(view: DatasetView) -> float:

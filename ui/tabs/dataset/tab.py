@@ -394,7 +394,11 @@ class DatasetTab:
         is_running = progress is not None and progress.is_running
         is_cancelling = progress is not None and (name, progress.started_at) in self._cancelling
         shown = progress_html(
-            progress, uses_ray=self._uses_ray(name), is_there=self._is_there, is_cancelling=is_cancelling
+            progress,
+            recordings=() if progress is None or is_running else self.context.studio.datasets.recordings(name),
+            uses_ray=self._uses_ray(name),
+            is_there=self._is_there,
+            is_cancelling=is_cancelling,
         )
         if progress is not None and not is_running and seen and is_locked(self.context.settings.home_folder, name):
             # Its process is about to end; until then nothing can be edited.

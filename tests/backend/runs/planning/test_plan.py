@@ -285,9 +285,30 @@ def test_learning_from_what_encore_made_is_asked_about(runs: Runs, dataset: Path
     table = DatasetTable(Home(home))
     table.save_job(BuildJob.parse("mine", [dataset]))
     table.save_recordings("mine", [made])
+    table.mark_rows("mine", are_current=True)
     with pytest.raises(RunInvalid, match=r"Encore itself made made\.wav"):
         plan(runs, "mine")
     request = RunRequest(
         dataset="mine", voice="Ann", model=str(GOLDEN_CHECKPOINT), preset="quick", accept_synthetic=True
     )
+    assert runs.plan(request).require_possible().data is not None
+
+
+def test_changes_that_are_not_applied_are_not_learnt_without(runs: Runs, dataset: Path, home: Path) -> None:
+    table = DatasetTable(Home(home))
+    table.save_job(BuildJob.parse("mine", [dataset]))
+    table.mark_rows("mine", are_current=True)
+    request = RunRequest(dataset="mine", voice="Ann", model=str(GOLDEN_CHECKPOINT), preset="quick")
+    assert runs.plan(request).problems == ()
+    # As every edit does.
+    table.update_clips("mine", [], [])
+    (told,) = runs.plan(request).problems
+    assert told.startswith("Clips of the dataset mine were changed, and these changes are not applied yet")
+    assert "`app.py dataset apply mine`" in told
+    for named in ("mine", dataset):
+        asked = request.model_copy(update={"dataset": named, "accept_synthetic": True})
+        with pytest.raises(RunInvalid, match="not applied yet"):
+            runs.start(runs.plan(asked), CONSENT)
+    assert runs.list() == []
+    table.mark_rows("mine", are_current=True)
     assert runs.plan(request).require_possible().data is not None

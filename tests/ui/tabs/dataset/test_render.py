@@ -109,6 +109,51 @@ def test_every_end_of_a_build_is_shown_escaped(state):
     assert "alert(" in html
 
 
+def recording(name: str, problem: str = "", num_clips: int = 0) -> RecordingView:
+    return RecordingView(
+        name=name, recording_id=name, seconds=1.0, num_clips=num_clips, problem=problem, details=RecordingDetails()
+    )
+
+
+UNUSABLE = (
+    recording("up/empty.wav", "up/empty.wav is empty. Record again."),
+    recording("up/silence.wav", "No speech was found in it."),
+)
+
+
+def test_files_that_were_not_used_are_named_beside_the_result():
+    used = recording("up/ann.wav", num_clips=3)
+    html = render_dataset.progress_html(progress(BuildState.DONE, finished_at=61.0), recordings=(used, *UNUSABLE))
+    assert html.index("Ready.") < html.index("2 files were not used") < html.index("up/empty.wav is empty.")
+    assert "silence.wav: No speech was found in it." in html
+    assert 'class="says mixed"' in html
+    assert '<details class="why" open>' in html
+    all_used = render_dataset.progress_html(progress(BuildState.DONE, finished_at=61.0), recordings=(used,))
+    assert "not used" not in all_used
+    assert 'class="says good"' in all_used
+    many = [recording(f"{number}.wav", "No speech was found in it.") for number in range(25)]
+    html = render_dataset.progress_html(progress(BuildState.DONE, finished_at=61.0), recordings=many)
+    assert "25 files were not used" in html
+    assert "and 5 more" in html
+
+
+def test_a_build_of_unusable_files_only_gives_their_reasons():
+    failed = progress(BuildState.FAILED, problem="No clip could be cut from any recording.", finished_at=61.0)
+    html = render_dataset.progress_html(failed, recordings=UNUSABLE)
+    assert "It could not be prepared." in html
+    assert "up/empty.wav is empty." in html
+    assert "silence.wav: No speech was found in it." in html
+    # What failed otherwise says nothing of files of the build before.
+    full = progress(BuildState.FAILED, problem="The disk is full.", finished_at=61.0)
+    assert "not used" not in render_dataset.progress_html(full, recordings=(recording("a.wav", "", 2), *UNUSABLE))
+
+
+def test_statistics_name_every_file_that_was_not_used():
+    html = render_dataset.statistics_html(dataset(clip("a"), recordings=UNUSABLE))
+    assert "Not used: 2" in html
+    assert "silence.wav: No speech was found in it." in html
+
+
 def test_totals_count_what_can_be_learned_from():
     lost = Lost(span=Span(start_seconds=2, end_seconds=3), problem="No text.")
     recording = RecordingView(
