@@ -24,7 +24,15 @@ from ui.fields import Confirmation, FormIncomplete, build_consent, build_languag
 from ui.html.messages import NOTHING, says
 from ui.html.templates import html
 from ui.html.words import purpose_in_words, size_in_words
-from ui.material import gather_material, is_part_of, parse_actors, plan_build, voice_name, without_unused
+from ui.material import (
+    gather_material,
+    is_part_of,
+    names_given,
+    parse_actors,
+    plan_build,
+    voice_name,
+    without_unused,
+)
 from ui.source import Reference, Source, VoiceFields
 from ui.tabs.dataset.clip_editor import ClipEditor
 from ui.tabs.dataset.clips import ClipsPart
@@ -220,6 +228,15 @@ class DatasetTab:
         }
         return update if name else {**update, self.name: proposed_name(voice_name(source), names)}
 
+    @property
+    def beginning(self) -> list[Block]:
+        """What `begin` changes."""
+        return [self.chosen, self.name, self.files]
+
+    def begin(self) -> Update:
+        """Get ready to make a dataset of the voice on the Speak tab, and of nothing that was chosen here before."""
+        return {self.chosen: NEW, self.name: "", self.files: None}
+
     def _choices(self, value: str) -> Update:
         names = self.context.studio.datasets.list()
         choices = [(say("data.new"), NEW), *((one, one) for one in names)]
@@ -240,9 +257,7 @@ class DatasetTab:
         """What would be prepared, and whether what the Speak tab has is part of it: never beside other recordings
         unless that is asked for.
         """
-        names = [reference.name for reference in references]
-        if gather_material(references, source).sample and source is not None:
-            names.append(source.name)
+        names = names_given(references, source)
         recordings = gather_material([], None, "", files or []).recordings
         listed = ", ".join(names[:2]) + (" …" if len(names) > 2 else "")
         return {

@@ -233,7 +233,8 @@ class FinetuneTab:
         datasets = self.context.studio.datasets
         choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
         if (material := gather_material(references, source)).is_given:
-            choices.append((made_first(material.sample, len(material.recordings)), MADE_FIRST))
+            voice = source.name if source is not None and source.kind == "voice" else ""
+            choices.append((made_first(material.sample, len(material.recordings), voice), MADE_FIRST))
         values = [value for _, value in choices]
         chosen = dataset if dataset in values else next(iter(values), None)
         taken = [name_key(voice.name) for voice in self.context.studio.voices.list()]
@@ -298,10 +299,14 @@ class FinetuneTab:
         """Another dataset: what fits is chosen anew."""
         return {self.picked: False, self.preset: None}
 
+    @property
+    def choosing(self) -> list[Block]:
+        """What `choose` changes."""
+        return [self.dataset, self.more, self.name, self.run, self.picked, self.preset, *self.watch.shown]
+
     def follow_on(self, button: gr.Button, dataset: gr.Dropdown) -> None:
         """Let a button of another tab lead here, with its dataset."""
-        outputs = [self.dataset, self.more, self.name, self.run, self.picked, self.preset, *self.watch.shown]
-        chosen = bind(button.click, self.choose, {"name": dataset}, outputs, api="tune_dataset")
+        chosen = bind(button.click, self.choose, {"name": dataset}, self.choosing, api="tune_dataset")
         chosen.success(None, None, None, js="() => encore.nav.go('tune')", queue=False, api_visibility="private")
 
     def choose(self, name: str | None) -> Update:
