@@ -349,6 +349,20 @@ def test_a_tuned_voice_leads_to_its_dataset_and_not_to_the_last_run(page, client
     page.studio.delete_voice(voice.id)
 
 
+def test_a_name_that_was_not_typed_follows_what_it_is_made_of(page, client, dataset):
+    """It once kept the name of the voice that was chosen before."""
+    client.call("use_sample", name="owen")
+    assert client.call("list_datasets")["dataset-name"] == "owen"
+    client.call("use_sample", name="rufus")
+    assert client.call("list_datasets", name="owen")["dataset-name"] == "rufus"
+    assert client.call("choose_dataset", chosen=dataset)["dataset-name"] == dataset
+    assert client.call("choose_dataset", chosen="")["dataset-name"] == "rufus"
+    client.call("type_dataset_name", name="mine")
+    assert "value" not in str(client.call("list_datasets", name="mine")["dataset-name"])
+    client.call("type_dataset_name", name="")
+    assert client.call("list_datasets", name="")["dataset-name"] == "rufus"
+
+
 def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkeypatch):
     started = []
     # All but the process that trains.
