@@ -363,6 +363,18 @@ def test_a_name_that_was_not_typed_follows_what_it_is_made_of(page, client, data
     assert client.call("list_datasets", name="")["dataset-name"] == "rufus"
 
 
+def test_the_name_of_a_tuned_voice_follows_its_dataset(page, client, dataset):
+    client.call("use_sample", name="owen")
+    client.call("open_finetune")
+    assert client.call("open_finetune", dataset=dataset)["tune-voice"] == dataset
+    assert client.call("name_tuned", dataset="+")["tune-voice"] == "owen"
+    client.call("use_sample", name="rufus")
+    assert client.call("open_finetune", dataset="+", name="owen", given_name="Ann")["tune-voice"] == "rufus"
+    client.call("type_tuned_name", name="Mine")
+    assert "value" not in str(client.call("name_tuned", dataset=dataset)["tune-voice"])
+    assert "value" not in str(client.call("open_finetune", dataset=dataset, name="Mine")["tune-voice"])
+
+
 def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkeypatch):
     started = []
     # All but the process that trains.
