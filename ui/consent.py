@@ -71,6 +71,8 @@ class Stated:
     def by_content(self) -> dict[str, Consent]:
         """The consent by the hash of each recording it was stated for; nothing while it is incomplete."""
         source = self.source
+        if source is not None and source.kind == "voice":
+            return _kept_consent(source)
         if source is None or source.kind != "recording" or not self.statement or not self.who.strip():
             return {}
         try:
@@ -92,6 +94,14 @@ def sign(source: Source | None, references: Sequence[Reference] = ()) -> str:
 def is_signed(signed: str, source: Source | None) -> bool:
     """Whether what `sign` returned stands for everything that is cloned now."""
     return source is not None and set(_contents(source)) <= set(signed.split())
+
+
+def _kept_consent(source: Source) -> dict[str, Consent]:
+    """What a voice of the library was made with, for its recording as it is kept there."""
+    if source.stored_recording is None or source.consent is None:
+        return {}
+    content = hash_of_file(source.stored_recording)
+    return {content: source.consent.for_one_of_several(content)}
 
 
 def _contents(source: Source) -> tuple[str, ...]:

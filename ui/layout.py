@@ -29,6 +29,7 @@ from ui.tabs.system.tab import SystemPart
 from ui.tabs.voice.speak import SpeechPart
 from ui.tabs.voice.tab import VoiceTab
 from ui.tabs.voices.tab import VoicesTab
+from ui.tuning import Tuning
 from ui.web import server
 from ui.web.served_files import ServedFiles
 from ui.web.share_link import announce_link
@@ -100,7 +101,8 @@ def _build_tabs(context: PageContext) -> tuple[VoiceTab, CompareTab]:
         with gr.Tab(PLACES["compare"], id="compare") as tab:
             compare = CompareTab(context, tab)
         with gr.Tab(PLACES["voices"], id="voices") as tab:
-            VoicesTab(context, tab, voice.speech.takes.browser, tune.dataset)
+            tuning = Tuning(context, voice.source, data, tune)
+            VoicesTab(context, tab, voice.speech.takes.browser, tuning.begin, tuning.outputs)
     return voice, compare
 
 

@@ -25,16 +25,23 @@ MAX_ACTORS = 256
 def gather_material(
     references: Sequence[Reference], source: Source | None, transcript: str = "", files: Sequence[str] = ()
 ) -> Material:
-    """What the Speak tab has, or the sample chosen there, and the files that were added to it."""
+    """What the voice that is chosen on the Speak tab is made of, and the files that were added to it."""
     added = [Path(path) for path in files]
     texts = [path for path in added if path.suffix.lower() in SIDECAR_SUFFIXES]
-    is_sample = not references and source is not None and source.kind == "sample"
+    own = _recordings_of(references, source)
     return Material(
-        recordings=(*(reference.path for reference in references), *(path for path in added if path not in texts)),
+        recordings=(*own, *(path for path in added if path not in texts)),
         transcripts=tuple(texts),
-        transcript=transcript.strip() if len(references) == 1 else "",
-        sample=source.sample if source is not None and is_sample else "",
+        transcript=transcript.strip() if len(own) == 1 else "",
+        sample=source.sample if source is not None and source.kind == "sample" else "",
     )
+
+
+def names_given(references: Sequence[Reference], source: Source | None) -> list[str]:
+    """What the Speak tab has, as people read it; nothing where a dataset cannot be made of it."""
+    if source is None or source.kind == "recording":
+        return [reference.name for reference in references]
+    return [source.name] if gather_material(references, source).is_given else []
 
 
 def voice_name(source: Source | None) -> str:
@@ -111,3 +118,10 @@ def parse_actors(written: str) -> int | None:
     if not (digits.isascii() and digits.isdecimal()) or int(digits) > MAX_ACTORS:
         raise SettingsError(say("data.actors_wrong", written=digits[:20], most=MAX_ACTORS))
     return int(digits)
+
+
+def _recordings_of(references: Sequence[Reference], source: Source | None) -> tuple[Path, ...]:
+    """Recordings that were uploaded are another voice's once a sample or a voice of the library is chosen."""
+    if source is None or source.kind == "recording":
+        return tuple(reference.path for reference in references)
+    return (source.stored_recording,) if source.stored_recording is not None else ()

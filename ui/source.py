@@ -10,6 +10,8 @@ from typing import Literal
 import gradio as gr
 
 from backend.audio.quality import Concern, ReferenceReport
+from backend.voices.consent import Consent
+from backend.voices.voice import Voice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class Source:
         sample: name of a sample.
         made_by_encore: whether the recording says that Encore made it.
         made_of: the recordings as they were given, where the reference is several of them.
+        stored: the recording of a voice of the library.
+        consent: what that voice was made with.
     """
 
     kind: Literal["recording", "sample", "voice"]
@@ -50,6 +54,8 @@ class Source:
     sample: str = ""
     made_by_encore: bool = False
     made_of: tuple[Path, ...] = ()
+    stored: Path | None = None
+    consent: Consent | None = None
 
     @classmethod
     def of_reference(cls, reference: Reference) -> Source:
@@ -61,6 +67,23 @@ class Source:
             preview=reference.preview,
             made_by_encore=reference.is_made_by_encore,
         )
+
+    @classmethod
+    def of_voice(cls, voice: Voice, preview: Path | None) -> Source:
+        """A voice of the library."""
+        return cls(
+            kind="voice",
+            name=voice.name,
+            voice_id=voice.id,
+            preview=preview,
+            stored=voice.reference,
+            consent=voice.consent,
+        )
+
+    @property
+    def stored_recording(self) -> Path | None:
+        """The recording of a voice of the library, as long as the voice is there."""
+        return self.stored if self.stored is not None and self.stored.is_file() else None
 
 
 @dataclass(frozen=True, kw_only=True)

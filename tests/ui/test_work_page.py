@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -21,9 +22,12 @@ from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import is_locked
 from backend.store.home import Home
 from backend.transcription.whisper_weights import hash_file
+from backend.voices.consent import Consent, hash_of_file
 from backend.voices.samples import get_sample
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
+from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.recordings import write_voice
 from tests.ui.served_page import serve_page
 from ui.tabs.dataset.clip_rows import select_clips
 from ui.tabs.finetune.plan import MAKING_CLIPS
@@ -319,6 +323,97 @@ def test_files_that_were_not_used_are_named_beside_the_result(page, client, tmp_
         assert [[one in reason for reason in reasons].count(True) for one in ("silence.wav", "text.wav")] == [1, 1]
         assert "dataset show" not in shown
         page.studio.trash.purge(datasets.delete(name).id)
+
+
+def save_voice(page, name, recording):
+    consent, text = Consent.give("Bea Baker"), get_sample("rufus").reference_text
+    return page.studio.save_voice(name, recording, consent=consent, transcript=text, origin="bea.wav")
+
+
+def tune(client, voice):
+    """The button on its card; returns what it changes."""
+    # As opening the tabs does; a dropdown takes only what it has been given to choose from.
+    client.call("open_finetune")
+    return client.call("change_voice", order=json.dumps({"do": "tune", "id": voice.id}))
+
+
+def test_a_voice_of_the_library_is_tuned_on_its_own_recording(page, client, dataset, tmp_path):
+    """Data once opened with whatever was chosen on Speak, and never offered what the library has."""
+    voice = save_voice(page, "Bea", page.studio.sample_reference("rufus"))
+    uploaded = write_voice(tmp_path / "other.wav", seconds=5.0)
+    client.call("examine", files=[handle_file(uploaded)])
+    client.call("use_sample", name="owen")
+    began = tune(client, voice)
+    assert (began["voice-goal"], began["dataset"], began["dataset-name"]) == ("data", "", "")
+    assert began["dataset-files"] is None
+    shown = client.call("list_datasets", chosen="", name="")
+    assert shown["dataset-mix"] == {**shown["dataset-mix"], "label": "Use from Speak: Bea", "value": True}
+    assert shown["dataset-name"] == "Bea"
+    assert "New, of the voice Bea" in str(client.call("open_finetune"))
+    client.call(
+        "prepare_dataset", name="Bea", mix=True, transcript=voice.transcript, whisper="none", actors=WITHOUT_RAY
+    )
+    until(lambda: not page.studio.datasets.progress("Bea").is_running)
+    until(lambda: not is_locked(page.folder / "home", "Bea"))
+    assert page.studio.datasets.progress("Bea").state is BuildState.DONE
+    (recording,) = page.studio.datasets.job("Bea").recordings
+    assert hash_of_file(Path(recording)) == hash_of_file(voice.reference)
+    assert [one.who for one in page.studio.datasets.consents("Bea").values()] == ["Bea Baker"]
+    assert [clip.text for clip in clips_of(page, "Bea")] == [voice.transcript]
+    page.studio.trash.purge(page.studio.datasets.delete("Bea").id)
+    page.studio.delete_voice(voice.id)
+    assert client.call("list_datasets")["dataset-mix"]["visible"] is False, "its recording is gone"
+
+
+def test_a_voice_that_is_chosen_on_speak_has_its_recording_on_data(page, client, dataset, tmp_path):
+    """Data once asked for a voice to be chosen on Speak although one was."""
+    voice = save_voice(page, "Ann", write_voice(tmp_path / "ann.wav"))
+    client.call("use_voice", voice_id=voice.id)
+    shown = client.call("list_datasets")
+    assert shown["dataset-mix"] == {**shown["dataset-mix"], "label": "Use from Speak: Ann", "visible": True}
+    assert "choose a voice" not in shown["dataset-sources"]
+    page.studio.delete_voice(voice.id)
+
+
+def test_a_tuned_voice_leads_to_its_dataset_and_not_to_the_last_run(page, client, dataset, tmp_path):
+    """The finished run of another voice once stood there."""
+    checkpoint = fine_tuned_checkpoint(tmp_path / "custom_voice")
+    voice = page.studio.voices.add_fine_tuned(
+        "Ann tuned",
+        {"custom_voice": checkpoint},
+        consent=Consent.give("Ann Author"),
+        model="tiny",
+        provenance={"dataset": dataset},
+    )
+    began = tune(client, voice)
+    assert (began["voice-goal"], began["tune-dataset"]["value"], began["run"]) == ("tune", dataset, "")
+    page.studio.delete_voice(voice.id)
+
+
+def test_a_name_that_was_not_typed_follows_what_it_is_made_of(page, client, dataset):
+    """It once kept the name of the voice that was chosen before."""
+    client.call("use_sample", name="owen")
+    assert client.call("list_datasets")["dataset-name"] == "owen"
+    client.call("use_sample", name="rufus")
+    assert client.call("list_datasets", name="owen")["dataset-name"] == "rufus"
+    assert client.call("choose_dataset", chosen=dataset)["dataset-name"] == dataset
+    assert client.call("choose_dataset", chosen="")["dataset-name"] == "rufus"
+    client.call("type_dataset_name", name="mine")
+    assert "value" not in str(client.call("list_datasets", name="mine")["dataset-name"])
+    client.call("type_dataset_name", name="")
+    assert client.call("list_datasets", name="")["dataset-name"] == "rufus"
+
+
+def test_the_name_of_a_tuned_voice_follows_its_dataset(page, client, dataset):
+    client.call("use_sample", name="owen")
+    client.call("open_finetune")
+    assert client.call("open_finetune", dataset=dataset)["tune-voice"] == dataset
+    assert client.call("name_tuned", dataset="+")["tune-voice"] == "owen"
+    client.call("use_sample", name="rufus")
+    assert client.call("open_finetune", dataset="+", name="owen", given_name="Ann")["tune-voice"] == "rufus"
+    client.call("type_tuned_name", name="Mine")
+    assert "value" not in str(client.call("name_tuned", dataset=dataset)["tune-voice"])
+    assert "value" not in str(client.call("open_finetune", dataset=dataset, name="Mine")["tune-voice"])
 
 
 def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkeypatch):

@@ -24,7 +24,15 @@ from ui.fields import Confirmation, FormIncomplete, build_consent, build_languag
 from ui.html.messages import NOTHING, says
 from ui.html.templates import html
 from ui.html.words import purpose_in_words, size_in_words
-from ui.material import gather_material, is_part_of, parse_actors, plan_build, voice_name, without_unused
+from ui.material import (
+    gather_material,
+    is_part_of,
+    names_given,
+    parse_actors,
+    plan_build,
+    voice_name,
+    without_unused,
+)
 from ui.source import Reference, Source, VoiceFields
 from ui.tabs.dataset.clip_editor import ClipEditor
 from ui.tabs.dataset.clips import ClipsPart
@@ -75,6 +83,8 @@ class DatasetTab:
                 word("data.cancel"), visible=False, size="sm", min_width=100, elem_id="cancel-prepare"
             )
         self.seen = gr.State(None)
+        # Whether the name was typed: only then it stays whatever is chosen.
+        self.typed = gr.State(False)
         self.timer = gr.Timer(POLL_SECONDS, active=False)
         self.clips = ClipsPart(context, self.chosen)
         self.editor = ClipEditor(self.clips)
@@ -132,12 +142,12 @@ class DatasetTab:
 
     def _connect(self, tab: gr.Tab) -> None:
         given = {"references": self.voice.references, "source": self.voice.source, "files": self.files}
-        opened = [self.name, *self.following, *self.clips.listing]
+        opened = [self.name, self.typed, *self.following, *self.clips.listing]
         chosen = {"chosen": self.chosen}
         bind(
             tab.select,
             self._refresh,
-            {**chosen, **given, "name": self.name},
+            {**chosen, **given, "name": self.name, "typed": self.typed},
             [self.chosen, self.sources, self.mix, self.language, *opened],
             api="list_datasets",
         )
@@ -145,7 +155,10 @@ class DatasetTab:
         bind(self.files.change, self._list_files, {**given, **chosen}, listed, quick=True)
         filed = {"files": self.files}
         bind(self.statement.input, lambda files: {self.signed: _sign(files)}, filed, self.signed, quick=True)
-        bind(self.chosen.input, self._choose, chosen, opened, api="choose_dataset")
+        another = {**chosen, "source": self.voice.source}
+        bind(self.chosen.input, self._choose, another, opened, api="choose_dataset")
+        typing = {"name": self.name}
+        bind(self.name.input, self._note_typing, typing, self.typed, api="type_dataset_name", quick=True)
         material = {
             **given,
             **chosen,
@@ -163,7 +176,7 @@ class DatasetTab:
             "who": self.who,
             "signed": self.signed,
         }
-        begun = [self.chosen, self.name, self.refused, *self.following]
+        begun = [self.chosen, self.name, self.typed, self.refused, *self.following]
         bind(self.prepare.click, answered_in(self.refused, self._prepare), material, begun, api="prepare_dataset")
         replaced = [*begun, self.replacing.row, *self.undo.shown]
         bind(
@@ -195,7 +208,7 @@ class DatasetTab:
         bind(
             self.confirmation.really.click,
             self._delete,
-            chosen,
+            {**chosen, "source": self.voice.source},
             [self.deleted, self.confirmation.row, self.chosen, *opened, *self.undo.shown],
             api="delete_dataset",
         )
@@ -208,6 +221,7 @@ class DatasetTab:
         source: Source | None,
         files: list[str] | None,
         name: str,
+        typed: bool,
     ) -> Update:
         """The datasets there are now, and what is to be prepared."""
         names = self.context.studio.datasets.list()
@@ -218,7 +232,26 @@ class DatasetTab:
             self.language: gr.update(choices=language_choices(self.context.studio.loaded)),
             **self._show(value),
         }
-        return update if name else {**update, self.name: proposed_name(voice_name(source), names)}
+        if name and typed:
+            return update
+        return {**update, self.name: self._name_for(value, source)}
+
+    def _name_for(self, chosen: str | None, source: Source | None) -> str:
+        """The name of the dataset that is chosen, or one for the voice that another would be made of."""
+        return chosen or proposed_name(voice_name(source), self.context.studio.datasets.list())
+
+    def _note_typing(self, name: str) -> Update:
+        """What was typed stays; an emptied field is filled in again."""
+        return {self.typed: bool(name.strip())}
+
+    @property
+    def beginning(self) -> list[Block]:
+        """What `begin` changes."""
+        return [self.chosen, self.name, self.typed, self.files]
+
+    def begin(self) -> Update:
+        """Get ready to make a dataset of the voice on the Speak tab, and of nothing that was chosen here before."""
+        return {self.chosen: NEW, self.name: "", self.typed: False, self.files: None}
 
     def _choices(self, value: str) -> Update:
         names = self.context.studio.datasets.list()
@@ -229,10 +262,9 @@ class DatasetTab:
         """A dataset, and no clip of it."""
         return {**self._follow(name, None)[0], **self.clips.open(name)}
 
-    def _choose(self, chosen: str | None) -> Update:
+    def _choose(self, chosen: str | None, source: Source | None) -> Update:
         """Show another dataset."""
-        name = chosen or proposed_name("", self.context.studio.datasets.list())
-        return {self.name: name, **self._show(chosen or NEW)}
+        return {self.name: self._name_for(chosen, source), self.typed: False, **self._show(chosen or NEW)}
 
     def _list_sources(
         self, references: list[Reference], source: Source | None, files: list[str] | None, chosen: str | None
@@ -240,9 +272,7 @@ class DatasetTab:
         """What would be prepared, and whether what the Speak tab has is part of it: never beside other recordings
         unless that is asked for.
         """
-        names = [reference.name for reference in references]
-        if gather_material(references, source).sample and source is not None:
-            names.append(source.name)
+        names = names_given(references, source)
         recordings = gather_material([], None, "", files or []).recordings
         listed = ", ".join(names[:2]) + (" …" if len(names) > 2 else "")
         return {
@@ -335,13 +365,13 @@ class DatasetTab:
         return self._begun(job)
 
     def _begun(self, job: BuildJob) -> Update:
-        return {**self._choices(job.name), self.name: job.name, **self._follow(job.name, None)[0]}
+        return {**self._choices(job.name), self.name: job.name, self.typed: False, **self._follow(job.name, None)[0]}
 
     def _restore(self, deleted: Deleted) -> Update:
         """Bring a dataset back; one that replaced it goes into the trash instead."""
         self.context.studio.datasets.restore(deleted)
         back = html("<strong>{}</strong> {}", deleted.label, say("data.is_back"))
-        return {self.deleted: says("good", back), **self._choices(deleted.label), **self._choose(deleted.label)}
+        return {self.deleted: says("good", back), **self._choices(deleted.label), **self._choose(deleted.label, None)}
 
     def _tick(self, chosen: str | None, seen: str | None) -> Update:
         """Progress of the build, and its clips at its end."""
@@ -371,7 +401,7 @@ class DatasetTab:
             self.replacing.row: HIDE,
         }
 
-    def _delete(self, chosen: str | None) -> Update:
+    def _delete(self, chosen: str | None, source: Source | None) -> Update:
         """Delete it and say what stays."""
         if not chosen:
             raise FormIncomplete(say("data.choose_first"))
@@ -382,7 +412,7 @@ class DatasetTab:
             self.confirmation.row: HIDE,
             **self.undo.offer(deleted),
             **self._choices(NEW),
-            **self._choose(NEW),
+            **self._choose(NEW, source),
         }
 
     def _follow(self, name: str, seen: str | None) -> tuple[Update, bool]:

@@ -116,8 +116,10 @@ def _workers(number: int) -> str:
     return say_count(number, "tune.worker", "tune.num_workers")
 
 
-def made_first(sample: str, num_recordings: int) -> str:
-    """A dataset that is yet to be made, among those to choose from."""
+def made_first(sample: str, num_recordings: int, voice: str = "") -> str:
+    """A dataset that is yet to be made, among those to choose from; `voice` is one of the library."""
+    if voice:
+        return say("tune.new_of_voice", name=voice)
     if num_recordings:
         return say("tune.new_of", what=say_count(num_recordings, "fields.recording", "fields.recordings"))
     return say("tune.new_of_sample", name=sample.title())

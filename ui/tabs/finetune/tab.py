@@ -14,7 +14,6 @@ from markupsafe import Markup
 from backend.dataset.sources.material import proposed_name
 from backend.voices.consent import Consent, SpokenProof
 from backend.voices.errors import ConsentMissing
-from backend.voices.names import name_key
 from training.job import STRATEGIES
 from training.model.device_names import DEVICES
 from ui.bar.bar import fixed_html
@@ -27,7 +26,7 @@ from ui.html.messages import NOTHING, note, says, task_line
 from ui.html.templates import html
 from ui.material import gather_material, voice_name
 from ui.source import Reference, Source, VoiceFields
-from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish, free_name
+from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish
 from ui.tabs.finetune.render import made_first, memory_html, plan_html, preset_choices
 from ui.tabs.finetune.watch import NEW, RunWatch
 from ui.words.words import say, word
@@ -95,6 +94,8 @@ class FinetuneTab:
             with gr.Accordion(word("tune.engineers"), open=False, elem_id="tune-advanced"):
                 self._build_options()
         self.seen = gr.State("")
+        # Whether the name was typed: only then it stays whatever is chosen.
+        self.typed = gr.State(False)
         self.plan_timer = gr.Timer(POLL_SECONDS, active=False)
         self.start_timer = gr.Timer(POLL_SECONDS, active=False)
         self.watch = RunWatch(context, tab, self.run, self.form)
@@ -202,10 +203,14 @@ class FinetuneTab:
         opened = bind(
             tab.select,
             self._open,
-            {**given, **chosen, "name": self.name, "given_name": self.voice.name},
+            {**given, **chosen, "name": self.name, "typed": self.typed, "given_name": self.voice.name},
             [self.dataset, self.name, self.status, *asking],
             api="open_finetune",
         )
+        naming = {"dataset": self.dataset, "source": self.voice.source, "typed": self.typed}
+        naming["given_name"] = self.voice.name
+        bind(self.dataset.input, self._follow_dataset, naming, self.name, api="name_tuned", quick=True)
+        bind(self.name.input, self._note_typing, {"name": self.name}, self.typed, api="type_tuned_name", quick=True)
         for field, api in ((self.dataset, "ask_for_consent"), (self.more, None)):
             bind(field.input, self._forget_pick, None, [self.picked, self.preset], quick=True)
             bind(field.input, self._ask_for_consent, {**given, **chosen}, asking, api=api, quick=True)
@@ -224,6 +229,7 @@ class FinetuneTab:
         dataset: str | None,
         more: list[str] | None,
         name: str,
+        typed: bool,
         given_name: str,
         references: list[Reference],
         source: Source | None,
@@ -233,20 +239,34 @@ class FinetuneTab:
         datasets = self.context.studio.datasets
         choices = [(one, one) for one in datasets.list() if datasets.is_built(one)]
         if (material := gather_material(references, source)).is_given:
-            choices.append((made_first(material.sample, len(material.recordings)), MADE_FIRST))
+            voice = source.name if source is not None and source.kind == "voice" else ""
+            choices.append((made_first(material.sample, len(material.recordings), voice), MADE_FIRST))
         values = [value for _, value in choices]
         chosen = dataset if dataset in values else next(iter(values), None)
-        taken = [name_key(voice.name) for voice in self.context.studio.voices.list()]
-        proposed = proposed_name(voice_name(source), []) if chosen == MADE_FIRST else chosen
-        proposed = free_name(proposed or "", taken)
         update: Update = {
             self.dataset: gr.update(choices=choices, value=chosen),
             self.status: NOTHING if choices else says("", say("tune.nothing")),
         }
-        # What is filled in already, or is being filled in right now, stays.
-        if (value := proposed if free_name(given_name, taken) != given_name else given_name or proposed) and not name:
-            update[self.name] = value
+        if not (name and typed):
+            update[self.name] = self._name_for(chosen, source, given_name)
         return update | self._ask_for_consent(chosen, more, references, source, **given)
+
+    def _name_for(self, dataset: str | None, source: Source | None, given_name: str) -> str:
+        """A free name for the voice that is learnt: its dataset's, or that of what a dataset would be made of."""
+        if dataset != MADE_FIRST:
+            return self.planner.free_name(dataset or "")
+        is_recording = source is not None and source.kind == "recording"
+        if is_recording and given_name and self.planner.free_name(given_name) == given_name:
+            return given_name
+        return self.planner.free_name(proposed_name(voice_name(source), []))
+
+    def _follow_dataset(self, dataset: str | None, source: Source | None, typed: bool, given_name: str) -> Update:
+        """Another dataset is another voice, unless its name was typed."""
+        return {} if typed else {self.name: self._name_for(dataset, source, given_name)}
+
+    def _note_typing(self, name: str) -> Update:
+        """What was typed stays; an emptied field is filled in again."""
+        return {self.typed: bool(name.strip())}
 
     def _ask_for_consent(
         self,
@@ -298,10 +318,15 @@ class FinetuneTab:
         """Another dataset: what fits is chosen anew."""
         return {self.picked: False, self.preset: None}
 
+    @property
+    def choosing(self) -> list[Block]:
+        """What `choose` changes."""
+        form = [self.dataset, self.more, self.name, self.typed, self.picked, self.preset]
+        return [*form, self.run, *self.watch.shown]
+
     def follow_on(self, button: gr.Button, dataset: gr.Dropdown) -> None:
         """Let a button of another tab lead here, with its dataset."""
-        outputs = [self.dataset, self.more, self.name, self.run, self.picked, self.preset, *self.watch.shown]
-        chosen = bind(button.click, self.choose, {"name": dataset}, outputs, api="tune_dataset")
+        chosen = bind(button.click, self.choose, {"name": dataset}, self.choosing, api="tune_dataset")
         chosen.success(None, None, None, js="() => encore.nav.go('tune')", queue=False, api_visibility="private")
 
     def choose(self, name: str | None) -> Update:
@@ -313,6 +338,7 @@ class FinetuneTab:
             self.dataset: gr.update(choices=choices, value=name),
             self.more: gr.update(choices=[(one, one) for one in others], value=[], visible=bool(others)),
             self.name: "",
+            self.typed: False,
             self.run: NEW,
         }
         return {**chosen, **self._forget_pick(), **self.watch.show(NEW)}

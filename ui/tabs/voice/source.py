@@ -262,7 +262,7 @@ class SourcePart:
         voice = self.context.studio.voices.get(voice_id.strip())
         preview = self.context.files.place(voice.reference) if voice.reference is not None else None
         return {
-            self.source: Source(kind="voice", name=voice.name, voice_id=voice.id, preview=preview),
+            self.source: Source.of_voice(voice, preview),
             self.about: saved_card(voice),
             self.verdict: NOTHING,
             **self.text.cleared(None, None, request),

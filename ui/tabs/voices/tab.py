@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,24 @@ SCRIPT = Path(__file__).with_name("orders.js")
 class VoicesTab:
     """Lists the voices, and renames, deletes, exports and imports them."""
 
-    def __init__(self, context: PageContext, tab: gr.Tab, browser: gr.State, dataset: gr.Dropdown) -> None:
-        """Lay it out; `browser` is whose takes in the trash may be told, `dataset` the one that Tune begins with."""
-        self.context, self.dataset = context, dataset
+    def __init__(
+        self,
+        context: PageContext,
+        tab: gr.Tab,
+        browser: gr.State,
+        tune: Callable[[Voice, gr.Request], tuple[str, Update]],
+        tuned: Sequence[Block],
+    ) -> None:
+        """Lay it out.
+
+        Args:
+            context: what every tab is built with.
+            tab: its place.
+            browser: whose takes in the trash may be told.
+            tune: makes another tab ready to tune a voice, and says which; it changes what is in `tuned`.
+            tuned: components of other tabs.
+        """
+        self.context, self.tune, self.tuned = context, tune, tuned
         self.introducing = Introducing(context)
         with gr.Row(elem_id="voices-head"):
             build_title("voices.title")
@@ -74,7 +89,7 @@ class VoicesTab:
         bind([tab.select, self.context.page.load], self._open, browser, opened, api="list_voices", quick=True)
         seen = {"shown": self.shown, "said": self.said}
         bind(self.timer.tick, self._look, seen, listing, api="look_at_voices", quick=True)
-        changed = [*listing, self.space.listed, self.goal, self.dataset]
+        changed = [*listing, self.space.listed, self.goal, *self.tuned]
         given = {"order": self.order, "said": self.said, **browser}
         ordered = bind(self.order.change, self._do, given, changed, api="change_voice", concurrency_limit=4)
         ordered.then(
@@ -135,7 +150,8 @@ class VoicesTab:
                 case "export":
                     yield from self._export(pressed.id, request)
                 case "tune":
-                    yield self._tune(pressed.id)
+                    goal, ready = self.tune(self._get(pressed.id), request)
+                    yield {self.goal: goal, **ready}
                 case "rename":
                     voice = self.context.studio.voices.rename(self._get(pressed.id).id, pressed.name)
                     yield self._answer(voice.id, says("good", say("voices.renamed", name=voice.name)))
@@ -169,14 +185,6 @@ class VoicesTab:
             return {**self._list(None), self.goal: ""}
         voice = self._get(self.context.studio.trash.restore(said.deleted.id).item_id)
         return self._answer(voice.id, says("good", say("voices.is_back", name=voice.name)))
-
-    def _tune(self, voice_id: str) -> Update:
-        """To its dataset, if it was made of one; to recordings, which a fine-tune needs first, otherwise."""
-        dataset = self._get(voice_id).provenance.get("dataset")
-        names = self.context.studio.datasets.list()
-        if not isinstance(dataset, str) or dataset not in names:
-            return {self.goal: "data"}
-        return {self.goal: "tune", self.dataset: gr.update(choices=[(one, one) for one in names], value=dataset)}
 
     def _export(self, voice_id: str, request: gr.Request) -> Iterator[Update]:
         """Write its file, and offer it."""

@@ -274,6 +274,7 @@ def test_a_planned_dataset_shows_its_source_and_the_next_step():
     assert render_finetune.made_first("iris", 0) == "New, of the sample Iris"
     assert render_finetune.made_first("", 1) == "New, of 1 recording"
     assert render_finetune.made_first("", 3) == "New, of 3 recordings"
+    assert render_finetune.made_first("", 1, "Bea") == "New, of the voice Bea"
     html = render_finetune.plan_html(TaskState(what="Planning", is_running=False))
     assert "clips are made first" in html
     assert "cannot be fine-tuned" not in html
