@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from backend.voices.consent import Consent, SpokenProof, bound_to_recording, hash_of_file
 from backend.voices.errors import ConsentMissing
@@ -83,12 +84,13 @@ class Stated:
         return {content: consent.for_one_of_several(content) for content in stated_for}
 
 
-def sign(source: Source | None, references: Sequence[Reference] = ()) -> str:
-    """What stands for the recordings a statement is made for, to remember with it: the source, and all listed ones."""
-    if source is None:
-        return ""
-    listed = [hash_of_file(reference.path) for reference in references] if source.kind == "recording" else []
-    return " ".join(dict.fromkeys((*_contents(source), *listed)))
+def sign(source: Source | None, references: Sequence[Reference] = (), added: Sequence[Path] = ()) -> str:
+    """What stands for the recordings a statement is made for, to remember with it: the source, all listed ones, and
+    those that were added and are perhaps still being examined.
+    """
+    listed = [reference.path for reference in references] if source is not None and source.kind == "recording" else []
+    contents = [hash_of_file(path) for path in (*listed, *added) if path.is_file()]
+    return " ".join(dict.fromkeys((*(_contents(source) if source is not None else ()), *contents)))
 
 
 def is_signed(signed: str, source: Source | None) -> bool:

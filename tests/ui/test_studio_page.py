@@ -132,14 +132,22 @@ def test_what_was_stated_for_one_recording_does_not_sign_the_next(page, client, 
     client.call("state_consent")
     assert "is in the library" in save(client, "First of two")
     assert page.studio.voices.get("first of two").consent.given_for == hash_of_file(first)
-    shown = client.call("examine", files=[handle_file(second)])
-    assert "own-voice" not in str(shown["consent"])
+    client.call("examine", files=[handle_file(second)])
+    assert "'value': None" in str(client.call("review_statement")["consent"])
     # A page that has not been told yet.
     assert "stated for another recording" in save(client, "Second of two")
     with pytest.raises(AppError, match="stated for another recording"):
         speak(client, "Hm.", statement="own-voice", who="Ann Author")
     client.call("state_consent")
     assert "is in the library" in save(client, "Second of two")
+
+
+def test_a_statement_that_was_made_while_a_recording_was_examined_stays(page, client, tmp_path):
+    recording = write_voice(tmp_path / "ann.wav")
+    client.call("state_consent", files=[handle_file(recording)])
+    client.call("examine", files=[handle_file(recording)])
+    assert "value" not in str(client.call("review_statement")["consent"])
+    assert "is in the library" in save(client, "Stated early")
 
 
 def test_a_statement_is_for_all_recordings_that_are_listed(page, client, tmp_path):

@@ -125,12 +125,12 @@ class SourcePart:
             "recorded": self.microphone,
             "references": self.references,
             "source": self.source,
-            "signed": self.signed,
         }
-        examined = [self.verdict, self.about, self.references, self.source, self.pick, self.statement]
+        examined = [self.verdict, self.about, self.references, self.source, self.pick]
         examined += [self.transcript, self.text.state]
+        reviewed = {"source": self.source, "signed": self.signed}
         for component, api in ((self.upload, "examine"), (self.microphone, "examine_microphone")):
-            bind(
+            ended = bind(
                 component.change,
                 self._examine,
                 given,
@@ -140,6 +140,9 @@ class SourcePart:
                 concurrency_limit=2,
                 trigger_mode="always_last",
             )
+            # A step of its own, because the consent may have been stated while the recording was examined.
+            named = "review_statement" if component is self.upload else None
+            bind(ended.then, self._review_statement, reviewed, self.statement, api=named, quick=True)
         bind(self.stop.click, self._stop, api="stop_examining", quick=True)
         bind(self.sample.change, self._use_sample, {"name": self.sample}, self.chosen, api="use_sample")
         bind(
@@ -152,7 +155,7 @@ class SourcePart:
         picking = {"picked": self.pick, "references": self.references, "source": self.source, "signed": self.signed}
         picked = [self.source, self.transcript, self.text.state, self.statement]
         bind(self.pick.input, self._use_picked, picking, picked, api="use_picked")
-        stated = {"source": self.source, "references": self.references}
+        stated = {key: given[key] for key in ("files", "recorded", "references", "source")}
         bind(self.statement.input, self._sign, stated, self.signed, api="state_consent")
         listing = [tab.select, self.context.page.load, self.source.change]
         bind(listing, self._list_voices, {"source": self.source}, self.rail, api="list_saved", quick=True)
@@ -188,11 +191,10 @@ class SourcePart:
         recorded: str | None,
         references: list[Reference],
         source: Source | None,
-        signed: str,
         request: gr.Request,
     ) -> Iterator[Update]:
         """Examine what was added, and say of each recording how good it is."""
-        given = [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
+        given = _added(files, recorded)
         known = {one.path: one for one in references}
         examining = Examining(self.context, f"examine {session_of(request)}", known)
         for said, may_stop in examining.run(given):
@@ -210,12 +212,17 @@ class SourcePart:
             update |= {self.source: chosen, **self.text.cleared(source, chosen, request)}
         if given:
             update[self.about] = NOTHING
-        if self.source in update:
-            update |= self._unsigned(source, update[self.source], signed)
         yield update
 
-    def _sign(self, source: Source | None, references: list[Reference]) -> Update:
-        return {self.signed: sign(source, references)}
+    def _sign(
+        self, files: list[str] | None, recorded: str | None, references: list[Reference], source: Source | None
+    ) -> Update:
+        return {self.signed: sign(source, references, _added(files, recorded))}
+
+    def _review_statement(self, source: Source | None, signed: str) -> Update:
+        """Take a statement back that was not made for what was examined."""
+        is_of_recording = source is None or source.kind == "recording"
+        return {self.statement: gr.update(value=None)} if is_of_recording and not is_signed(signed, source) else {}
 
     def _unsigned(self, before: Source | None, now: Source | None, signed: str) -> Update:
         """Take a statement back that was not made for what is cloned now."""
@@ -356,6 +363,11 @@ class SourcePart:
             yield {self.saved_note: failure(error)}
             return
         yield {self.saved_note: saved_line(voice), **self._list_voices(source)}
+
+
+def _added(files: list[str] | None, recorded: str | None) -> list[Path]:
+    """The recordings that are shown as uploaded or recorded, examined or not."""
+    return [Path(path) for path in [*(files or []), *([recorded] if recorded else [])]]
 
 
 def _pick_update(references: list[Reference], best: Reference | None) -> Any:
