@@ -121,14 +121,13 @@ def test_a_pipeline_is_refused_before_it_builds(capsys: pytest.CaptureFixture[st
     assert not (home / "datasets").exists()
 
 
-def test_a_pipeline_that_finds_no_speech_says_where_the_reasons_are(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_pipeline_that_finds_no_speech_says_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "empty.wav").touch()
     start = ["--voice", "Ann", "--model", str(GOLDEN_CHECKPOINT), "--whisper", "none", *AGREED]
     assert main(["pipeline", str(tmp_path / "empty.wav"), *start]) == 2
     told = capsys.readouterr().err
-    assert "No clip could be cut from any recording. `app.py dataset show Ann` says more." in told
+    assert "No clip could be cut from any recording. The first one: empty.wav is empty." in told
+    assert "dataset show" not in told, "it left no dataset"
 
 
 def test_runs_are_listed_shown_and_reported(capsys: pytest.CaptureFixture[str], home: Path) -> None:
