@@ -54,7 +54,7 @@ def _remove(home: Home, datasets: Datasets, name: str) -> None:
                 return
             time.sleep(_POLL_SECONDS)
         except EncoreError:
-            # What matters to who waits is why the build failed.
+            # The user is to read why the build failed, not why its remains could not be removed.
             return
         else:
             return

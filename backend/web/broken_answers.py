@@ -1,4 +1,4 @@
-"""What uvicorn says of an answer that was left without an end: nothing, as whoever left it has said why."""
+"""Keeps uvicorn from reporting an answer without an end: the program that left it so has said why."""
 
 from __future__ import annotations
 
