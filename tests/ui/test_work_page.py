@@ -20,10 +20,14 @@ from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
 from backend.dataset.storage.lock import is_locked
+from backend.runs.storage.run_table import RunTable
+from backend.runs.storage.states import RunState
+from backend.store.database import Database
 from backend.store.home import Home
 from backend.transcription.whisper_weights import hash_file
 from backend.voices.consent import Consent, hash_of_file
 from backend.voices.samples import get_sample
+from tests.backend.runs.storage.test_records import record
 from tests.backend.transcription.weights_server import DIGEST, serve_weights
 from tests.backend.voices.checkpoints import fine_tuned_checkpoint
 from tests.golden import GOLDEN_CHECKPOINT
@@ -388,6 +392,25 @@ def test_a_tuned_voice_leads_to_its_dataset_and_not_to_the_last_run(page, client
     began = tune(client, voice)
     assert (began["voice-goal"], began["tune-dataset"]["value"], began["run"]) == ("tune", dataset, "")
     page.studio.delete_voice(voice.id)
+
+
+def test_a_tuned_voice_whose_dataset_is_gone_leads_to_its_run(page, client, dataset, tmp_path):
+    table = RunTable(Database(page.folder / "home"))
+    for run_id in ("its-own", "the-last"):
+        table.add(record(run_id, state=RunState.DONE, ended_at=2.0))
+    voice = page.studio.voices.add_fine_tuned(
+        "Cut off",
+        {"custom_voice": fine_tuned_checkpoint(tmp_path / "custom_voice")},
+        consent=Consent.give("Ann Author"),
+        model="tiny",
+        provenance={"dataset": "gone"},
+        run_id="its-own",
+    )
+    began = tune(client, voice)
+    assert (began["voice-goal"], began["run"]["value"]) == ("tune", "its-own")
+    page.studio.delete_voice(voice.id)
+    for run_id in ("its-own", "the-last"):
+        page.studio.trash.purge(page.studio.runs.delete(run_id).id)
 
 
 def test_a_name_that_was_not_typed_follows_what_it_is_made_of(page, client, dataset):
