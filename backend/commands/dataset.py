@@ -61,8 +61,8 @@ def run_build(arguments: argparse.Namespace, settings: Settings) -> int:
             with _shown_progress(datasets, job.name):
                 view = datasets.build(job, replaces=arguments.replace)
         except DatasetEmpty:
-            # The error says that nothing is left; why, differs from file to file.
-            print(describe(datasets.show(job.name), with_clips=False))
+            # The error says that nothing is left, and should not say it twice; why, differs from file to file.
+            print(describe(datasets.show(job.name).model_copy(update={"problem": ""}), with_clips=False))
             raise
     print(describe(view, with_clips=False))
     keep_in_storage(settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from backend.commands.options.shared import add_consent_options, add_for_good_option
+from backend.commands.options.shared import add_consent_options, add_for_good_option, whole_number
 from backend.settings import Settings
 from training.model.device_names import DEVICE_HELP
 
@@ -64,7 +64,9 @@ def _add_build(subcommands: argparse._SubParsersAction[argparse.ArgumentParser],
         help="text files or folders apart from the recordings",
     )
     build.add_argument("--device", default=settings.device, help=f"{DEVICE_HELP} (default: %(default)s)")
-    build.add_argument("--workers", type=int, metavar="N", help="parallel model copies in Ray; 0 builds without Ray")
+    build.add_argument(
+        "--workers", type=whole_number(0), metavar="N", help="parallel model copies in Ray; 0 builds without Ray"
+    )
     build.add_argument("--keep-originals", action="store_true", help="keep copies of the original files, too")
     build.add_argument(
         "--max-hours",

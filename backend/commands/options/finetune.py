@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from backend.commands.options.shared import add_consent_options, add_model_option, add_synthetic_option
+from backend.commands.options.shared import (
+    add_consent_options,
+    add_model_option,
+    add_synthetic_option,
+    whole_number,
+)
 from backend.settings import Settings
 from training.job import BATCHINGS, METHOD_CHOICES, PRESETS, STRATEGIES
 from training.model.device_names import DEVICES
@@ -42,7 +47,7 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
         help="full trains all weights, lora an adapter of a few megabytes; auto trains an adapter where all weights do "
         "not fit into memory (default: %(default)s)",
     )
-    parser.add_argument("--lora-rank", type=int, metavar="N", help="width of the adapter (default: 16)")
+    parser.add_argument("--lora-rank", type=whole_number(1), metavar="N", help="width of the adapter (default: 16)")
     parser.add_argument("--lora-alpha", type=float, metavar="N", help="its weight, times the rank (default: 32)")
     parser.add_argument("--lora-dropout", type=float, metavar="SHARE", help="of its inputs (default: 0)")
     parser.add_argument(
@@ -54,15 +59,17 @@ def add_training_options(parser: argparse.ArgumentParser, settings: Settings) ->
         choices=BATCHINGS,
         help="how clips share a micro-batch: packed without padding (default), or bucketed by length with it",
     )
-    parser.add_argument("--workers", type=int, default=1, help="how many train together (default: %(default)s)")
+    parser.add_argument(
+        "--workers", type=whole_number(1), default=1, help="how many train together (default: %(default)s)"
+    )
     parser.add_argument(
         "--min-workers",
-        type=int,
+        type=whole_number(1),
         metavar="N",
         help="begin with so many if a cluster has no more, and change the number as it shrinks and grows",
     )
     parser.add_argument(
-        "--max-failures", type=int, metavar="N", help="lost workers that the run goes on after (default: 3)"
+        "--max-failures", type=whole_number(0), metavar="N", help="lost workers that the run goes on after (default: 3)"
     )
     parser.add_argument("--device", choices=DEVICES, help="(default: auto)")
     parser.add_argument(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from backend.commands.options.shared import add_model_options, parse_port
+from backend.commands.options.shared import add_model_options, parse_port, whole_number
 from backend.settings import MAX_CHARACTERS, Settings
 
 DEFAULT_PORT = 8000
@@ -26,15 +26,20 @@ def add_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
         help="processes that speak; with MIN-MAX as many as there is work for (default: 1)",
     )
     parser.add_argument(
-        "--num-ingresses", type=int, default=1, help="processes that take requests, on Ray (default: %(default)s)"
+        "--num-ingresses",
+        type=whole_number(1),
+        default=1,
+        help="processes that take requests, on Ray (default: %(default)s)",
     )
     parser.add_argument("--num-gpus", type=float, default=0.0, help="GPUs of each process (default: 0)")
-    parser.add_argument("--num-slots", type=int, default=8, help="takes spoken at once by each process (default: 8)")
+    parser.add_argument(
+        "--num-slots", type=whole_number(1), default=8, help="takes spoken at once by each process (default: 8)"
+    )
     parser.add_argument(
         "--max-characters",
         "--most-characters",
         dest="max_characters",
-        type=int,
+        type=whole_number(1),
         default=MAX_CHARACTERS,
         metavar="N",
         help="refuse a request whose text is longer (default: %(default)s)",

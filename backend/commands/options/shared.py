@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from backend.errors import SettingsError
 from backend.settings import Settings
@@ -70,6 +71,21 @@ def optional_consent_of(arguments: argparse.Namespace) -> Consent | None:
 def add_synthetic_option(parser: argparse.ArgumentParser, purpose: str) -> None:
     """Whether recordings that Encore made may be used."""
     parser.add_argument("--accept-synthetic", action="store_true", help=f"{purpose} recordings that Encore made")
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """Reads an option's whole number, so that what is wrong is said under the option's name."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = minimum - 1
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} up")
+        return number
+
+    return parse
 
 
 def parse_port(text: str) -> int:
