@@ -98,6 +98,21 @@ def x_vector_prompt(
     return Prompt(inputs=concatenate([*_head_inputs(config, head), body, start]))
 
 
+def unconditional_prompt(config: ModelConfig, role_ids: Sequence[int]) -> Prompt:
+    """Neither a text nor a speaker: what any speech is like, for classifier-free guidance (Ho & Salimans 2022).
+
+    | positions | text channel | codec channel |
+    |-----------|--------------|---------------|
+    | head      |              |               |
+    | 1         | tts_eos      | codec_pad     |
+    | 1         | tts_pad      | codec_bos     |
+    """
+    talker = config.talker
+    text, codec = [config.tts_eos_token_id, config.tts_pad_token_id], [talker.codec_pad_id, talker.codec_bos_id]
+    head = _head_inputs(config, PromptHead(role_ids=role_ids, has_speaker=False))
+    return Prompt(inputs=concatenate([*head, id_positions(text, codec, talker.num_code_groups)]))
+
+
 def in_context_prompt(
     config: ModelConfig,
     head: PromptHead,

@@ -19,7 +19,7 @@ from training.data.example import TrainingBatch, TrainingExample, build_example,
 from training.model.config import ModelConfig
 from training.model.network.mel import log_mel
 from training.model.prompt.language import AUTO_LANGUAGE
-from training.model.prompt.prompt import PromptHead, in_context_prompt, x_vector_prompt
+from training.model.prompt.prompt import Prompt, PromptHead, in_context_prompt, unconditional_prompt, x_vector_prompt
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.corpus.channels import sometimes_through_channel
 from training.pretrain.corpus.corpus import FULL_SCALE
@@ -142,6 +142,9 @@ class BatchSource:
         explicit = random.random() < self._job.explicit_language_ratio
         head = PromptHead(role_ids=self._role_ids, language=LANGUAGE if explicit else AUTO_LANGUAGE)
         before = (0, 0)
+        unconditional = self._job.unconditional_share
+        if unconditional and random.random() < unconditional:
+            return self._built(number, unconditional_prompt(self._config, self._role_ids)), []
         if reference is not None:
             reference_text_ids = list(reference.text.encode())
             before = (len(reference.codes), len(reference_text_ids))
@@ -154,11 +157,13 @@ class BatchSource:
             )
         else:
             prompt = x_vector_prompt(self._config, head, self._text_ids[number])
+        spans = spans_of(len(prompt.inputs), int(self._num_frames[number]), len(self._text_ids[number]), before)
+        return self._built(number, prompt), spans
+
+    def _built(self, number: int, prompt: Prompt) -> TrainingExample:
         # Replaced by the output of the speaker encoder, which is being trained.
         placeholder = torch.zeros(self._config.talker.hidden_size)
-        codes = self._coded.codes(number)
-        spans = spans_of(len(prompt.inputs), len(codes), len(self._text_ids[number]), before)
-        return build_example(self._config, prompt, codes, placeholder), spans
+        return build_example(self._config, prompt, self._coded.codes(number), placeholder)
 
     def _heard(self, number: int, seconds: float, random: np.random.Generator) -> NDArray[np.float32]:
         """An excerpt of an utterance at the speaker encoder's rate, repeated if too short, with a random gain."""

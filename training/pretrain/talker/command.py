@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
             references_per_speaker=options.references_per_speaker,
             guidance_weight=options.guidance_weight,
             misheard_share=options.misheard_share,
+            unconditional_share=options.unconditional_share,
             keeps_speaker_encoder=options.keep_speaker_encoder,
         ).at_learning_rate(options.learning_rate)
         training = TalkerTraining(
@@ -106,6 +107,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=float,
         default=recipe.misheard_share,
         help="of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
+    )
+    parser.add_argument(
+        "--unconditional-share",
+        type=float,
+        default=recipe.unconditional_share,
+        help="of the utterances: learnt without text and speaker, for guided takes",
     )
     parser.add_argument(
         "--keep-speaker-encoder", action="store_true", help="with --start: its speaker encoder was trained alone"

@@ -118,6 +118,8 @@ class TalkerJob(StageJob):
     """Where it was trained alone: learning with the talker, it would forget whom the corpus does not have."""
     misheard_share: float = Field(default=0.0, ge=0, le=1)
     """Of the past frames' codes, at most: exchanged for others, see mishearing.py."""
+    unconditional_share: float = Field(default=0.0, ge=0, le=1)
+    """Of the utterances: learnt without their text and speaker, so that takes can be guided away from such speech."""
     # Fine-tuning has a quarter and .3. Of what mini's talker loses in understanding, its code predictor loses most.
     code_predictor_fraction: PositiveFloat = 0.5
     code_predictor_weight: NonNegativeFloat = 1.0

@@ -110,7 +110,8 @@ class TalkerTraining(TrainingRun):
         losses = self._losses(batch, random, self.job.misheard_share)
         total = losses.combined(self.job.code_predictor_weight)
         guidance = total.new_zeros(())
-        if weight := self.job.guidance_weight_at(self.place):
+        weight = self.job.guidance_weight_at(self.place)
+        if weight and any(batch.spans):
             allowed = neighbourhoods(batch.spans, batch.examples.labels_BT.shape[1]).to(self.device)
             guidance = self._guide.loss(allowed)
             total = total + weight * guidance
@@ -156,13 +157,16 @@ def _speaks_encoder_codes(tokenizer_run: Path) -> bool:
 def _validation_batches(
     coded: CodedCorpus, tokenizer: SpeechTokenizer, job: TalkerJob, config: ModelConfig
 ) -> dict[str, TalkerBatch]:
-    """The same utterances in both layouts, with the same references in every run."""
+    """The same utterances in both layouts, with the same references in every run; where a run learns it, in none."""
     numbers = range(min(_NUM_VALIDATED, len(coded)))
     speakers = {coded.corpus.entries[number].speaker for number in numbers}
     by_speaker = {name: own for name, own in coded.corpus.by_speaker().items() if name in speakers}
     shelf = ReferenceShelf(coded.corpus, make_references(coded.corpus, by_speaker, tokenizer, per_speaker=2, seed=0))
-    source = BatchSource(coded, shelf, job, config)
-    return {
-        "x-vector": source.examples(numbers, np.random.default_rng(0), is_paired=False),
-        "in-context": source.examples(numbers, np.random.default_rng(0), is_paired=True),
-    }
+
+    def examples(unconditional_share: float, *, is_paired: bool) -> TalkerBatch:
+        of_kind = job.model_copy(update={"unconditional_share": unconditional_share})
+        source = BatchSource(coded, shelf, of_kind, config)
+        return source.examples(numbers, np.random.default_rng(0), is_paired=is_paired)
+
+    found = {"x-vector": examples(0, is_paired=False), "in-context": examples(0, is_paired=True)}
+    return found | ({"unconditional": examples(1, is_paired=False)} if job.unconditional_share else {})

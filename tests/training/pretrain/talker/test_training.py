@@ -105,6 +105,40 @@ def test_held_out_parts_are_measured_in_both_layouts(finished: Path):
             assert f"validation/codes/in-context-{part}" in line
 
 
+def test_a_share_of_the_utterances_is_learnt_without_text_and_speaker(corpus: Path, tokenizer: Path):
+    coded = frame_codes.open_codes(corpus, tokenizer, TRAIN)
+    references = make_references(coded.corpus, coded.corpus.by_speaker(), read_tokenizer(tokenizer), 4, seed=1)
+    job = JOB.model_copy(update={"unconditional_share": 0.5, "max_positions": 10_000})
+    source = BatchSource(coded, ReferenceShelf(coded.corpus, references), job, job.size.config())
+    numbers = range(source.num_utterances)
+    for is_paired in (False, True):
+        batch = source.examples(numbers, np.random.default_rng(3), is_paired=is_paired)
+        inputs, is_unconditional = batch.examples.inputs, torch.tensor([not spans for spans in batch.spans])
+        assert 0 < is_unconditional.sum() < len(is_unconditional)
+        assert torch.equal(inputs.is_speaker.any(-1), ~is_unconditional)
+        # Bytes of a text are its tokens; what is above them are controls, besides those of the role.
+        num_letters = ((inputs.text_ids >= 0) & (inputs.text_ids < 256)).sum(-1)
+        assert (num_letters[is_unconditional] == 1).all()
+        assert (num_letters[~is_unconditional] > 1).all()
+        for row in is_unconditional.nonzero().flatten().tolist():
+            codes = inputs.with_first_codebook()[row][inputs.is_frame[row]]
+            assert torch.equal(codes, coded.codes(numbers[row]))
+
+
+def test_a_run_that_learns_it_measures_it_and_is_compared_with_others_on_the_same_speech(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    job = JOB.model_copy(update={"unconditional_share": 1.0, "num_steps": 6})
+    training = open_training(corpus, tokenizer, tmp_path, job, start=finished)
+    before = training.validate()
+    plain = {name: value for name, value in before.items() if "unconditional" not in name}
+    assert plain == open_training(corpus, tokenizer, tmp_path / "other", JOB, start=finished).validate()
+    # All of a batch is without a text, so attention has nowhere to be guided to.
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    after = training.validate()
+    assert all(after[f"unconditional-{part}"] < before[f"unconditional-{part}"] for part in PARTS if part != TRAIN)
+
+
 def test_a_stopped_run_ends_as_one_that_never_stopped(corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path):
     stopped = open_training(corpus, tokenizer, tmp_path)
     assert not stopped.run(save_every_seconds=1e9, should_stop=lambda: stopped.step >= 6)
