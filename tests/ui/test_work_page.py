@@ -19,7 +19,7 @@ from backend.background_tasks import BackgroundTask, TaskCancelled
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
-from backend.dataset.storage.lock import is_locked
+from backend.dataset.storage.lock import dataset_lock, is_locked
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
@@ -34,6 +34,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 from tests.ui.served_page import serve_page
 from ui.tabs.dataset.clip_rows import select_clips
+from ui.tabs.finetune import tab as tune_tab
 from ui.tabs.finetune.plan import MAKING_CLIPS
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
@@ -245,6 +246,19 @@ def test_changes_that_are_not_applied_are_never_learnt_without_silently(page, cl
     client.call("start_run", name="Iris", **wish(dataset))
     until(lambda: client.call("follow_start") and started)
     assert "not applied yet" not in plan(client, "6 steps", wish(dataset))
+
+
+def test_a_plan_follows_when_changes_are_applied_meanwhile(page, client, dataset, monkeypatch):
+    """It stayed refused until something else was chosen on the page."""
+    monkeypatch.setattr(tune_tab, "SETTLED_SECONDS", 0.0)
+    page.studio.datasets.rebuild_rows(dataset)
+    client.call("edit_clip", name=dataset, deed=deed("rejected", clips_of(page, dataset)[1].key))
+    client.call("open_finetune")
+    assert "not applied yet" in plan(client, "not applied yet", wish(dataset))
+    with dataset_lock(page.folder / "home", dataset):
+        assert client.call("follow_plan")["timer"]["active"] is True, "somebody applies the changes just now"
+    page.studio.datasets.rebuild_rows(dataset)
+    assert "Each worker needs about" in str(follow(client, "follow_plan", "6 steps"))
 
 
 def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):

@@ -9,6 +9,8 @@ from typing import Any, Self
 from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.sources.material import Material, proposed_name
+from backend.dataset.storage.lock import is_locked
+from backend.errors import EncoreError
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import DataPlan, RunPlan
 from backend.runs.planning.request import RunRequest
@@ -87,11 +89,15 @@ class Planner:
         self.starts: BackgroundTasks[str] = BackgroundTasks()
         self.quotes: BackgroundTasks[dict[str, DataPlan]] = BackgroundTasks()
         self._quoted: dict[str, RunRequest] = {}
+        self._stale: dict[str, Wish] = {}
 
     def plan(self, session: str, wish: Wish) -> None:
         """Start to plan, instead of what was being planned before; without a dataset yet there is no result."""
+        self._stale.pop(session, None)
         if not wish.dataset:
             return
+        if not self._are_current(wish):
+            self._stale[session] = wish
         request, runs = self._request(wish), self._context.studio.runs
 
         def work(_: BackgroundTask[RunPlan | None]) -> RunPlan | None:
@@ -100,6 +106,24 @@ class Planner:
 
         self.plans.start(session, "Planning", work, replaces=True)
         self._quote(session, request)
+
+    def catch_up(self, session: str) -> bool:
+        """Plan again what was refused for changes that have been applied since; returns whether they are on the way."""
+        wish = self._stale.get(session)
+        if wish is None:
+            return False
+        if self._are_current(wish):
+            self.plan(session, wish)
+            return True
+        return any(is_locked(self._context.settings.home_folder, name) for name in _made(wish))
+
+    def _are_current(self, wish: Wish) -> bool:
+        """Whether the files of all datasets reflect their edits; what is wrong otherwise is told by the plan."""
+        datasets = self._context.studio.datasets
+        try:
+            return all(datasets.rows_are_current(name) for name in _made(wish))
+        except EncoreError:
+            return True
 
     def _quote(self, session: str, request: RunRequest) -> None:
         """Plan every recipe, so that each says how long it would take, unless that is known already."""
@@ -206,6 +230,11 @@ class Planner:
         if loading is not None and loading.is_running and not loading.num_total:
             return loading.what
         raise FormIncomplete(say("fields.no_model"))
+
+
+def _made(wish: Wish) -> list[str]:
+    """Those of its datasets that are there already."""
+    return [name for name in wish.datasets if name != MADE_FIRST]
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:

@@ -344,14 +344,19 @@ class FinetuneTab:
         return {**chosen, **self._forget_pick(), **self.watch.show(NEW)}
 
     def _follow_plan(self, seen: str, request: gr.Request) -> Update:
-        return self._planned(session_of(request), seen)
+        # Changes may be applied on Data meanwhile: nobody should have to choose something else and back to start.
+        is_waiting = self.planner.catch_up(session_of(request))
+        return self._planned(session_of(request), seen, is_waiting=is_waiting)
 
-    def _planned(self, session: str, seen: str = "") -> Update:
-        """The plan, or why there is none; what the page has `seen` already is left as it is."""
+    def _planned(self, session: str, seen: str = "", *, is_waiting: bool = False) -> Update:
+        """The plan, or why there is none; what the page has `seen` already is left as it is. It is looked at again
+        where something is waited for.
+        """
         state = self.planner.plans.state(session)
         since_end = state.seconds_since_end if state is not None else math.inf
         is_quoting = (quotes := self.planner.quotes.state(session)) is not None and quotes.is_running
-        timer = gr.Timer(active=is_quoting or since_end is None or since_end < SETTLED_SECONDS)
+        is_open = is_waiting or is_quoting or since_end is None or since_end < SETTLED_SECONDS
+        timer = gr.Timer(active=is_open)
         quoted = self.planner.quoted(session)
         shown = plan_html(state)
         now = f"{shown} {sorted(quoted)}"
