@@ -467,6 +467,19 @@ def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkey
     assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}
 
 
+def test_a_cancelled_click_leaves_nothing(page, client):
+    """An unfinished dataset stayed, which the next click did not go on with: it made another one."""
+    before = set(page.studio.datasets.list())
+    client.call("use_sample", name="rufus")
+    client.call("open_finetune")
+    client.call("start_run", name="Rufus's double", statement="synthetic", **wish("+"))
+    assert "Cancelling …" in client.call("cancel_start")["start-status"]
+    follow(client, "follow_start", "Nothing was kept")
+    assert set(page.studio.datasets.list()) == before
+    assert not any(one.kind == "dataset" and one.label == "rufus" for one in page.studio.trash.list())
+    assert not list((page.folder / "home" / "uploads").glob("rufus/**/*.*"))
+
+
 def test_clips_that_are_made_first_can_be_stopped(page, dataset):
     task = BackgroundTask(MAKING_CLIPS)
     task.cancel()  # before the first look at the build, whose process takes a second to begin

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.failed_build import removed_if_empty
 from backend.dataset.sources.material import Material, proposed_name
 from backend.dataset.storage.lock import is_locked
 from backend.errors import EncoreError
@@ -15,6 +16,7 @@ from backend.pipeline import build_and_start
 from backend.runs.planning.plan import DataPlan, RunPlan
 from backend.runs.planning.request import RunRequest
 from backend.runs.planning.speakers import SpeakerRequest
+from backend.store.home import Home
 from backend.voices.consent import Consent, hash_of_file
 from backend.voices.names import name_key
 from backend.voices.samples import get_sample
@@ -90,6 +92,7 @@ class Planner:
         self.quotes: BackgroundTasks[dict[str, DataPlan]] = BackgroundTasks()
         self._quoted: dict[str, RunRequest] = {}
         self._stale: dict[str, Wish] = {}
+        self._cancelled: dict[str, float] = {}
 
     def plan(self, session: str, wish: Wish) -> None:
         """Start to plan, instead of what was being planned before; without a dataset yet there is no result."""
@@ -178,20 +181,35 @@ class Planner:
             return studio.runs.start(studio.runs.plan(request), consent)
 
         def make_first(task: BackgroundTask[str]) -> str:
-            """Build the dataset, then start the run."""
-            return build_and_start(
-                studio.datasets,
-                studio.runs,
-                self._new_dataset(material, stated, consent),
-                request,
-                consent,
-                on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
-            )
+            """Build the dataset, then start the run; a build that is cancelled leaves nothing."""
+            build, home = self._new_dataset(material, stated, consent), Home(self._context.settings.home_folder)
+            with removed_if_empty(home, studio.datasets, build.name, even_cancelled=True):
+                return build_and_start(
+                    studio.datasets,
+                    studio.runs,
+                    build,
+                    request,
+                    consent,
+                    on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
+                )
 
         if request.dataset is None:
             self.starts.start(session, say(MAKING_CLIPS), make_first)
         else:
             self.starts.start(session, say("tune.checking"), work)
+
+    def cancel(self, session: str) -> None:
+        """Stop the start that is under way."""
+        state = self.starts.state(session)
+        if state is not None and state.is_running:
+            self._cancelled[session] = state.started_at
+            self.starts.cancel(session)
+
+    def is_cancelled(self, session: str) -> bool:
+        """Whether the last start was stopped, or is about to be; one that had come to a run by then was not."""
+        state = self.starts.state(session)
+        is_it = state is not None and self._cancelled.get(session) == state.started_at
+        return is_it and state is not None and state.result is None
 
     def _new_dataset(self, material: Material, stated: Stated, consent: Consent | None) -> BuildJob:
         name = proposed_name(voice_name(stated.source), self._context.studio.datasets.list())

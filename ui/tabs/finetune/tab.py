@@ -182,7 +182,8 @@ class FinetuneTab:
             api="follow_start",
             quick=True,
         )
-        bind(self.cancel.click, self._cancel, api="cancel_start", quick=True)
+        cancelled = [self.status, self.start, self.cancel]
+        bind(self.cancel.click, self._cancel, None, cancelled, api="cancel_start", quick=True)
 
     def _connect_plan(self, wished: Inputs, planned: list[Block]) -> None:
         """Whatever is chosen is planned at once."""
@@ -437,15 +438,20 @@ class FinetuneTab:
         state = self.planner.starts.state(session)
         is_running = state is not None and state.is_running
         can_cancel = state is not None and is_running and state.what == say(MAKING_CLIPS)
+        is_cancelled = self.planner.is_cancelled(session)
+        said = task_line(state)
+        if is_cancelled:
+            said = says("", say("tune.stopping")) if is_running else says("mixed", say("tune.nothing_left"))
         return {
-            self.status: task_line(state),
+            self.status: said,
             self.start: gr.update(interactive=not is_running),
-            self.cancel: gr.update(visible=can_cancel),
+            self.cancel: gr.update(visible=can_cancel, interactive=not is_cancelled),
         }
 
-    def _cancel(self, request: gr.Request) -> None:
-        """Stop the clips that are being made; those that are ready are kept for the next time."""
-        self.planner.starts.cancel(session_of(request))
+    def _cancel(self, request: gr.Request) -> Update:
+        """Stop the clips that are being made, and say so at once: one or two are brought to an end first."""
+        self.planner.cancel(session_of(request))
+        return self._starting(session_of(request))
 
 
 def _read(picked: bool, wish: dict[str, Any]) -> Wish:
