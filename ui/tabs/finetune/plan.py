@@ -83,7 +83,7 @@ class Wish:
 
 
 class Planner:
-    """Plans and starts runs in the background; `plans` and `starts` are by session of the page."""
+    """Plans and starts runs in the background: `plans` are by session of the page, `starts` by visitor."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
@@ -166,7 +166,7 @@ class Planner:
         return [dataset for dataset in datasets if dataset != MADE_FIRST and None in known(dataset).values()]
 
     def start(
-        self, session: str, wish: Wish, voice: str, consent: Consent | None, material: Material, stated: Stated
+        self, visitor: str, wish: Wish, voice: str, consent: Consent | None, material: Material, stated: Stated
     ) -> None:
         """Start to check everything and to start the run, on a dataset of `material` if wished.
 
@@ -194,21 +194,21 @@ class Planner:
                 )
 
         if request.dataset is None:
-            self.starts.start(session, say(MAKING_CLIPS), make_first)
+            self.starts.start(visitor, say(MAKING_CLIPS), make_first)
         else:
-            self.starts.start(session, say("tune.checking"), work)
+            self.starts.start(visitor, say("tune.checking"), work)
 
-    def cancel(self, session: str) -> None:
+    def cancel(self, visitor: str) -> None:
         """Stop the start that is under way."""
-        state = self.starts.state(session)
+        state = self.starts.state(visitor)
         if state is not None and state.is_running:
-            self._cancelled[session] = state.started_at
-            self.starts.cancel(session)
+            self._cancelled[visitor] = state.started_at
+            self.starts.cancel(visitor)
 
-    def is_cancelled(self, session: str) -> bool:
+    def is_cancelled(self, visitor: str) -> bool:
         """Whether the last start was stopped, or is about to be; one that had come to a run by then was not."""
-        state = self.starts.state(session)
-        is_it = state is not None and self._cancelled.get(session) == state.started_at
+        state = self.starts.state(visitor)
+        is_it = state is not None and self._cancelled.get(visitor) == state.started_at
         return is_it and state is not None and state.result is None
 
     def _new_dataset(self, material: Material, stated: Stated, consent: Consent | None) -> BuildJob:
