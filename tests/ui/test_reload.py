@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import threading
+import uuid
+from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
+from backend.audio.writing import write_wav
+from backend.comparisons.comparison import ComparedTake, Comparison
+from backend.comparisons.make_comparison import FinishedComparison
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.storage.lock import dataset_lock
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.handlers import UnservedPage
+from ui.tabs.compare.compare import begin_listening, delete_listening, hear
+from ui.tabs.compare.render import draw
 from ui.tabs.dataset.tab import NEW
 from ui.tabs.finetune.plan import MAKING_CLIPS
 from ui.words.words import say
@@ -40,6 +48,55 @@ def test_the_data_tab_shows_the_build_that_is_running(page, tmp_path):
         # Who chose something else on this visit still sees that.
         assert page.call("list_datasets", chosen=NEW, **OPENED)["dataset"]["value"] == NEW
         assert page.call("list_datasets", chosen="ended", **OPENED)["dataset"]["value"] == "ended"
+
+
+def test_a_comparison_goes_on_with_its_votes(page, tmp_path):
+    """Ten sentences were begun anew, whatever had been voted on."""
+    tab = page.handler("come_back_to_test").__wrapped__.__self__
+    keys = ["sample:iris:in-context:", "sample:owen:in-context:"]
+    begun = begin_listening(tab.context, keys, "One.\nTwo.", "auto", "", blind=True)
+    tab._listenings[begun.key] = begun
+    begun.test.make(lambda order: [made(begun, order, tmp_path)], lambda one: one.comparison, lambda: False)
+    votes = page.studio.comparisons.votes
+    for one in begun.test.made:
+        votes.add(one.comparison)
+    begun.vote(tab.context, begun.test.current.comparison.id, "A")
+    shown = page.call("come_back_to_test", key=begun.key)
+    assert "2 / 2" in shown["stage"]
+    assert "Iris" not in shown["stage"], "it is blind"
+    assert [shown[f"side-{number}"] for number in (1, 2, 3)] == [*keys, ""]
+    assert shown["compare-text"] == "One.\nTwo."
+    now = shown["state"]
+    assert (now.test, now.key) == (begun.test, begun.key)
+    # The page before is forgotten some time later.
+    delete_listening(begun)
+    assert all(path.exists() for one in now.test.made for path in one.paths.values())
+    now.vote(tab.context, now.test.current.comparison.id, "same")
+    assert len(votes.list_voted()) == 2
+    assert "Your vote" in page.call("come_back_to_test", key=begun.key)["stage"], "also once it is over"
+    assert page.call("come_back_to_test", key="guessed") == {}
+
+
+def made(listening, order, folder):
+    """A comparison of an order, as if the voices had spoken."""
+    takes = tuple(
+        ComparedTake(letter=letter, side=side, seconds=1.0, finish_reason="eos", gain_db=0.0)
+        for letter, side in zip(("A", "B"), order.sides, strict=True)
+    )
+    one = Comparison(
+        id=uuid.uuid4().hex,
+        made_at=datetime.now(UTC),
+        text=order.text,
+        language="english",
+        seed=1,
+        is_blind=order.is_blind,
+        takes=takes,
+    )
+    paths = {letter: folder / f"{one.id}-{letter}.wav" for letter in ("A", "B")}
+    for path in paths.values():
+        write_wav(path, np.zeros(2400, np.float32), 24_000)
+    listening.pictures[one.id] = draw(hear(paths))
+    return FinishedComparison(comparison=one, paths=paths)
 
 
 def test_the_tune_tab_goes_on_following_a_start(page):
