@@ -96,7 +96,7 @@ def _build_tabs(context: PageContext) -> tuple[VoiceTab, CompareTab]:
         with gr.Tab(PLACES["data"], id="data") as tab:
             data = DatasetTab(context, tab, fields)
         with gr.Tab(PLACES["tune"], id="tune") as tab:
-            tune = FinetuneTab(context, tab, fields)
+            tune = FinetuneTab(context, tab, fields, voice.speech.takes)
             tune.follow_on(data.clips.tune, data.chosen)
         with gr.Tab(PLACES["compare"], id="compare") as tab:
             compare = CompareTab(context, tab)

@@ -60,6 +60,7 @@ class OwnTakes(TakeList):
 
     Attributes:
         browser: that name; a visitor whose browser stores nothing has one for the visit.
+        came_back: what happens once the name is known.
     """
 
     def __init__(self, context: PageContext) -> None:
@@ -67,7 +68,7 @@ class OwnTakes(TakeList):
         self._remembered = gr.BrowserState("", storage_key="encore-browser", secret="encore")
         self.browser = gr.State("")
         kept = [self._remembered, self.browser, self.listed]
-        bind(context.page.load, self._come_back, {"name": self._remembered}, kept, quick=True)
+        self.came_back = bind(context.page.load, self._come_back, {"name": self._remembered}, kept, quick=True)
         named = {"name": self.browser}
         bind(self.listed.click, self._delete_pressed, named, [self.listed, *self.undo.shown], quick=True)
         self.undo.connect(self.restore, named, [self.listed])

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backend.commands.checks import check_device, check_model, check_recordings, check_whisper
-from backend.commands.failed_build import removed_if_empty
 from backend.commands.loading import loading
 from backend.commands.options.shared import optional_consent_of
 from backend.commands.progress import Progress
 from backend.commands.trash import conclude_deletion
+from backend.dataset.failed_build import removed_if_empty
 from backend.errors import EncoreError, SettingsError
 from backend.settings import Settings
 from backend.store.home import Home

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from backend.commands.checks import check_model, check_recordings, check_whisper
 from backend.commands.dataset import keep_in_storage, show_build
-from backend.commands.failed_build import removed_if_empty
 from backend.commands.finetune import conclude, follow, training_request
 from backend.commands.loading import loading
 from backend.commands.options.shared import consent_of
@@ -19,6 +18,7 @@ from backend.commands.progress import Progress
 from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildProgress
 from backend.dataset.datasets import Datasets
+from backend.dataset.failed_build import removed_if_empty
 from backend.runs.runs import Runs
 from backend.runs.storage.states import RunState
 from backend.settings import Settings

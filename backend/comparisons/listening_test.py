@@ -37,6 +37,7 @@ class ListeningTest:
         self._measured: set[str] = set()
         self._is_ended = False
         self._changed = threading.Condition()
+        self._making = threading.Lock()
 
     @property
     def made(self) -> tuple[FinishedComparison, ...]:
@@ -80,23 +81,40 @@ class ListeningTest:
     ) -> None:
         """Make one after another, a few ahead of the votes, and measure meanwhile what has been voted on.
 
-        Returns when all are made and measured, or it is over or cancelled.
+        Returns when all are made and measured, or it is over or cancelled. What was cancelled is gone on with by the
+        next call, which waits for the one before.
 
         Raises:
             EncoreError: one could not be made; those before it stay.
         """
-        for number, order in enumerate(self.orders):
+        while not self._making.acquire(timeout=_POLL_SECONDS):
+            if cancelled():
+                return
+        try:
+            self._make(compare, measure, cancelled)
+        finally:
+            self._making.release()
+
+    def _make(
+        self,
+        compare: Callable[[ComparisonOrder], Iterable[ComparisonProgress | FinishedComparison]],
+        measure: Callable[[FinishedComparison], Comparison],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        while (number := len(self._made)) < len(self.orders):
             while number > len(self._voted) + NUM_AHEAD and not self.is_over and not cancelled():
                 if not self._measure_one(measure):
                     self._await_vote()
             if self.is_over or cancelled():
                 return
-            for step in compare(order):
+            for step in compare(self.orders[number]):
                 if isinstance(step, FinishedComparison):
                     self._made.append(step)
                     self.progress = None
                 else:
                     self.progress = step
+            if len(self._made) == number:
+                return  # it was cancelled
         while not cancelled() and self._measure_one(measure):
             pass
 

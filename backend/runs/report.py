@@ -45,8 +45,10 @@ def write_report(
     events: Sequence[EventRecord],
     run_folder: Path,
     methods: Sequence[MethodRow] = (),
+    *,
+    starred: str | None = None,
 ) -> None:
-    """Write the page, whole or not at all.
+    """Write the page, whole or not at all; `starred` names what sounds best, the base model included.
 
     Raises:
         OutputInvalid: the place named for it cannot take it.
@@ -54,7 +56,7 @@ def write_report(
     """
     if path.is_dir():
         raise OutputInvalid(f"{path} is a folder. Name a file to write, such as {path / 'report.html'}.")
-    write_whole(path, render_report(run, metrics, checkpoints, events, run_folder, methods).encode())
+    write_whole(path, render_report(run, metrics, checkpoints, events, run_folder, methods, starred=starred).encode())
 
 
 def render_report(
@@ -64,6 +66,8 @@ def render_report(
     events: Sequence[EventRecord],
     run_folder: Path,
     methods: Sequence[MethodRow] = (),
+    *,
+    starred: str | None = None,
 ) -> str:
     """The page; text from outside is escaped, sound is embedded."""
     return _template().render(
@@ -73,7 +77,7 @@ def render_report(
         notes=[(_name(point), note) for point in checkpoints for note in _notes(point)],
         hearings=describe_hearings,
         columns=[title for _, title, _ in _shown_columns(checkpoints)],
-        checkpoints=[_row(point, _shown_columns(checkpoints), run.best_checkpoint) for point in checkpoints],
+        checkpoints=[_row(point, _shown_columns(checkpoints), starred) for point in checkpoints],
         methods=[_method(row, run) for row in methods],
         sentences=_sentences(run, checkpoints, run_folder),
         speakers=_speakers(checkpoints, run.best_checkpoint),

@@ -16,6 +16,7 @@ from backend.dataset.storage.lock import DATASETS_FOLDER
 from backend.errors import EncoreError, OutputInvalid
 from backend.runs.errors import RunError, RunInvalid, RunNotFound, RunStateInvalid
 from backend.runs.method_table import MethodRow, compare_methods
+from backend.runs.process.select_checkpoint import winner
 from backend.runs.process.supervisor_process import end_owner, has_owner, start_watchdog
 from backend.runs.report import write_report
 from backend.runs.storage.control import Control
@@ -265,15 +266,16 @@ class Runs:
         destination = path or folder.report
         if not destination.absolute().parent.is_dir():
             raise OutputInvalid(f"The folder {destination.absolute().parent} does not exist. Create it first.")
-        events = self._rows.events(run_id)
+        events, checkpoints = self._rows.events(run_id), self.checkpoints(run_id)
         write_report(
             destination,
             run,
             self.metrics(run_id),
-            self.checkpoints(run_id),
+            checkpoints,
             events,
             folder.path,
             compare_methods(run, self._rows, self._home),
+            starred=winner(run.best_checkpoint, checkpoints),
         )
         return destination
 

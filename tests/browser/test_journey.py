@@ -282,7 +282,7 @@ def test_from_an_upload_to_an_exported_voice(program, open_page, microphone, tmp
     await_step_after(page, step - 1)
     expect(page.locator("#run-status")).to_contain_text("Done")
     result = page.locator("#run-result")
-    expect(result).to_contain_text(re.compile("to owen (than|as) before"))
+    expect(result).to_contain_text(re.compile("(to|from) owen (than|as) before"))
     expect(result.locator(".play")).to_have_count(2)
     assert loudest(result.locator(".play").first) > 0.01
     expect(page.locator("#run-dots")).to_contain_text("★")

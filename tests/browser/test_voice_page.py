@@ -161,6 +161,26 @@ def test_without_consent_nothing_is_spoken_and_the_reason_is_shown(open_page, ap
     speak(page)
 
 
+def test_a_voice_that_is_not_saved_is_asked_about_before_the_page_goes(open_page, app, voice):
+    """A reload took the recording along, with the name and the transcript that had been typed."""
+    page, asked = open_page(app.address), []
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page.locator("#text textarea").click()
+    page.reload()
+    assert asked == [], "there is nothing to lose"
+    fill_in(page, voice, "Hm.")
+    page.locator("#voice-name input, #voice-name textarea").first.fill("Unsaved")
+    expect(page.locator('.voice-choice[data-kind="recording"]')).to_be_visible()
+    page.reload()
+    assert asked == ["beforeunload"]
+    fill_in(page, voice, "Hm.")
+    page.locator("#voice-name input, #voice-name textarea").first.fill("Saved in time")
+    page.locator("#save-voice").click()
+    expect(page.locator("#saved-note")).to_contain_text("Saved in time is in the library")
+    page.reload()
+    assert asked == ["beforeunload"], "it is in the library"
+
+
 def test_a_refusal_goes_when_its_cause_is_mended(open_page, app, voice):
     page = open_page(app.address)
     page.locator("#text textarea").fill("Hm.")

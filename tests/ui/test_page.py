@@ -8,6 +8,7 @@ import re
 import threading
 import wave
 
+import gradio as gr
 import httpx
 import numpy as np
 import pytest
@@ -149,6 +150,13 @@ def test_takes_are_collected_and_a_seed_repeats_one(page, client):
 def test_what_is_missing_or_wrong_is_said(client, changes, words):
     with pytest.raises(AppError, match=words):
         client.call("speak", **speak_form("Hello.") | changes)
+
+
+def test_the_list_of_takes_says_whose_it_is(page):
+    """Who opened the page in another browser missed the takes that were there."""
+    values = [str(block.value) for block in page.blocks.blocks.values() if isinstance(block, gr.HTML)]
+    (title,) = (place for place, value in enumerate(values) if 'data-word="speak.takes"' in value)
+    assert "Listed in this browser only" in values[title + 1]
 
 
 def test_a_take_outlives_the_page_with_its_settings_and_consent(page, client):

@@ -19,7 +19,7 @@ from backend.background_tasks import BackgroundTask, TaskCancelled
 from backend.dataset.clips.gates import Verdict
 from backend.dataset.clips.views import BuildState
 from backend.dataset.storage.dataset_table import DatasetTable
-from backend.dataset.storage.lock import is_locked
+from backend.dataset.storage.lock import dataset_lock, is_locked
 from backend.runs.storage.run_table import RunTable
 from backend.runs.storage.states import RunState
 from backend.store.database import Database
@@ -34,6 +34,7 @@ from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 from tests.ui.served_page import serve_page
 from ui.tabs.dataset.clip_rows import select_clips
+from ui.tabs.finetune import tab as tune_tab
 from ui.tabs.finetune.plan import MAKING_CLIPS
 
 # Gradio 6.31 counts its queue with calls that pandas 3 is going to remove.
@@ -247,6 +248,19 @@ def test_changes_that_are_not_applied_are_never_learnt_without_silently(page, cl
     assert "not applied yet" not in plan(client, "6 steps", wish(dataset))
 
 
+def test_a_plan_follows_when_changes_are_applied_meanwhile(page, client, dataset, monkeypatch):
+    """It stayed refused until something else was chosen on the page."""
+    monkeypatch.setattr(tune_tab, "SETTLED_SECONDS", 0.0)
+    page.studio.datasets.rebuild_rows(dataset)
+    client.call("edit_clip", name=dataset, deed=deed("rejected", clips_of(page, dataset)[1].key))
+    client.call("open_finetune")
+    assert "not applied yet" in plan(client, "not applied yet", wish(dataset))
+    with dataset_lock(page.folder / "home", dataset):
+        assert client.call("follow_plan")["timer"]["active"] is True, "somebody applies the changes just now"
+    page.studio.datasets.rebuild_rows(dataset)
+    assert "Each worker needs about" in str(follow(client, "follow_plan", "6 steps"))
+
+
 def test_the_plan_for_what_was_typed_last_is_not_missed(client, dataset):
     """A look that began before the typing must not end the looking."""
     client.call("open_finetune")
@@ -451,6 +465,19 @@ def test_one_click_makes_clips_of_a_sample_and_starts_a_run(page, client, monkey
     (planned,) = started
     assert (planned.data.dataset, planned.data.estimate.num_steps, planned.job.voice) == ("owen", 6, "Owen's double")
     assert {clip.text for clip in clips_of(page, "owen")} == {one.text for one in get_sample("owen").sentences}
+
+
+def test_a_cancelled_click_leaves_nothing(page, client):
+    """An unfinished dataset stayed, which the next click did not go on with: it made another one."""
+    before = set(page.studio.datasets.list())
+    client.call("use_sample", name="rufus")
+    client.call("open_finetune")
+    client.call("start_run", name="Rufus's double", statement="synthetic", **wish("+"))
+    assert "Cancelling …" in client.call("cancel_start")["start-status"]
+    follow(client, "follow_start", "Nothing was kept")
+    assert set(page.studio.datasets.list()) == before
+    assert not any(one.kind == "dataset" and one.label == "rufus" for one in page.studio.trash.list())
+    assert not list((page.folder / "home" / "uploads").glob("rufus/**/*.*"))
 
 
 def test_clips_that_are_made_first_can_be_stopped(page, dataset):

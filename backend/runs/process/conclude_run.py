@@ -14,7 +14,7 @@ from backend.evaluation.plan import EvaluationPlan
 from backend.evaluation.scores import CheckpointScores
 from backend.runs.method_table import compare_methods
 from backend.runs.planning.launch import LaunchPlan
-from backend.runs.process.select_checkpoint import Choice, choose
+from backend.runs.process.select_checkpoint import Choice, choose, winner
 from backend.runs.report import write_report
 from backend.runs.storage.records import CheckpointRecord, RunRecord
 from backend.runs.storage.run_folder import RunFolder
@@ -76,6 +76,7 @@ def conclude(home: Home, run_id: str, store: ObjectStore | None = None) -> None:
         rows.events(run_id),
         folder.path,
         compare_methods(run, rows, home.folder),
+        starred=winner(run.best_checkpoint, rows.checkpoints(run_id)),
     )
 
 

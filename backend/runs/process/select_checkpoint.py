@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from backend.evaluation.score_words import OWN_OPINION
 from backend.evaluation.scores import CheckpointScores, ListenerErrors
-from backend.runs.storage.records import CheckpointRecord
+from backend.runs.storage.records import BASE, CheckpointRecord
 from backend.voices.strangers import STRANGER_SIMILARITY
 
 ERROR_WEIGHT = 1.0
@@ -32,6 +33,15 @@ MIN_TO_COMPARE = 3
 WORSE_ERROR = 0.05
 """That much more error is heard whatever the similarity."""
 
+HEARD_ERROR = 0.02
+"""Of the characters: a smaller difference is not heard."""
+
+HEARD_LIKENESS = 0.02
+"""Of the similarity: what a handful of sentences can tell apart."""
+
+Aspect = Literal["likeness", "words", "pace", "endings", "clipping"]
+"""What counts towards the quality."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -41,11 +51,17 @@ class Choice:
         best: name of the best fine-tuned checkpoint; None when none could be evaluated.
         beats_base: whether it sounds better than the model the run started from; None when that was not evaluated.
         verdict: in plain words.
+        is_behind: whether the model the run started from sounds notably better than it.
+        likeness: to the person, before and after, by the same ear; None where one of them is not known.
+        gains: the aspects that are better (above 0) or worse than before, each by more than can be chance.
     """
 
     best: str | None
     beats_base: bool | None
     verdict: str
+    is_behind: bool = False
+    likeness: tuple[float, float] | None = None
+    gains: Mapping[Aspect, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,16 +115,20 @@ def quality(scores: CheckpointScores, scale: Scale | None = None) -> float:
     if scores.speakers:
         of_all = scale or Scale.of(list(scores.speakers.values()))
         return statistics.fmean(quality(one, of_all) for one in scores.speakers.values())
-    scale = scale or Scale.of([scores])
+    return sum(_parts_of_quality(scores, scale or Scale.of([scores])).values())
+
+
+def _parts_of_quality(scores: CheckpointScores, scale: Scale) -> dict[Aspect, float]:
+    """What each aspect adds to the quality of one voice."""
     ratio = max(scores.duration_ratio, 1e-3)
     pace = max(ratio, 1 / ratio)
-    return (
-        SIMILARITY_WEIGHT * (scale.similarity(scores) or 0.0)
-        - ERROR_WEIGHT * (scale.error(scores) or 0.0)
-        - DURATION_WEIGHT * min(max(pace - TOLERATED_PACE, 0.0), 4.0)
-        - UNFINISHED_WEIGHT * (1 - scores.finished_share)
-        - CLIPPED_WEIGHT * scores.clipped_share
-    )
+    return {
+        "likeness": SIMILARITY_WEIGHT * (scale.similarity(scores) or 0.0),
+        "words": -ERROR_WEIGHT * (scale.error(scores) or 0.0),
+        "pace": -DURATION_WEIGHT * min(max(pace - TOLERATED_PACE, 0.0), 4.0),
+        "endings": -UNFINISHED_WEIGHT * (1 - scores.finished_share),
+        "clipping": -CLIPPED_WEIGHT * scores.clipped_share,
+    }
 
 
 def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
@@ -129,7 +149,8 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
     base_point, base = zero_shot
     luck = standard_error_of_difference(base_point, best, scale.listener)
     gain = quality(scores, scale) - quality(base, scale) - _error_gain_by_chance(scores, base, scale, luck)
-    beats = gain > NOTABLE_GAIN and not _is_harder_to_understand(scores, base, scale)
+    is_harder = _is_harder_to_understand(scores, base, scale)
+    beats = gain > NOTABLE_GAIN and not is_harder
     several = len(scores.speakers)
     opening = (
         f"The {several} fine-tuned voices at step {best.step} are better than zero-shot cloning, on average: "
@@ -143,7 +164,44 @@ def choose(checkpoints: Sequence[CheckpointRecord]) -> Choice:
         best=best.name,
         beats_base=beats,
         verdict=opening + _differences(base, scores, scale, luck) + ending + _worst_speaker(base, scores, scale),
+        is_behind=is_harder or gain < -NOTABLE_GAIN,
+        likeness=_likeness(base, scores, scale),
+        gains=_gains(base, scores, scale, luck),
     )
+
+
+def winner(best: str | None, checkpoints: Sequence[CheckpointRecord]) -> str | None:
+    """Name of what sounds best altogether in a run whose `best` checkpoint is known: that one, unless the base model
+    is as good; None before, and where nothing was evaluated.
+    """
+    choice = choose(checkpoints)
+    if best is None or choice.best is None:
+        return None
+    return BASE if choice.beats_base is False else best
+
+
+def _likeness(base: CheckpointScores, tuned: CheckpointScores, scale: Scale) -> tuple[float, float] | None:
+    before, after = scale.similarity(base), scale.similarity(tuned)
+    return (before, after) if before is not None and after is not None else None
+
+
+def _gains(base: CheckpointScores, tuned: CheckpointScores, scale: Scale, luck: float | None) -> dict[Aspect, float]:
+    """The aspects that differ by more than chance makes, and by how much of the quality."""
+    speakers = [name for name in tuned.speakers if name in base.speakers]
+    pairs = [(base.speakers[name], tuned.speakers[name]) for name in speakers] or [(base, tuned)]
+    parts = [(_parts_of_quality(before, scale), _parts_of_quality(after, scale)) for before, after in pairs]
+    gains: dict[Aspect, float] = {
+        aspect: statistics.fmean(after[aspect] - before[aspect] for before, after in parts) for aspect in parts[0][0]
+    }
+    gains["likeness"] = 0.0
+    if (likeness := _likeness(base, tuned, scale)) is not None:
+        # Of the numbers as they are read: nobody is told that 0.70 and 0.72 are alike once, and once are not.
+        before, after = (round(number, 2) for number in likeness)
+        gains["likeness"] = round(after - before, 2)
+    heard = max(HEARD_ERROR, 2 * (luck or 0.0))
+    # What is too hard to understand counts as such, whatever chance makes.
+    least = {"likeness": HEARD_LIKENESS, "words": min(heard, WORSE_ERROR) if gains["words"] < 0 else heard}
+    return {aspect: gain for aspect, gain in gains.items() if abs(gain) >= least.get(aspect, NOTABLE_GAIN)}
 
 
 def _worst_speaker(base: CheckpointScores, tuned: CheckpointScores, scale: Scale) -> str:

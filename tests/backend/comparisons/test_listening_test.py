@@ -72,6 +72,40 @@ def test_sentences_come_in_order_and_the_last_vote_ends_it():
     assert [one.text for one in test.voted] == ["Hello 0.", "Hello 1.", "Hello 2."]
 
 
+def test_what_was_cancelled_goes_on_where_it_was():
+    """Who loads the page anew ends the making, and begins it again."""
+    test, asked = listening(3), []
+
+    def compare(order):
+        asked.append(order.text)
+        return make(order)
+
+    test.make(compare, measure, lambda: len(asked) == 1)
+    vote(test)
+    test.make(compare, measure, lambda: False)
+    assert asked == [one.comparison.text for one in test.made] == ["Hello 0.", "Hello 1.", "Hello 2."]
+    assert len(test.voted) == 1
+
+
+def test_who_goes_on_waits_for_the_one_before_unless_cancelled():
+    test, begun, may_end = listening(1), threading.Event(), threading.Event()
+
+    def compare(order):
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        return make(order)
+
+    before = threading.Thread(target=test.make, args=(compare, measure, lambda: False))
+    before.start()
+    assert begun.wait(PATIENCE_SECONDS)
+    test.make(make, measure, lambda: True)
+    assert test.made == ()
+    may_end.set()
+    test.make(make, measure, lambda: False)
+    before.join(PATIENCE_SECONDS)
+    assert len(test.made) == 1
+
+
 def test_who_stops_early_keeps_the_votes():
     test = listening(3)
     test.make(make, measure, lambda: False)

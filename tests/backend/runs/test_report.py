@@ -45,7 +45,8 @@ def page(tmp_path: Path) -> str:
     run = record(
         state=RunState.DONE, voice=f"Ann {HOSTILE}", best_checkpoint="step-00000010", verdict="No checkpoint beats it."
     )
-    return render_report(run, metrics, checkpoints, [EventRecord(at=1.0, sentence=f"Lost {HOSTILE}")], tmp_path)
+    events = [EventRecord(at=1.0, sentence=f"Lost {HOSTILE}")]
+    return render_report(run, metrics, checkpoints, events, tmp_path, starred=BASE)
 
 
 def test_text_from_outside_is_escaped(page: str) -> None:
@@ -69,7 +70,8 @@ def test_both_models_can_be_heard(page: str) -> None:
 
 def test_the_verdict_the_scores_and_the_failure_are_there(page: str) -> None:
     assert "No checkpoint beats it." in page
-    assert "★ best" in page
+    assert "Base model, zero-shot ★ best" in page
+    assert page.count("★") == 1
     assert "Why &lt;script" in page
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from markupsafe import Markup
@@ -39,12 +40,16 @@ class Listening:
         sides: what is compared.
         pictures: by the id of the comparison.
         problem: why no more comparisons can be made; empty while they can.
+        key: what the browser finds it by when the page is loaded anew; nobody can guess it.
+        is_passed_on: whether a page that was loaded since goes on with it.
     """
 
     test: ListeningTest
     sides: tuple[Contender, ...]
     pictures: dict[str, Pictures] = field(default_factory=dict)
     problem: str = ""
+    key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    is_passed_on: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -72,6 +77,11 @@ class Listening:
 
         comparisons = context.studio.comparisons
         self.test.make(compare, lambda made: comparisons.measure(loaded, made), task.is_cancelled)
+
+    def pass_on(self) -> Listening:
+        """The same test for another page: when this one is forgotten, the takes stay."""
+        self.is_passed_on = True
+        return replace(self, is_passed_on=False)
 
     def vote(self, context: PageContext, comparison_id: str, verdict: Verdict) -> None:
         """Count a vote, unless it came twice. Raises ComparisonError."""
@@ -182,7 +192,7 @@ def proposed_name(context: PageContext, side: Contender) -> str:
 
 def delete_listening(listening: Listening | None) -> None:
     """End a test that is not looked at any more, and remove its takes."""
-    if listening is None:
+    if listening is None or listening.is_passed_on:
         return
     listening.test.end()
     for made in listening.test.made:

@@ -83,7 +83,9 @@ document.addEventListener("keydown", (event) => {
 // Pairs sound by themselves, one take after the other, once there was a key or a click to begin with.
 function begin() {
   heard = new Set();
-  if (encore.nav.here === "compare") hear(letters()[0]);
+  // A page that was loaded anew is silent until something is pressed: browsers allow no other sound.
+  const mayPlay = navigator.userActivation?.hasBeenActive ?? true;
+  if (encore.nav.here === "compare" && mayPlay) hear(letters()[0]);
 }
 function goOn() {
   const source = encore.player.current;

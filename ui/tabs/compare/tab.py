@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast, get_args
+from weakref import WeakValueDictionary
 
 import gradio as gr
 from gradio.blocks import Block
+from gradio.events import Dependency
 from markupsafe import Markup
 
 from backend.background_tasks import TaskCancelled
@@ -15,7 +17,7 @@ from backend.comparisons.comparison import Verdict
 from backend.errors import EncoreError
 from backend.serving.loaded_model import LoadedModel
 from ui.context import PageContext
-from ui.events import HIDE, SHOW, Update, bind, session_of
+from ui.events import HIDE, SHOW, Inputs, Update, bind, session_of
 from ui.fields import (
     FormIncomplete,
     build_language,
@@ -39,6 +41,10 @@ from ui.tabs.compare.compare import (
 from ui.words.words import say, word
 
 SCRIPT = Path(__file__).with_name("stage.js")
+
+# Not `gr.BrowserState`, which all tabs of a browser share: another one would be shown the same test.
+KEEP_KEY = "(key) => { sessionStorage.setItem('encore-listening', key); }"
+KEPT_KEY = "() => sessionStorage.getItem('encore-listening') ?? ''"
 
 
 class CompareTab:
@@ -97,15 +103,21 @@ class CompareTab:
         self.finish = build_unseen("finish")
         self.wished = build_unseen("compare-voice")
         self.listening = gr.State(None, delete_callback=delete_listening)
+        # The key of the test that is listened to, which this tab of the browser keeps while the page is loaded anew.
+        self.key = build_unseen("listening-key")
+        self._listenings: WeakValueDictionary[str, Listening] = WeakValueDictionary()
+        self.by_user = gr.State(False)
         self.proposed = gr.State("")
         self._connect(tab)
 
     def _connect(self, tab: gr.Tab) -> None:
-        by_user = gr.State(False)
+        by_user = self.by_user
         sides = {"first": self.first, "second": self.second, "third": self.third}
         listed = [*sides.values(), self.language]
         asked = {**sides, "by_user": by_user, "wished": self.wished}
-        bind([tab.select, self.context.page.load], self._list_sides, asked, listed, api="list_sides", quick=True)
+        opened = bind(
+            [self.context.page.load, tab.select], self._list_sides, asked, listed, api="list_sides", quick=True
+        )
         for side in (self.first, self.second):
             bind(side.input, lambda: {by_user: True}, None, by_user, quick=True)
         bind(self.wished.change, self._wish, asked, [*listed, by_user, *self.shown], api="compare_voice", quick=True)
@@ -135,6 +147,25 @@ class CompareTab:
         bind(self.vote.change, self._vote, {"pressed": self.vote, **made, **names}, self.shown, api="vote")
         bind(self.finish.change, self._finish, {**made, **names}, self.shown, api="finish_comparison", quick=True)
         bind(self.keep.click, self._keep, {**made, "name": self.name}, self.kept, api="keep")
+        self._connect_key(opened, made)
+
+    def _connect_key(self, opened: Dependency, made: Inputs) -> None:
+        """A test that was not over when the page was loaded anew goes on with the votes there are."""
+        self.key.change(None, self.key, None, js=KEEP_KEY, queue=False, api_visibility="private")
+        restored = [
+            *self.shown,
+            self.first,
+            self.second,
+            self.third,
+            self.by_user,
+            self.text,
+            self.language,
+            self.blind,
+        ]
+        back = bind(
+            opened.then, self._come_back, {"key": self.key}, restored, api="come_back_to_test", quick=True, js=KEPT_KEY
+        )
+        bind(back.then, self._make, made, self.shown, concurrency_limit=None)
 
     def model_update(self, loaded: LoadedModel | None) -> Update:
         """The button that begins waits for a model."""
@@ -148,7 +179,7 @@ class CompareTab:
     def shown(self) -> list[Block]:
         """What changes in the course of a listening test."""
         ending = [self.ending, self.keeping, self.name, self.keep, self.proposed, self.kept]
-        return [self.form, self.status, self.stage, *ending, self.listening]
+        return [self.form, self.status, self.stage, *ending, self.listening, self.key]
 
     def _list_sides(
         self, first: str | None, second: str | None, third: str | None, by_user: bool, wished: str | None
@@ -171,7 +202,31 @@ class CompareTab:
     ) -> Update:
         """Put a voice that another tab names first, in a form that is open."""
         listed = self._list_sides(first, second, third, by_user=False, wished=wished)
-        return {**listed, self.form: SHOW, self.stage: NOTHING, self.ending: HIDE, self.status: NOTHING}
+        hidden: Update = {self.stage: NOTHING, self.ending: HIDE, self.status: NOTHING, self.key: ""}
+        return {**listed, self.form: SHOW, **hidden}
+
+    def _come_back(self, key: str | None) -> Update:
+        """Show the test that the browser still knows, as long as its takes are here."""
+        before = self._listenings.get(key or "")
+        if before is None:
+            return {}
+        listening = self._listenings[before.key] = before.pass_on()
+        orders, keys = listening.test.orders, [side.key for side in listening.sides]
+        chosen = choose_sides(self.context.studio.comparisons.list_sides(), (*keys, None)[:3])
+        update: Update = {
+            self.first: chosen[0],
+            self.second: chosen[1],
+            self.third: chosen[2] or "",
+            self.by_user: True,
+            self.text: "\n".join(order.text for order in orders),
+            self.language: orders[0].language,
+            self.blind: orders[0].is_blind,
+            self.form: HIDE,
+            self.stage: listening.html(self.context),
+            self.listening: listening,
+            self.key: listening.key,
+        }
+        return {**update, **self._over(listening, "", "")} if listening.is_over else update
 
     def _begin(
         self,
@@ -192,7 +247,9 @@ class CompareTab:
         except EncoreError as error:
             return {self.status: failure(error), self.listening: None, self.form: SHOW, self.ending: HIDE}
         delete_listening(before)
+        self._listenings[listening.key] = listening
         return {
+            self.key: listening.key,
             self.form: HIDE,
             self.status: NOTHING,
             self.stage: listening.html(self.context),
@@ -254,7 +311,7 @@ class CompareTab:
         voted = listening.test.voted
         if not voted:
             said = failure(listening.problem) if listening.problem else says("", say("compare.stopped"))
-            return {self.form: SHOW, self.status: said, self.stage: NOTHING, self.ending: HIDE}
+            return {self.form: SHOW, self.status: said, self.stage: NOTHING, self.ending: HIDE, self.key: ""}
         update: Update = {self.stage: listening.html(self.context), self.ending: SHOW, self.kept: NOTHING}
         preferred = self.context.studio.comparisons.preferred(voted[-1].id)
         if preferred is None:
@@ -280,6 +337,7 @@ class CompareTab:
             self.ending: HIDE,
             self.kept: NOTHING,
             self.listening: None,
+            self.key: "",
         }
 
     def _keep(self, listening: Listening | None, name: str, request: gr.Request) -> Iterator[Update]:

@@ -56,9 +56,10 @@ class DatasetTab:
         self._is_there = Machine.here().address is not None
         with gr.Row(elem_id="data-top"):
             fixed_html(html('<h2 data-word="data.title">Data</h2>'), "data-title")
+            # Nothing is chosen before the tab is opened: then it is what is being built, if anything is.
             self.chosen = gr.Dropdown(
                 [("…", NEW)],
-                value=NEW,
+                value=None,
                 label=word("data.dataset"),
                 show_label=False,
                 min_width=200,
@@ -225,7 +226,7 @@ class DatasetTab:
     ) -> Update:
         """The datasets there are now, and what is to be prepared."""
         names = self.context.studio.datasets.list()
-        value = chosen if chosen in names else NEW
+        value = chosen if chosen in (NEW, *names) else self._at_hand(names)
         update: Update = {
             **self._choices(value),
             **self._list_sources(references, source, files, value),
@@ -235,6 +236,16 @@ class DatasetTab:
         if name and typed:
             return update
         return {**update, self.name: self._name_for(value, source)}
+
+    def _at_hand(self, names: list[str]) -> str:
+        """What one wants to see when one comes back: a build that is running."""
+        return next((name for name in names if self._is_building(name)), NEW)
+
+    def _is_building(self, name: str) -> bool:
+        try:
+            return self.context.studio.datasets.progress(name).is_running
+        except EncoreError:
+            return False
 
     def _name_for(self, chosen: str | None, source: Source | None) -> str:
         """The name of the dataset that is chosen, or one for the voice that another would be made of."""

@@ -8,11 +8,15 @@ from typing import Any, Self
 
 from backend.background_tasks import BackgroundTask, BackgroundTasks
 from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.failed_build import removed_if_empty
 from backend.dataset.sources.material import Material, proposed_name
+from backend.dataset.storage.lock import is_locked
+from backend.errors import EncoreError
 from backend.pipeline import build_and_start
 from backend.runs.planning.plan import DataPlan, RunPlan
 from backend.runs.planning.request import RunRequest
 from backend.runs.planning.speakers import SpeakerRequest
+from backend.store.home import Home
 from backend.voices.consent import Consent, hash_of_file
 from backend.voices.names import name_key
 from backend.voices.samples import get_sample
@@ -79,7 +83,7 @@ class Wish:
 
 
 class Planner:
-    """Plans and starts runs in the background; `plans` and `starts` are by session of the page."""
+    """Plans and starts runs in the background: `plans` are by session of the page, `starts` by visitor."""
 
     def __init__(self, context: PageContext) -> None:
         self._context = context
@@ -87,11 +91,16 @@ class Planner:
         self.starts: BackgroundTasks[str] = BackgroundTasks()
         self.quotes: BackgroundTasks[dict[str, DataPlan]] = BackgroundTasks()
         self._quoted: dict[str, RunRequest] = {}
+        self._stale: dict[str, Wish] = {}
+        self._cancelled: dict[str, float] = {}
 
     def plan(self, session: str, wish: Wish) -> None:
         """Start to plan, instead of what was being planned before; without a dataset yet there is no result."""
+        self._stale.pop(session, None)
         if not wish.dataset:
             return
+        if not self._are_current(wish):
+            self._stale[session] = wish
         request, runs = self._request(wish), self._context.studio.runs
 
         def work(_: BackgroundTask[RunPlan | None]) -> RunPlan | None:
@@ -100,6 +109,24 @@ class Planner:
 
         self.plans.start(session, "Planning", work, replaces=True)
         self._quote(session, request)
+
+    def catch_up(self, session: str) -> bool:
+        """Plan again what was refused for changes that have been applied since; returns whether they are on the way."""
+        wish = self._stale.get(session)
+        if wish is None:
+            return False
+        if self._are_current(wish):
+            self.plan(session, wish)
+            return True
+        return any(is_locked(self._context.settings.home_folder, name) for name in _made(wish))
+
+    def _are_current(self, wish: Wish) -> bool:
+        """Whether the files of all datasets reflect their edits; what is wrong otherwise is told by the plan."""
+        datasets = self._context.studio.datasets
+        try:
+            return all(datasets.rows_are_current(name) for name in _made(wish))
+        except EncoreError:
+            return True
 
     def _quote(self, session: str, request: RunRequest) -> None:
         """Plan every recipe, so that each says how long it would take, unless that is known already."""
@@ -139,7 +166,7 @@ class Planner:
         return [dataset for dataset in datasets if dataset != MADE_FIRST and None in known(dataset).values()]
 
     def start(
-        self, session: str, wish: Wish, voice: str, consent: Consent | None, material: Material, stated: Stated
+        self, visitor: str, wish: Wish, voice: str, consent: Consent | None, material: Material, stated: Stated
     ) -> None:
         """Start to check everything and to start the run, on a dataset of `material` if wished.
 
@@ -154,20 +181,35 @@ class Planner:
             return studio.runs.start(studio.runs.plan(request), consent)
 
         def make_first(task: BackgroundTask[str]) -> str:
-            """Build the dataset, then start the run."""
-            return build_and_start(
-                studio.datasets,
-                studio.runs,
-                self._new_dataset(material, stated, consent),
-                request,
-                consent,
-                on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
-            )
+            """Build the dataset, then start the run; a build that is cancelled leaves nothing."""
+            build, home = self._new_dataset(material, stated, consent), Home(self._context.settings.home_folder)
+            with removed_if_empty(home, studio.datasets, build.name, even_cancelled=True):
+                return build_and_start(
+                    studio.datasets,
+                    studio.runs,
+                    build,
+                    request,
+                    consent,
+                    on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
+                )
 
         if request.dataset is None:
-            self.starts.start(session, say(MAKING_CLIPS), make_first)
+            self.starts.start(visitor, say(MAKING_CLIPS), make_first)
         else:
-            self.starts.start(session, say("tune.checking"), work)
+            self.starts.start(visitor, say("tune.checking"), work)
+
+    def cancel(self, visitor: str) -> None:
+        """Stop the start that is under way."""
+        state = self.starts.state(visitor)
+        if state is not None and state.is_running:
+            self._cancelled[visitor] = state.started_at
+            self.starts.cancel(visitor)
+
+    def is_cancelled(self, visitor: str) -> bool:
+        """Whether the last start was stopped, or is about to be; one that had come to a run by then was not."""
+        state = self.starts.state(visitor)
+        is_it = state is not None and self._cancelled.get(visitor) == state.started_at
+        return is_it and state is not None and state.result is None
 
     def _new_dataset(self, material: Material, stated: Stated, consent: Consent | None) -> BuildJob:
         name = proposed_name(voice_name(stated.source), self._context.studio.datasets.list())
@@ -206,6 +248,11 @@ class Planner:
         if loading is not None and loading.is_running and not loading.num_total:
             return loading.what
         raise FormIncomplete(say("fields.no_model"))
+
+
+def _made(wish: Wish) -> list[str]:
+    """Those of its datasets that are there already."""
+    return [name for name in wish.datasets if name != MADE_FIRST]
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:

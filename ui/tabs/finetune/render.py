@@ -14,7 +14,7 @@ from backend.evaluation.likeness_table import who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
 from backend.evaluation.scores import CheckpointScores
 from backend.runs.planning.plan import WORKER_COUNTS, DataPlan, MemoryCell, RunPlan, recommend_preset
-from backend.runs.process.select_checkpoint import choose, standard_error_of_difference
+from backend.runs.process.select_checkpoint import Choice, choose, winner
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from training.charts import line_chart
@@ -41,11 +41,15 @@ STATE_WORDS = {
 _WITHOUT_MESSAGE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.DONE)
 """What is happening is told by the stage itself."""
 
-_CLEAR = 0.02
-"""Of the characters: a difference that nobody hears."""
-
-_CLOSE = 0.02
-"""Of the similarity: what a handful of sentences can tell apart."""
+_OTHER_CHANGES = {
+    ("pace", True): "tune.pace_better",
+    ("pace", False): "tune.pace_worse",
+    ("endings", True): "tune.endings_better",
+    ("endings", False): "tune.endings_worse",
+    ("clipping", True): "tune.clipping_better",
+    ("clipping", False): "tune.clipping_worse",
+}
+"""What is said beside likeness and words where it changed: the aspect, and whether it is better."""
 
 _MAX_DOTS = 8
 UNSCORED = {"waiting": "tune.unscored_waiting", "evaluating": "tune.unscored_now"}
@@ -217,6 +221,7 @@ def dots_html(run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: M
     if not known:
         return NOTHING
     sentence = next((take.text for point in known for take in point.takes), "")
+    starred = winner(run.best_checkpoint, known)
     points: list[dict[str, object]] = []
     for point in known:
         take = next((one for one in point.takes if one.text == sentence), None)
@@ -229,7 +234,7 @@ def dots_html(run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: M
                 "place": places.get(take.file) if take is not None else None,
                 "state": point.state,
                 "score": f"{score:.2f}" if score is not None else "",
-                "is_best": point.name == run.best_checkpoint,
+                "is_best": point.name == starred,
             }
         )
     last, every = known[-1].step, max(1, run.job.checkpoint_every or run.num_steps)
@@ -238,7 +243,26 @@ def dots_html(run: RunRecord, checkpoints: Sequence[CheckpointRecord], places: M
             step_name = say("tune.at_step", step=min(step, run.num_steps))
             points.append({"name": step_name, "place": None, "state": "to-come", "score": "", "is_best": False})
     said = say("tune.same_sentence", sentence=sentence) if sentence else say("tune.no_sentence_yet")
-    return render("finetune", "dots", sentence=said, points=points, label=say("tune.checkpoints"), voice=run.voice)
+    return render(
+        "finetune",
+        "dots",
+        sentence=said,
+        points=points,
+        label=say("tune.checkpoints"),
+        voice=run.voice,
+        explained=_numbers_explained(run, known, starred) if any(point["score"] for point in points) else "",
+    )
+
+
+def _numbers_explained(run: RunRecord, checkpoints: Sequence[CheckpointRecord], starred: str | None) -> str:
+    """What stands below the dots, why the star may be beside a lower number, and which one was kept without a star."""
+    said = [say("tune.numbers", name=run.dataset)]
+    if starred is not None:
+        said.append(say("tune.star"))
+    kept = next((point for point in checkpoints if point.name == run.best_checkpoint), None)
+    if kept is not None and kept.name != starred:
+        said.append(say("tune.kept_at", name=checkpoint_name(kept)))
+    return " ".join(said)
 
 
 def likeness(point: CheckpointRecord) -> float | None:
@@ -267,28 +291,25 @@ def result_html(
     if run.state is not RunState.DONE or best is None:
         return NOTHING
     base = next((point for point in checkpoints if point.is_base), None)
-    is_better = choose(checkpoints).beats_base is not False
-    before, after = (likeness(point) if point is not None else None for point in (base, best))
+    choice = choose(checkpoints)
+    is_better = choice.beats_base is not False
     lead = say("tune.done_better" if is_better else "tune.done_no_better", name=run.voice)
-    if before is not None and after is not None:
-        numbers = {"name": run.dataset, "before": f"{before:.2f}", "after": f"{after:.2f}"}
-        change = after - before
-        about_as = "tune.as_close" if abs(change) < _CLOSE else "tune.no_closer"
-        lead = say("tune.closer" if change >= _CLOSE else about_as, **numbers)
-        if not is_better:
-            lead = f"{lead} {say('tune.zero_shot_stays')}"
+    if choice.likeness is not None:
+        before, after = (f"{number:.2f}" for number in choice.likeness)
+        change = choice.gains.get("likeness", 0.0)
+        about = "tune.closer" if change > 0 else "tune.further" if change < 0 else "tune.as_close"
+        lead = say(about, name=run.dataset, before=before, after=after)
     speakers = list(best.scores.speakers) if best.scores is not None else []
     sides = []
     for title, point in () if speakers else ((say("tune.zero_shot"), base), (say("tune.tuned"), best)):
         sound = _first_take(point, best, places)
         if point is not None and sound is not None:
             sides.append((title, sound_html(sound, f"{title}: {run.voice}", voice=run.voice)))
-    words = _clearness(base, best)
     return render(
         "finetune",
         "result",
         lead=lead,
-        words=words,
+        words=" ".join(filter(None, (_clearness(base, best, choice), *_other_changes(choice), _all_in_all(choice)))),
         sides=sides,
         voice_id="" if speakers else voices.get(run.job.voice, ""),
         is_better=is_better,
@@ -372,20 +393,35 @@ def _first_take(point: CheckpointRecord | None, best: CheckpointRecord, places: 
     return places.get(take.file) if take is not None else None
 
 
-def _clearness(base: CheckpointRecord | None, best: CheckpointRecord) -> str:
+def _clearness(base: CheckpointRecord | None, best: CheckpointRecord, choice: Choice) -> str:
     """Whether the words are as clear as before, to the same listener; empty where that is not known."""
-    if base is None or base.scores is None or best.scores is None:
-        return ""
-    before, after = base.scores, best.scores
-    if before.transcriber != after.transcriber:
+    before, after = (point.scores if point is not None else None for point in (base, best))
+    if before is None or after is None or before.transcriber != after.transcriber:
         return ""
     if before.character_error is None or after.character_error is None:
         return ""
-    change = after.character_error - before.character_error
-    by_chance = standard_error_of_difference(base, best, after.transcriber) or 0.0
-    if abs(change) < max(_CLEAR, 2 * by_chance):
-        return say("tune.as_clear")
-    return say("tune.clearer" if change < 0 else "tune.less_clear")
+    change = choice.gains.get("words", 0.0)
+    return say("tune.clearer" if change > 0 else "tune.less_clear" if change < 0 else "tune.as_clear")
+
+
+def _other_changes(choice: Choice) -> list[str]:
+    """What else is better or worse than before."""
+    changed = ((aspect, gain > 0) for aspect, gain in choice.gains.items())
+    return [say(words) for one in changed if (words := _OTHER_CHANGES.get(one)) is not None]
+
+
+def _all_in_all(choice: Choice) -> str:
+    """Which voice to use, in a sentence that agrees with those before it; empty where there is no voice before."""
+    if choice.beats_base is None:
+        return ""
+    is_up, is_down = (any(sign * gain > 0 for gain in choice.gains.values()) for sign in (1, -1))
+    if choice.beats_base:
+        return say("tune.better" if is_up and not is_down else "tune.better_mixed" if is_up else "tune.better_slightly")
+    if choice.is_behind:
+        return say("tune.worse_mixed" if is_up else "tune.worse")
+    if is_up and is_down:
+        return say("tune.equal_mixed")
+    return say("tune.equal_by_chance" if is_up or is_down else "tune.equal")
 
 
 def preset_choices(plans: Mapping[str, DataPlan]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
+from gradio.components import Component
 from gradio.events import Dependency
 from markupsafe import Markup
 
@@ -29,6 +30,7 @@ from ui.source import Reference, Source, VoiceFields
 from ui.tabs.finetune.plan import FROM_DATA, MADE_FIRST, MAKING_CLIPS, Planner, Wish
 from ui.tabs.finetune.render import made_first, memory_html, plan_html, preset_choices
 from ui.tabs.finetune.watch import NEW, RunWatch
+from ui.takes import OwnTakes
 from ui.words.words import say, word
 
 POLL_SECONDS = 0.7
@@ -40,8 +42,9 @@ the plan for what was typed since."""
 class FinetuneTab:
     """Plans what is filled in, starts it, and shows the runs."""
 
-    def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields) -> None:
-        self.context, self.voice, self.planner = context, voice, Planner(context)
+    def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields, takes: OwnTakes) -> None:
+        """Lay it out; `takes` know the name that the browser has given itself."""
+        self.context, self.voice, self.planner, self._takes = context, voice, Planner(context), takes
         with gr.Row(elem_id="tune-top"):
             fixed_html(html('<h2 data-word="tune.title">Tune</h2>'), "tune-title")
             self.run = gr.Dropdown(
@@ -169,20 +172,22 @@ class FinetuneTab:
                 "who": self.who,
                 "signed": self.signed,
                 "transcript": self.voice.transcript,
+                "browser": self._takes.browser,
                 **wished,
             },
             [*started, *noted],
             api="start_run",
         )
-        bind(
-            self.start_timer.tick,
-            self._follow_start,
-            None,
-            [*started, self.watch.chosen, *self.watch.shown],
-            api="follow_start",
-            quick=True,
-        )
-        bind(self.cancel.click, self._cancel, api="cancel_start", quick=True)
+        self._connect_start(started)
+
+    def _connect_start(self, started: Sequence[Component]) -> None:
+        """A start that is under way is followed until there is a run, also by a page that was loaded anew."""
+        whose = {"browser": self._takes.browser}
+        followed = [*started, self.watch.chosen, *self.watch.shown]
+        bind(self.start_timer.tick, self._follow_start, whose, followed, api="follow_start", quick=True)
+        bind(self._takes.came_back.then, self._come_back, whose, started, api="come_back_to_start", quick=True)
+        cancelled = [self.status, self.start, self.cancel]
+        bind(self.cancel.click, self._cancel, whose, cancelled, api="cancel_start", quick=True)
 
     def _connect_plan(self, wished: Inputs, planned: list[Block]) -> None:
         """Whatever is chosen is planned at once."""
@@ -344,14 +349,19 @@ class FinetuneTab:
         return {**chosen, **self._forget_pick(), **self.watch.show(NEW)}
 
     def _follow_plan(self, seen: str, request: gr.Request) -> Update:
-        return self._planned(session_of(request), seen)
+        # Changes may be applied on Data meanwhile: nobody should have to choose something else and back to start.
+        is_waiting = self.planner.catch_up(session_of(request))
+        return self._planned(session_of(request), seen, is_waiting=is_waiting)
 
-    def _planned(self, session: str, seen: str = "") -> Update:
-        """The plan, or why there is none; what the page has `seen` already is left as it is."""
+    def _planned(self, session: str, seen: str = "", *, is_waiting: bool = False) -> Update:
+        """The plan, or why there is none; what the page has `seen` already is left as it is. It is looked at again
+        where something is waited for.
+        """
         state = self.planner.plans.state(session)
         since_end = state.seconds_since_end if state is not None else math.inf
         is_quoting = (quotes := self.planner.quotes.state(session)) is not None and quotes.is_running
-        timer = gr.Timer(active=is_quoting or since_end is None or since_end < SETTLED_SECONDS)
+        is_open = is_waiting or is_quoting or since_end is None or since_end < SETTLED_SECONDS
+        timer = gr.Timer(active=is_open)
         quoted = self.planner.quoted(session)
         shown = plan_html(state)
         now = f"{shown} {sorted(quoted)}"
@@ -384,11 +394,12 @@ class FinetuneTab:
         given_who: str,
         proof: SpokenProof | None,
         given_signed: str,
+        browser: str,
         picked: bool,
         **wish: Any,
     ) -> Update:
         """Begin to start a run with what is filled in."""
-        session, material = session_of(request), gather_material(references, source, transcript)
+        visitor, material = _visitor(request, browser), gather_material(references, source, transcript)
         stated = Stated(statement=given_statement, who=given_who, proof=proof, source=source, signed=given_signed)
         wished, consent = _read(picked, wish), None
         if None in self.planner.consents(wished.datasets, material, stated):
@@ -400,8 +411,8 @@ class FinetuneTab:
             without = self.planner.without_consent(wished.datasets)
             if len(without) > 1:
                 return self._next_consent(without, consent, wished)
-        self.planner.start(session, wished, name, consent, material, stated)
-        return {**self._starting(session), self.start_timer: gr.Timer(active=True)}
+        self.planner.start(visitor, wished, name, consent, material, stated)
+        return {**self._starting(visitor), self.start_timer: gr.Timer(active=True)}
 
     def _next_consent(self, without: list[str], consent: Consent, wished: Wish) -> Update:
         """Each speaker has a consent of their own: store that of the first who lacks one, and ask for the next."""
@@ -417,30 +428,48 @@ class FinetuneTab:
             self.status: says("mixed", say("tune.consent_noted", name=first, next=second)),
         }
 
-    def _follow_start(self, request: gr.Request) -> Update:
+    def _follow_start(self, request: gr.Request, browser: str) -> Update:
         """Follow the start of a run until there is a run to watch."""
-        session = session_of(request)
-        update, state = self._starting(session), self.planner.starts.state(session)
+        visitor = _visitor(request, browser)
+        update, state = self._starting(visitor), self.planner.starts.state(visitor)
         if state is None or state.result is None:
             return {**update, self.start_timer: gr.Timer(active=state is not None and state.is_running)}
-        self.planner.starts.forget(session)
+        self.planner.starts.forget(visitor)
         ended: Update = {self.status: NOTHING, self.start_timer: gr.Timer(active=False)}
         return {**update, **ended, **self.watch.refresh(state.result)}
 
-    def _starting(self, session: str) -> Update:
+    def _come_back(self, request: gr.Request, browser: str) -> Update:
+        """Go on following what this browser has started, if it is still to come to a run or has since."""
+        visitor = _visitor(request, browser)
+        state = self.planner.starts.state(visitor)
+        if state is None or not (state.is_running or state.result):
+            return {}
+        return {**self._starting(visitor), self.start_timer: gr.Timer(active=True)}
+
+    def _starting(self, visitor: str) -> Update:
         """What the start is doing, its button, and that which cancels."""
-        state = self.planner.starts.state(session)
+        state = self.planner.starts.state(visitor)
         is_running = state is not None and state.is_running
         can_cancel = state is not None and is_running and state.what == say(MAKING_CLIPS)
+        is_cancelled = self.planner.is_cancelled(visitor)
+        said = task_line(state)
+        if is_cancelled:
+            said = says("", say("tune.stopping")) if is_running else says("mixed", say("tune.nothing_left"))
         return {
-            self.status: task_line(state),
+            self.status: said,
             self.start: gr.update(interactive=not is_running),
-            self.cancel: gr.update(visible=can_cancel),
+            self.cancel: gr.update(visible=can_cancel, interactive=not is_cancelled),
         }
 
-    def _cancel(self, request: gr.Request) -> None:
-        """Stop the clips that are being made; those that are ready are kept for the next time."""
-        self.planner.starts.cancel(session_of(request))
+    def _cancel(self, request: gr.Request, browser: str) -> Update:
+        """Stop the clips that are being made, and say so at once: one or two are brought to an end first."""
+        self.planner.cancel(_visitor(request, browser))
+        return self._starting(_visitor(request, browser))
+
+
+def _visitor(request: gr.Request, browser: str) -> str:
+    """Whose start it is: the browser's, whose page may be loaded anew meanwhile; programs are a session each."""
+    return browser or session_of(request)
 
 
 def _read(picked: bool, wish: dict[str, Any]) -> Wish:

@@ -11,6 +11,7 @@ import gradio as gr
 from gradio.blocks import Block
 
 from backend.errors import EncoreError
+from backend.runs.process.select_checkpoint import winner
 from backend.runs.runs import Runs
 from backend.runs.storage.records import CheckpointRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
@@ -171,8 +172,9 @@ class RunWatch:
         # Not more often than needed: what is drawn anew loses the focus.
         if now[1] != seen[1] or state is RunState.DONE or seen == NOTHING_SEEN:
             places = self._places(run, checkpoints)
-            update[self.scores] = scores_html(checkpoints, run.best_checkpoint)
-            update[self.takes] = takes_html(checkpoints, places, run.best_checkpoint)
+            starred = winner(run.best_checkpoint, checkpoints)
+            update[self.scores] = scores_html(checkpoints, starred)
+            update[self.takes] = takes_html(checkpoints, places, starred)
             update[self.dots] = dots_html(run, checkpoints, places)
             methods = methods_html(self._runs.methods(run.id) if state is RunState.DONE else (), run.id)
             update[self.result] = result_html(run, checkpoints, places, self._voices_of(run), methods)

@@ -30,6 +30,7 @@ from ui.web.temporary import unguessable_path
 from ui.words.words import say, word
 
 RAIL_SCRIPT = Path(__file__).with_name("rail.js")
+UNSAVED_SCRIPT = Path(__file__).with_name("unsaved.js")
 RECORD_MARK_SCRIPT = Path(__file__).with_name("record_mark.js")
 
 ALL_TOGETHER = "all"
@@ -103,7 +104,10 @@ class SourcePart:
             with gr.Row():
                 self.save = gr.Button(word("speak.save"), min_width=120, elem_id="save-voice")
                 gr.Button(word("speak.done"), min_width=80, elem_id="voice-done")
-            self.saved_note = gr.HTML(NOTHING, elem_id="saved-note")
+            # A new voice lives with the page until it is saved; the script has the browser ask before that goes.
+            self.saved_note = gr.HTML(
+                NOTHING, elem_id="saved-note", js_on_load=UNSAVED_SCRIPT.read_text(encoding="utf-8")
+            )
 
     @property
     def fields(self) -> VoiceFields:

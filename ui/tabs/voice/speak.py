@@ -30,6 +30,7 @@ from ui.context import PageContext
 from ui.events import Inputs, SaidInPlace, Update, bind, client_of, session_of
 from ui.fields import (
     build_language,
+    build_note,
     build_seed,
     build_title,
     language_choices,
@@ -219,6 +220,7 @@ class SpeechPart:
         self._part = gr.JSON(None, visible=False, elem_id="pressed-part")
         with gr.Column(elem_id="takes-part"):
             build_title("speak.takes")
+            build_note("speak.takes_own")
             self.takes = OwnTakes(context)
         self._connect(voice)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from backend.evaluation.scores import CheckpointScores, EvaluatedTake, ListenerErrors
-from backend.runs.process.select_checkpoint import choose, quality, standard_error_of_difference
+from backend.runs.process.select_checkpoint import choose, quality, standard_error_of_difference, winner
 from backend.runs.storage.records import BASE, CheckpointRecord
 
 FAIR = CheckpointScores(
@@ -92,6 +92,36 @@ def test_the_verdict_says_that_none_beats_zero_shot() -> None:
     choice = choose([point(0), point(10, verified_similarity=0.55), point(20, verified_similarity=0.4)])
     assert (choice.best, choice.beats_base) == ("step-00000010", False)
     assert choice.verdict.startswith("No checkpoint beats zero-shot")
+
+
+@pytest.mark.parametrize(
+    ("changes", "gains", "is_behind"),
+    [
+        ({"verified_similarity": 0.62}, {"likeness"}, False),
+        ({"verified_similarity": 0.61}, set(), False),
+        ({"verified_similarity": 0.55}, {"likeness"}, True),
+        ({"verified_similarity": 0.9, "character_error": 0.12}, {"likeness", "words"}, True),
+        ({"verified_similarity": 0.63, "character_error": 0.08}, {"likeness", "words"}, False),
+        ({"finished_share": 0.75, "duration_ratio": 2.0}, {"endings", "pace"}, True),
+    ],
+)
+def test_what_changed_beyond_chance_is_named(changes: dict[str, float], gains: set[str], is_behind: bool) -> None:
+    choice = choose([point(0), point(10, **changes)])
+    assert (set(choice.gains), choice.is_behind) == (gains, is_behind)
+    assert choice.likeness == (0.6, changes.get("verified_similarity", 0.6))
+
+
+def test_numbers_that_read_alike_are_judged_alike() -> None:
+    by_number = {after: choose([point(0), point(10, verified_similarity=after)]).gains for after in (0.6151, 0.6249)}
+    assert by_number[0.6151] == by_number[0.6249] == {"likeness": 0.02}
+
+
+def test_the_winner_is_the_base_model_where_no_checkpoint_is_better() -> None:
+    better, worse = [point(0), point(10, verified_similarity=0.7)], [point(0), point(10, verified_similarity=0.5)]
+    assert winner("step-00000010", better) == "step-00000010"
+    assert winner("step-00000010", worse) == BASE
+    assert winner("step-00000010", better[1:]) == "step-00000010"
+    assert winner(None, better) is None
 
 
 def of_speakers(step: int, **similarities: float) -> CheckpointRecord:

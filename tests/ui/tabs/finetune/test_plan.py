@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from backend.background_tasks import TaskState
+from backend.dataset.datasets import Datasets
 from backend.runs.runs import Runs
 from backend.settings import Settings
 from backend.store.home import Home
@@ -30,7 +31,8 @@ WISH = Wish(
 
 
 def planner(tmp_path, loading) -> Planner:
-    studio = SimpleNamespace(loaded=None, loading=loading, runs=Runs(Home(tmp_path)))
+    home = Home(tmp_path)
+    studio = SimpleNamespace(loaded=None, loading=loading, runs=Runs(home), datasets=Datasets(home))
     return Planner(SimpleNamespace(studio=studio, settings=Settings(home=tmp_path)))
 
 

@@ -173,7 +173,8 @@ def test_checkpoints_are_dots_that_say_one_sentence_and_those_to_come_are_hollow
     html = render_finetune.dots_html(one, points, places)
     assert html.count("data-play=") == 2
     assert html.count("to-come") == 2
-    assert html.count("★") == 1
+    assert html.count(" ★<") == 1
+    assert "Before ★<" in html, "the base model, which is as good"
     assert "Each says: “Hello.”" in html
     assert render_finetune.dots_html(one, [], {}) == NOTHING
 
@@ -192,14 +193,61 @@ def test_the_end_tells_how_close_it_came_and_what_to_do_with_it():
     assert html.count("data-play=") == 2
     assert 'data-use="v1"' in html
     assert 'data-place="compare"' in html
-    equal = best.model_copy(update={"scores": base.scores})
-    assert "As close to" in render_finetune.result_html(done, [base, equal], places, {})
     lower = base.scores.model_copy(update={"verified_similarity": 0.6})
     html = render_finetune.result_html(done, [base, best.model_copy(update={"scores": lower})], places, {})
-    assert "No closer to" in html
     assert "data-use" not in html
     assert 'data-place="data"' in html, "more recordings are the way on"
     assert render_finetune.result_html(run(), [base, best], places, {"Ann": "v1"}) == NOTHING
+
+
+BETTER, AS_GOOD = "the tuned voice is better", "the voice before is as good"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "starred"),
+    [
+        ({"verified_similarity": 0.77}, ("Closer to", "Words as clear", "All in all, the tuned voice is better."), 10),
+        ({"verified_similarity": 0.715}, ("As close to", "the tuned voice is a little better"), 10),
+        ({}, ("As close to", "Words as clear", "The voice before is as good"), 0),
+        ({"verified_similarity": 0.6}, ("Further from", "Words as clear", "the voice before is better;"), 0),
+        ({"verified_similarity": 0.65, "character_error": 0.05}, ("Further from", "Words clearer", BETTER), 10),
+        ({"verified_similarity": 0.76, "character_error": 0.29}, ("Closer to", "Words less clear", BETTER), 10),
+        (
+            {"verified_similarity": 0.73, "character_error": 0.275},
+            ("Closer to", "Words less clear", "one makes up for the other", AS_GOOD),
+            0,
+        ),
+        (
+            {"verified_similarity": 0.72, "character_error": 0.265},
+            ("Closer to", "Words as clear", "no more than chance makes", AS_GOOD),
+            0,
+        ),
+        (
+            {"verified_similarity": 0.8, "character_error": 0.35},
+            ("Closer to", "Words less clear", "the voice before is better all the same"),
+            0,
+        ),
+        (
+            {"verified_similarity": 0.8, "duration_ratio": 2.0},
+            ("Closer to", "The pace is less natural", "the voice before is better all the same"),
+            0,
+        ),
+    ],
+)
+def test_words_star_and_numbers_say_one_thing(changes, said, starred):
+    base, best = checkpoint("base", 0), checkpoint()
+    base = base.model_copy(update={"scores": base.scores.model_copy(update={"verified_similarity": 0.70})})
+    best = best.model_copy(update={"scores": base.scores.model_copy(update=changes)})
+    done = run(RunState.DONE, best_checkpoint="step-10")
+    html = render_finetune.result_html(done, [base, best], {}, {})
+    for words in said:
+        assert words in html
+    assert ("Add recordings" in html) == (starred == 0)
+    dots = render_finetune.dots_html(done, [base, best], {})
+    assert dots.count(" ★<") == 1
+    assert ("Before ★<" if starred == 0 else "Step 10 ★<") in dots
+    assert "★ is the best altogether" in dots
+    assert ("“Step 10” was kept" in dots) == (starred == 0)
 
 
 def of_speakers(name, step, likeness):

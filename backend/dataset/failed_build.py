@@ -1,4 +1,4 @@
-"""What a command leaves of a build that failed: no dataset that it created and that holds nothing."""
+"""What is left of a build that came to nothing: no dataset that it created and that holds nothing."""
 
 from __future__ import annotations
 
@@ -21,24 +21,34 @@ _POLL_SECONDS = 0.1
 
 
 @contextmanager
-def removed_if_empty(home: Home, datasets: Datasets, name: str) -> Iterator[None]:
-    """Build a dataset in the block; where that fails, one that was not there before goes again if nothing is in it."""
+def removed_if_empty(home: Home, datasets: Datasets, name: str, *, even_cancelled: bool = False) -> Iterator[None]:
+    """Build a dataset in the block; where that fails, one that was not there before goes again if nothing is in it.
+
+    A build that was cancelled is resumed by the same command, and stays; `even_cancelled` is for names that nobody
+    has chosen and the next build would not have. The end of its process is waited for.
+    """
     existed = name in datasets.list()
     try:
         yield
     except EncoreError:
-        if not existed and _came_to_nothing(datasets, name):
+        if not existed and _came_to_nothing(home, datasets, name, even_cancelled=even_cancelled):
             _remove(home, datasets, name)
         raise
 
 
-def _came_to_nothing(datasets: Datasets, name: str) -> bool:
-    """Whether its build failed without a clip; one that was cancelled is resumed by the same command."""
+def _came_to_nothing(home: Home, datasets: Datasets, name: str, *, even_cancelled: bool) -> bool:
+    """Whether its build failed without a clip, or was cancelled where that counts as well."""
     from backend.dataset.clips.views import BuildState  # noqa: PLC0415 - seconds to load
+    from backend.dataset.storage.lock import is_locked  # noqa: PLC0415 - seconds to load
 
     if name not in datasets.list():
         return False
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while even_cancelled and is_locked(home.folder, name) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
     view = datasets.show(name)
+    if even_cancelled and view.state in (BuildState.CANCELLED, BuildState.INTERRUPTED):
+        return True
     return view.state is BuildState.FAILED and not view.clips
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 import app
+from backend.background_tasks import TaskCancelled
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
+from backend.dataset.failed_build import removed_if_empty
 from backend.store.home import Home
 from backend.store.trash import Trash
 from tests.golden import GOLDEN_CHECKPOINT
@@ -56,10 +60,34 @@ def test_the_same_holds_for_the_whole_pipeline(home, empty, capsys):
 
 
 def test_a_dataset_that_was_there_before_stays(home, empty, capsys):
-    from backend.dataset.clips.build_job import BuildJob  # noqa: PLC0415 - seconds to load
-
     datasets = Datasets(home)
     datasets._table.save_job(BuildJob.parse("bad", [empty], model=str(GOLDEN_CHECKPOINT)))
     build(capsys, empty)
     assert datasets.list() == ["bad"]
     assert "empty" in datasets.show("bad").recordings[0].problem
+
+
+def fail_after(home: Home, datasets: Datasets, job: BuildJob, state: str, *, even_cancelled: bool) -> None:
+    """A build that has come so far when it is told to stop."""
+    with removed_if_empty(home, datasets, job.name, even_cancelled=even_cancelled):
+        datasets._table.save_job(job)
+        datasets._builds.begin(job.name)
+        datasets._builds.finish(job.name, BuildState(state))
+        raise TaskCancelled("Stopped.")
+
+
+@pytest.mark.parametrize(
+    ("state", "even_cancelled", "stays"),
+    [
+        # The same command goes on with it.
+        ("cancelled", False, True),
+        ("cancelled", True, False),
+        # It was whole before it could be stopped.
+        ("done", True, True),
+    ],
+)
+def test_a_cancelled_build_goes_only_where_nothing_goes_on_with_it(home, empty, state, even_cancelled, stays):
+    datasets, job = Datasets(home), BuildJob.parse("half", [empty], model=str(GOLDEN_CHECKPOINT))
+    with pytest.raises(TaskCancelled):
+        fail_after(home, datasets, job, state, even_cancelled=even_cancelled)
+    assert datasets.list() == (["half"] if stays else [])

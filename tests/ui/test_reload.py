@@ -1,0 +1,118 @@
+"""A page that is loaded anew shows what is under way, and has what was not finished."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from backend.audio.writing import write_wav
+from backend.comparisons.comparison import ComparedTake, Comparison
+from backend.comparisons.make_comparison import FinishedComparison
+from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.storage.lock import dataset_lock
+from tests.golden import GOLDEN_CHECKPOINT
+from tests.ui.handlers import UnservedPage
+from ui.tabs.compare.compare import begin_listening, delete_listening, hear
+from ui.tabs.compare.render import draw
+from ui.tabs.dataset.tab import NEW
+from ui.tabs.finetune.plan import MAKING_CLIPS
+from ui.words.words import say
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return UnservedPage(tmp_path_factory.mktemp("page"))
+
+
+OPENED = {"references": [], "source": None, "files": None, "name": "", "typed": False}
+
+
+def test_the_data_tab_shows_the_build_that_is_running(page, tmp_path):
+    """It showed the form for another dataset."""
+    datasets = page.studio.datasets
+    for name in ("ended", "running", "newest"):
+        (tmp_path / f"{name}.wav").touch()
+        datasets._table.save_job(BuildJob.parse(name, [tmp_path / f"{name}.wav"], model=str(GOLDEN_CHECKPOINT)))
+    datasets._builds.begin("running")
+    assert page.call("list_datasets", chosen=None, **OPENED)["dataset"]["value"] == NEW, "its process is gone"
+    datasets._builds.begin("running")
+    with dataset_lock(page.settings.home_folder, "running"):
+        shown = page.call("list_datasets", chosen=None, **OPENED)
+        assert shown["dataset"]["value"] == shown["dataset-name"] == "running"
+        assert 'role="progressbar"' in shown["prepare-progress"]
+        assert shown["cancel-prepare"]["visible"] is True
+        # Who chose something else on this visit still sees that.
+        assert page.call("list_datasets", chosen=NEW, **OPENED)["dataset"]["value"] == NEW
+        assert page.call("list_datasets", chosen="ended", **OPENED)["dataset"]["value"] == "ended"
+
+
+def test_a_comparison_goes_on_with_its_votes(page, tmp_path):
+    """Ten sentences were begun anew, whatever had been voted on."""
+    tab = page.handler("come_back_to_test").__wrapped__.__self__
+    keys = ["sample:iris:in-context:", "sample:owen:in-context:"]
+    begun = begin_listening(tab.context, keys, "One.\nTwo.", "auto", "", blind=True)
+    tab._listenings[begun.key] = begun
+    begun.test.make(lambda order: [made(begun, order, tmp_path)], lambda one: one.comparison, lambda: False)
+    votes = page.studio.comparisons.votes
+    for one in begun.test.made:
+        votes.add(one.comparison)
+    begun.vote(tab.context, begun.test.current.comparison.id, "A")
+    shown = page.call("come_back_to_test", key=begun.key)
+    assert "2 / 2" in shown["stage"]
+    assert "Iris" not in shown["stage"], "it is blind"
+    assert [shown[f"side-{number}"] for number in (1, 2, 3)] == [*keys, ""]
+    assert shown["compare-text"] == "One.\nTwo."
+    now = shown["state"]
+    assert (now.test, now.key) == (begun.test, begun.key)
+    # The page before is forgotten some time later.
+    delete_listening(begun)
+    assert all(path.exists() for one in now.test.made for path in one.paths.values())
+    now.vote(tab.context, now.test.current.comparison.id, "same")
+    assert len(votes.list_voted()) == 2
+    assert "Your vote" in page.call("come_back_to_test", key=begun.key)["stage"], "also once it is over"
+    assert page.call("come_back_to_test", key="guessed") == {}
+
+
+def made(listening, order, folder):
+    """A comparison of an order, as if the voices had spoken."""
+    takes = tuple(
+        ComparedTake(letter=letter, side=side, seconds=1.0, finish_reason="eos", gain_db=0.0)
+        for letter, side in zip(("A", "B"), order.sides, strict=True)
+    )
+    one = Comparison(
+        id=uuid.uuid4().hex,
+        made_at=datetime.now(UTC),
+        text=order.text,
+        language="english",
+        seed=1,
+        is_blind=order.is_blind,
+        takes=takes,
+    )
+    paths = {letter: folder / f"{one.id}-{letter}.wav" for letter in ("A", "B")}
+    for path in paths.values():
+        write_wav(path, np.zeros(2400, np.float32), 24_000)
+    listening.pictures[one.id] = draw(hear(paths))
+    return FinishedComparison(comparison=one, paths=paths)
+
+
+def test_the_tune_tab_goes_on_following_a_start(page):
+    """Clips may be made for minutes before there is a run."""
+    starts = page.handler("follow_start").__wrapped__.__self__.planner.starts
+    may_end = threading.Event()
+    starts.start("browser", say(MAKING_CLIPS), lambda _: str(may_end.wait() and "run"))
+    shown = page.call("come_back_to_start", session="after the reload", browser="browser")
+    assert say(MAKING_CLIPS) in shown["start-status"]
+    assert shown["cancel-start"]["visible"] is True
+    assert shown["timer"].active is True
+    assert page.handler("come_back_to_start").__wrapped__.__self__.planner.starts.state("another") is None
+    may_end.set()
+    starts.wait("browser")
+    assert "start-status" in page.call("come_back_to_start", session="later", browser="browser"), (
+        "there is a run by now"
+    )
+    page.call("follow_start", session="later", browser="browser")
+    assert starts.state("browser") is None
