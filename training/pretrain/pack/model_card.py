@@ -43,9 +43,9 @@ Apache 2.0), which knows people. So that verifier is no independent judge of who
 """
 
 _GUIDED = f"""
-Its takes are guided: the talker has learnt a share of its speech without text and speaker, and codes are drawn from logits
-that are moved away from those (classifier-free guidance; `{GUIDANCE_SCALE}` in `generation_config.json`, a field of its
-own). Software that does not know the field speaks less clearly.
+Its takes are guided: the talker has learnt a share of its speech without text and speaker, and codes are drawn from
+logits that are moved away from those (classifier-free guidance; `{GUIDANCE_SCALE}` in `generation_config.json`, a field
+of its own). Software that does not know the field speaks less clearly.
 """
 
 _EXTRA = {
