@@ -83,7 +83,12 @@ class Synthesizer:
         """Pack the model for decoding; `consume` empties the talker's layers, see `FrameLoop`."""
         self.model = model
         self.loop = FrameLoop(
-            model.talker, model.config, precision=model.precision, cache_length=cache_length, consume=consume
+            model.talker,
+            model.config,
+            precision=model.precision,
+            cache_length=cache_length,
+            guided=model.is_guided,
+            consume=consume,
         )
         self._references = ReferenceDecoders(model.speech_tokenizer)
 

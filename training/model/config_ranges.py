@@ -73,6 +73,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "initializer_range": _SCALE,
     "max_new_tokens": (1, 65_536),
     "max_reference_seconds": (3.0, 3600.0),
+    "speech_guidance_scale": (1.0, 10.0),
 }
 """Lowest and highest value by the field's name. A list's entries are in the range; ids are held to their tables."""
 

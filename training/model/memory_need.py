@@ -14,6 +14,8 @@ from training.model.config import ModelConfig, SpeechTokenizerConfig, Transforme
 from training.model.device import DeviceSelection, select_device
 from training.model.device_memory import free_bytes
 from training.model.errors import ModelError
+from training.model.generation.sampling import ROWS_OF_GUIDED
+from training.model.generation_defaults import is_guidance, read_generation_defaults
 from training.model.network.packed_linear import COMPUTE_DTYPE
 from training.model.precision import Precision, PrecisionChoice
 from training.model.voice_model import build_networks, choose_precision
@@ -30,7 +32,7 @@ class MemoryNeed:
 
     Attributes:
         weights: of talker, code predictor and speaker encoder.
-        cache: keys and values of all slots.
+        cache: keys and values of all takes.
         codec: the speech tokenizer.
     """
 
@@ -56,16 +58,16 @@ class Shapes:
 
 
 def memory_need(
-    config: ModelConfig, shapes: Shapes, precision: Precision, *, num_slots: int, cache_length: int
+    config: ModelConfig, shapes: Shapes, precision: Precision, *, num_rows: int, cache_length: int
 ) -> MemoryNeed:
-    """What speaking takes with so many slots of so many tokens."""
+    """What speaking takes with so many rows of so many tokens: one for each take, two for one that is guided."""
     # Int8 is made of bfloat16, layer by layer.
     loaded = _FLOAT if precision == "fp32" else 2
     length = min(cache_length, config.talker.max_position_embeddings)
-    per_slot = length * _per_token(config.talker) + config.talker.num_code_groups * _per_token(config.code_predictor)
+    per_row = length * _per_token(config.talker) + config.talker.num_code_groups * _per_token(config.code_predictor)
     return MemoryNeed(
         weights=loaded * (shapes.talker + shapes.heads) + _FLOAT * shapes.speaker_encoder,
-        cache=num_slots * per_slot * COMPUTE_DTYPE[precision].itemsize,
+        cache=num_rows * per_row * COMPUTE_DTYPE[precision].itemsize,
         codec=_FLOAT * shapes.codec,
     )
 
@@ -108,11 +110,13 @@ def find_room(
     config, tokenizer_config = read_config(folder), read_speech_tokenizer_config(folder)
     shapes = shapes_of(config, tokenizer_config)
     talker_layers = shapes.talker_layers
+    is_guided = is_guidance(read_generation_defaults(folder).guidance_scale)
+    num_rows = num_slots * (ROWS_OF_GUIDED if is_guided else 1)
 
     def need(on: torch.device, wanted: PrecisionChoice = precision) -> MemoryNeed:
         """Of this checkpoint on a device."""
         chosen = choose_precision(wanted, on, talker_layers)
-        return memory_need(config, shapes, chosen, num_slots=num_slots, cache_length=cache_length)
+        return memory_need(config, shapes, chosen, num_rows=num_rows, cache_length=cache_length)
 
     def needs(on: torch.device) -> int:
         """All of it, or nothing where the precision is refused: that is said when the model is loaded."""

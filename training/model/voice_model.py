@@ -14,7 +14,6 @@ from training.model.checkpoint.reading import (
     find_weights,
     load_weights,
     read_config,
-    read_json_object,
     read_speech_tokenizer_config,
 )
 from training.model.checkpoint.writing import save_checkpoint
@@ -22,7 +21,7 @@ from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import NUM_CONTROL_CODES, ModelConfig, SpeechTokenizerConfig
 from training.model.device import choose_device, supports_bf16
 from training.model.errors import CheckpointError, ConfigError, ModelError, PromptError
-from training.model.json_fields import as_declared
+from training.model.generation_defaults import is_guidance, read_generation_defaults
 from training.model.network.mel import log_mel
 from training.model.network.shapes_only import shapes_only
 from training.model.network.speaker_encoder import SpeakerEncoder
@@ -33,9 +32,6 @@ from training.model.sampling_settings import Sampling
 
 SMALL_TALKER_PARAMETERS = 50_000_000
 """Below this the weights stay in the CPU's cache, and halving their size gains nothing."""
-
-MAX_TAKE_FRAMES = 2048
-"""163.84 s; the public checkpoints' own limit, and the default for checkpoints without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +44,7 @@ class VoiceModel:
     Attributes:
         max_reference_seconds: the longest recording that the talker goes on from in context without leaving words out;
             None where no length is known that is too long, as of the public checkpoints.
+        guidance_scale: of classifier-free guidance, which the talker has learnt if it is not 1.
     """
 
     folder: Path
@@ -59,6 +56,7 @@ class VoiceModel:
     default_sampling: Sampling
     max_take_frames: int
     max_reference_seconds: float | None = None
+    guidance_scale: float = 1.0
     precision: Precision
     device: torch.device
 
@@ -84,7 +82,7 @@ class VoiceModel:
     def _load(cls, folder: Path, precision: PrecisionChoice, chosen_device: torch.device) -> VoiceModel:
         config, tokenizer_config = read_config(folder), read_speech_tokenizer_config(folder)
         # A stranger's numbers are refused before gigabytes of weights are read.
-        default_sampling, max_take_frames, max_reference_seconds = _read_generation_defaults(folder)
+        defaults = read_generation_defaults(folder)
         talker, speaker_encoder, speech_tokenizer = build_networks(config, tokenizer_config)
         chosen = choose_precision(precision, chosen_device, sum(p.numel() for p in talker.model.layers.parameters()))
         # Published weights are bfloat16, so int8 can start from it; float32 weights lose 0.2 % to its 1 %.
@@ -110,9 +108,10 @@ class VoiceModel:
             speaker_encoder=speaker_encoder.eval() if speaker_encoder is not None else None,
             speech_tokenizer=speech_tokenizer.eval(),
             text_tokenizer=text_tokenizer,
-            default_sampling=default_sampling,
-            max_take_frames=max_take_frames,
-            max_reference_seconds=max_reference_seconds,
+            default_sampling=defaults.sampling,
+            max_take_frames=defaults.max_take_frames,
+            max_reference_seconds=defaults.max_reference_seconds,
+            guidance_scale=defaults.guidance_scale,
             precision=chosen,
             device=chosen_device,
         )
@@ -121,6 +120,11 @@ class VoiceModel:
     def is_small(self) -> bool:
         """Whether the talker is so small that launching an operation costs more than computing it."""
         return sum(p.numel() for p in self.talker.model.layers.parameters()) < SMALL_TALKER_PARAMETERS
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether takes are guided, each in two rows of the decode loop."""
+        return is_guidance(self.guidance_scale)
 
     @property
     def sample_rate(self) -> int:
@@ -246,19 +250,3 @@ def choose_precision(choice: PrecisionChoice, device: torch.device, num_paramete
 def _accepts_bf16(device: torch.device) -> bool:
     """Apple's GPUs compute in bfloat16 from macOS 14 on; it is not known to be faster there, so it is never chosen."""
     return device.type == "mps" and bool(torch.backends.mps.is_macos_or_newer(14, 0))
-
-
-def _read_generation_defaults(folder: Path) -> tuple[Sampling, int, float | None]:
-    """Sampling, maximum frames of a take and seconds of a reference, from `generation_config.json` if there is one."""
-    path = folder / "generation_config.json"
-    if not path.is_file():
-        return Sampling(), MAX_TAKE_FRAMES, None
-    try:
-        raw = read_json_object(path)
-        longest = as_declared(raw.get("max_new_tokens") or MAX_TAKE_FRAMES, "int", "max_new_tokens")
-        reference = raw.get("max_reference_seconds")
-        if reference is not None:
-            reference = float(as_declared(reference, "float", "max_reference_seconds"))
-        return Sampling.from_generation_config(raw), int(longest), reference
-    except (ValueError, PromptError, ConfigError) as error:
-        raise CheckpointError(f"{path} cannot be used: {error}") from error

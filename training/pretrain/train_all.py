@@ -20,7 +20,7 @@ from training.pretrain.corpus.make_corpus import make_corpus
 from training.pretrain.pack.pack import Sources, pack
 from training.pretrain.run.training_run import StopRequest, TrainingRun
 from training.pretrain.run.training_state import has_state
-from training.pretrain.talker.job import TalkerJob, TalkerSize
+from training.pretrain.talker.job import UNCONDITIONAL_SHARE, TalkerJob, TalkerSize
 from training.pretrain.talker.training import TalkerTraining
 
 # Of the whole time: the corpus, and a reserve for encoding, packing and starting. Of the training time: the codec; the
@@ -96,6 +96,7 @@ def jobs_for(device: torch.device, *, seed: int) -> tuple[TokenizerJob, TalkerJo
         num_warmup_steps=_WARMUP_PLACES,
         size=_GPU_TALKER if is_gpu else TalkerSize(codebook_size=size.codebook_size),
         references_per_speaker=4,
+        unconditional_share=UNCONDITIONAL_SHARE,
     )
     return (codec.for_gpu(), talker.for_gpu()) if is_gpu else (codec, talker)
 

@@ -135,6 +135,9 @@ def test_every_number_is_refused_or_can_be_spoken_with(checkpoint, name):
         ("generation_config.json", ("max_new_tokens",), 2**63, "max_new_tokens"),
         ("generation_config.json", ("max_reference_seconds",), 0.01, "max_reference_seconds"),
         ("generation_config.json", ("max_reference_seconds",), math.nan, "max_reference_seconds"),
+        ("generation_config.json", ("speech_guidance_scale",), 1e6, "speech_guidance_scale"),
+        ("generation_config.json", ("speech_guidance_scale",), math.nan, "speech_guidance_scale"),
+        ("generation_config.json", ("speech_guidance_scale",), "much", "speech_guidance_scale"),
     ],
 )
 def test_what_let_a_voice_file_decide_about_memory_or_speak_noise(tmp_path, name, place, value, match):

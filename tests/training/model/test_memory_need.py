@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 
 from backend.serving.engine.engine import Engine
@@ -23,6 +26,23 @@ def test_a_cache_of_more_slots_needs_more():
     needs = [find_room(EMBEDDED_FOLDER, "fp32", "cpu", num_slots=number).needed for number in (1, 2, 3)]
     assert needs[2] - needs[1] == pytest.approx(needs[1] - needs[0], abs=2)
     assert needs[1] > needs[0]
+
+
+def test_a_guided_take_has_a_second_row_in_the_cache(tmp_path):
+    def needed(scale: float) -> int:
+        defaults["speech_guidance_scale"] = scale
+        path.write_text(json.dumps(defaults))
+        return find_room(folder, "fp32", "cpu", num_slots=2, cache_length=1024).needed
+
+    folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "guided")
+    (path := folder / "generation_config.json").chmod(0o644)
+    defaults = json.loads(path.read_text())
+    plain, guided = needed(1.0), needed(1.5)
+    with Engine.load(folder, precision="fp32", device="cpu", num_slots=2, cache_length=1024) as engine:
+        cache = engine.num_bytes()["kv_caches"]
+        held = sum(engine.num_bytes().values())
+    assert guided - plain == pytest.approx(1.1 * cache / 2, rel=0.05)
+    assert held <= guided <= 3 * held
 
 
 def test_what_does_not_fit_is_refused_before_it_is_read_with_what_would_fit(monkeypatch: pytest.MonkeyPatch):

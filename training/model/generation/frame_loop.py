@@ -1,4 +1,4 @@
-# Shape letters: B slot, T prompt step, D talker width, Q codebook, V codec vocabulary.
+# Shape letters: B row, T prompt step, D talker width, Q codebook, V codec vocabulary.
 """The decode loop: a running batch of takes that advances one codec frame at a time.
 
 Takes are admitted and released between frames. Everything a frame needs is in fixed tensors on the device, so that
@@ -23,10 +23,12 @@ from training.model.generation.finish_reason import FinishReason
 from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls, Recorder, round_up
 from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
 from training.model.generation.sampling import (
+    ROWS_OF_GUIDED,
     USUAL_PLANS,
     DrawPlan,
     draw,
     first_code_mask,
+    guide,
     penalize_repetition,
 )
 from training.model.generation.slot_state import SlotState
@@ -36,6 +38,19 @@ from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import Prompt
 from training.model.sampling_settings import Sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guidance:
+    """Classifier-free guidance (Ho & Salimans 2022) of a take.
+
+    Attributes:
+        prompt: without text and speaker, as the talker has learnt a share of its speech.
+        scale: how far logits are moved away from those after this prompt; 1 leaves them as they are.
+    """
+
+    prompt: Prompt
+    scale: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +65,7 @@ class FrameRequest:
         max_frames: cap on frames.
         min_frames: the end of speech cannot be drawn before this many.
         adapter: of the voice; None for the model's own weights.
+        guidance: in a guided loop, and only there.
     """
 
     prompt: Prompt
@@ -59,6 +75,7 @@ class FrameRequest:
     seed: int = 0
     min_frames: int = 2
     adapter: Adapter | None = None
+    guidance: Guidance | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +100,7 @@ class _Take:
     request: FrameRequest
     generator: torch.Generator
     trailing_SD: Tensor
-    position: int
+    positions: list[int]
     num_frames: int = 0
 
 
@@ -102,17 +119,17 @@ class _AdaptedSlots:
 
 
 class PredictorKey(NamedTuple):
-    """A graph of the code predictor's pass over a frame's codebooks, for the first slots."""
+    """A graph of the code predictor's pass over a frame's codebooks, for the first rows."""
 
     plan: DrawPlan
-    num_slots: int
+    num_rows: int
 
 
 class TalkerKey(NamedTuple):
-    """A graph of the talker's step, for the first slots."""
+    """A graph of the talker's step, for the first rows."""
 
     plan: DrawPlan
-    num_slots: int
+    num_rows: int
     kv_length: int
 
 
@@ -125,6 +142,8 @@ class FrameLoop:
     They are equal to the last bit in any loop of as many slots, because attention lengths are multiples of
     `KV_LENGTH_STEP`, each take draws among a number of codes that its own settings decide, and matrix products are
     computed for all slots, free ones included, so that their shapes never change (except with batch-invariant kernels).
+    In a guided loop a take is two rows of all tensors: one follows its prompt, the other speaks the same frames after
+    a prompt without text and speaker, and codes are drawn from both rows' logits. Otherwise a take is one row.
     Takes may have adapters, which are computed take by take. While any does, CUDA graphs are not used for the layers
     that it adapts: which adapters a graph reads would be a part of it.
     """
@@ -137,6 +156,7 @@ class FrameLoop:
         precision: Precision = "fp32",
         num_slots: int = 1,
         cache_length: int = 4096,
+        guided: bool = False,
         consume: bool = False,
         graph_recorder: Recorder | None = None,
     ) -> None:
@@ -148,39 +168,42 @@ class FrameLoop:
             precision: kernels; int8 on CPU only.
             num_slots: takes decoded at once.
             cache_length: steps per slot, prompt and frames together.
+            guided: whether requests have guidance.
             consume: empty the talker's layers as they are packed, to hold the weights only once. The talker
                 can embed prompts afterwards, but neither train nor score.
             graph_recorder: captures the parts of a frame; None for that of the device, if it has one.
         """
         self.config, self.talker, self.precision = config, talker, precision
         self.num_slots, self.cache_length = num_slots, min(cache_length, config.talker.max_position_embeddings)
+        self._rows_per_take = ROWS_OF_GUIDED if guided else 1
+        num_rows = self._num_rows = num_slots * self._rows_per_take
         self.dtype, self.device = COMPUTE_DTYPE[precision], talker.codec_head.weight.device
         num_codebooks = config.talker.num_code_groups
         self._graphs = GraphedCalls.on(self.device) if graph_recorder is None else GraphedCalls(graph_recorder)
         self._is_capturing = False
-        # With a single slot and no graphs of the talker, neither masks nor rounding are needed.
-        self._is_alone = num_slots == 1 and not self._graphs.needs_equal_work
+        # With a single row and no graphs of the talker, neither masks nor rounding are needed.
+        self._is_alone = num_rows == 1 and not self._graphs.needs_equal_work
         self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
         predictor = talker.code_predictor
-        self._heads = [pack([head], precision, num_slots) for head in predictor.lm_head]  # type: ignore[list-item]
-        self._codec_head = pack([talker.codec_head], precision, num_slots)
+        self._heads = [pack([head], precision, num_rows) for head in predictor.lm_head]  # type: ignore[list-item]
+        self._codec_head = pack([talker.codec_head], precision, num_rows)
         projection = predictor.small_to_mtp_projection
         self._project: RowLinear = lambda x: x
         if isinstance(projection, nn.Linear):
-            self._project = pack([projection], precision, num_slots)
+            self._project = pack([projection], precision, num_rows)
         self._first_table = talker.model.codec_embedding.weight.detach()
         self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
         self._main = StepTransformer(
-            talker.model, config.talker, precision=precision, num_slots=num_slots,
+            talker.model, config.talker, precision=precision, num_slots=num_rows,
             cache_length=round_up(self.cache_length, self._kv_length_step), consume=consume,
         )  # fmt: skip
         self._depth = StepTransformer(
-            predictor.model, config.code_predictor, precision=precision, num_slots=num_slots,
+            predictor.model, config.code_predictor, precision=precision, num_slots=num_rows,
             cache_length=num_codebooks, consume=consume,
         )  # fmt: skip
         if self.device.type == "cpu" and self.num_weight_bytes >= MIN_WEIGHT_BYTES:
             use_huge_pages()
-        self._state = SlotState.allocate(config, num_slots, self.dtype, self.device)
+        self._state = SlotState.allocate(config, num_rows, self.dtype, self.device)
         self._drawn_BQ = torch.zeros(num_slots, num_codebooks)
         self._forbidden_V = first_code_mask(config.talker, self.device)
         with torch.inference_mode():
@@ -202,7 +225,11 @@ class FrameLoop:
         """The slots to compute a frame for: all, or those up to the last take if kernels are batch-invariant."""
         if not self._skips_empty_slots:
             return self._state
-        return self._state.view(0, 1 + max(slot for slot, take in enumerate(self._takes) if take is not None))
+        num_slots = 1 + max(slot for slot, take in enumerate(self._takes) if take is not None)
+        return self._state.view(0, num_slots * self._rows_per_take)
+
+    def _rows(self, slot: int) -> range:
+        return range(slot * self._rows_per_take, (slot + 1) * self._rows_per_take)
 
     @property
     def num_weight_bytes(self) -> int:
@@ -228,17 +255,17 @@ class FrameLoop:
         if not self._graphs.enabled:
             return []
         if not self._graphs.needs_equal_work:
-            return [PredictorKey(USUAL_PLANS[0], 1 if self._skips_empty_slots else self.num_slots)]
+            return [PredictorKey(USUAL_PLANS[0], self._rows_per_take if self._skips_empty_slots else self._num_rows)]
         lengths = range(self._kv_length_step, round_up(self.cache_length, self._kv_length_step) + 1, KV_LENGTH_STEP)
-        talkers = [TalkerKey(plan, self.num_slots, length) for length in lengths for plan in USUAL_PLANS]
-        return [*(PredictorKey(plan, self.num_slots) for plan in USUAL_PLANS), *talkers]
+        talkers = [TalkerKey(plan, self._num_rows, length) for length in lengths for plan in USUAL_PLANS]
+        return [*(PredictorKey(plan, self._num_rows) for plan in USUAL_PLANS), *talkers]
 
     def later_graphs(self) -> list[GraphKey]:
         """On processors those for any number of takes beside each other that were not captured yet."""
         if not self._graphs.enabled or self._graphs.needs_equal_work:
             return []
         counts = range(1, self.num_slots + 1) if self._skips_empty_slots else (self.num_slots,)
-        keys = [PredictorKey(USUAL_PLANS[0], count) for count in counts]
+        keys = [PredictorKey(USUAL_PLANS[0], count * self._rows_per_take) for count in counts]
         return [key for key in keys if self._graphs.lacks(key)]
 
     def missed_graphs(self) -> list[GraphKey]:
@@ -260,7 +287,7 @@ class FrameLoop:
 
         def call() -> None:
             """With views of the state that are made by the call itself."""
-            state = self._state.view(0, key.num_slots)
+            state = self._state.view(0, key.num_rows)
             with (state.first_draw if is_talker else state.rest_draw).planned(key.plan):
                 if isinstance(key, TalkerKey):
                     self._talker_step(state, key.kv_length)
@@ -281,59 +308,75 @@ class FrameLoop:
             PromptError: prompt and cap together do not fit the cache.
         """
         assert self._takes[slot] is None
-        prompt, steps = request.prompt, len(request.prompt.inputs)
+        assert (request.guidance is not None) == (self._rows_per_take == ROWS_OF_GUIDED)
+        prompts = [request.prompt] if request.guidance is None else [request.prompt, request.guidance.prompt]
+        steps = max(len(prompt.inputs) for prompt in prompts)
         if steps + request.max_frames > self.cache_length:
             raise PromptError(
                 f"Prompt and speech together would take {steps + request.max_frames} steps, and there is room for "
                 f"{self.cache_length}. Use a shorter text or a shorter reference."
             )
         self._advance()
-        speaker_BD = None if request.speaker is None else request.speaker.to(self.device).view(1, -1)
-        x_TD = self.talker.embed_input(prompt.inputs.batched().to(self.device), speaker_BD)[0].to(self.dtype)
-        trailing_ids = torch.tensor(prompt.trailing_text_ids, dtype=torch.long, device=self.device)
+        trailing_ids = torch.tensor(request.prompt.trailing_text_ids, dtype=torch.long, device=self.device)
         take = _Take(
             request=request,
             generator=torch.Generator().manual_seed(request.seed),
             trailing_SD=self.talker.embed_text(trailing_ids).to(self.dtype),
-            position=steps,
+            positions=[len(prompt.inputs) for prompt in prompts],
         )
         self._occupy(slot, take)
-        own = arrange({0: request.adapter.talker}, len(x_TD)) if request.adapter is not None else ()
-        self._state.hidden_BD[slot] = self._main.prefill(x_TD, slot, own)[-1]
+        rows = self._rows(slot)
+        for row, prompt in zip(rows, prompts, strict=True):
+            self._state.hidden_BD[row] = self._prefill(row, prompt, request)
         alone = self._skips_empty_slots
-        state = self._state.view(slot, 1) if alone else self._state
-        next_code = self._draw_next(self._codec_head(state.hidden_BD).float(), state)[0 if alone else slot]
-        self._state.next_code_B[slot] = next_code
-        self._state.used_BV[slot, next_code] = True
+        state = self._state.view(rows[0], len(rows)) if alone else self._state
+        next_code = self._draw_next(self._codec_head(state.hidden_BD).float(), state)[0 if alone else rows[0]]
+        for row in rows:
+            self._state.next_code_B[row] = next_code
+            self._state.used_BV[row, next_code] = True
+
+    def _prefill(self, row: int, prompt: Prompt, request: FrameRequest) -> Tensor:
+        """The hidden state behind a prompt, (D,), with its keys and values in the row's cache."""
+        speaker_BD = None if request.speaker is None else request.speaker.to(self.device).view(1, -1)
+        x_TD = self.talker.embed_input(prompt.inputs.batched().to(self.device), speaker_BD)[0].to(self.dtype)
+        adapted = arrange({0: request.adapter.talker}, len(x_TD)) if request.adapter is not None else ()
+        return self._main.prefill(x_TD, row, adapted)[-1]
 
     def _occupy(self, slot: int, take: _Take) -> None:
-        state, sampling = self._state, take.request.sampling
+        state, request, sampling = self._state, take.request, take.request.sampling
         self._takes[slot] = take
-        state.active_B[slot] = 1
-        state.positions_B[slot] = take.position
-        state.used_BV[slot] = False
-        state.penalty_B[slot] = sampling.repetition_penalty
-        state.no_end_B[slot] = take.request.min_frames > 0
-        state.beside_BD[slot] = self._pad_1D[0]
-        state.uniform_BQ[slot] = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
-        state.first_draw.set_slot(slot, sampling.of_first_codebook)
-        state.rest_draw.set_slot(slot, sampling.of_residual_codebooks)
+        drawn_Q = self._drawn_BQ[slot].uniform_(generator=take.generator).to(self.device)
+        for row, position in zip(self._rows(slot), take.positions, strict=True):
+            state.active_B[row] = 1
+            state.positions_B[row] = position
+            state.used_BV[row] = False
+            state.penalty_B[row] = sampling.repetition_penalty
+            state.no_end_B[row] = request.min_frames > 0
+            state.beside_BD[row] = self._pad_1D[0]
+            state.uniform_BQ[row] = drawn_Q
+            state.guidance_B[row] = 1.0 if request.guidance is None else request.guidance.scale
+            state.first_draw.set_slot(row, sampling.of_first_codebook)
+            state.rest_draw.set_slot(row, sampling.of_residual_codebooks)
         self._arrange_adapters()
 
     def release(self, slot: int) -> None:
         """Free a slot at once, in whatever state its take is."""
         self._takes[slot] = None
-        self._state.active_B[slot] = 0
-        self._state.positions_B[slot] = 0
-        self._state.first_draw.set_slot(slot, None)
-        self._state.rest_draw.set_slot(slot, None)
+        for row in self._rows(slot):
+            self._state.active_B[row] = 0
+            self._state.positions_B[row] = 0
+            self._state.first_draw.set_slot(row, None)
+            self._state.rest_draw.set_slot(row, None)
         self._arrange_adapters()
 
     def _arrange_adapters(self) -> None:
         requests = [(slot, take.request) for slot, take in enumerate(self._takes) if take is not None]
-        adapters = [(slot, request.adapter) for slot, request in requests if request.adapter is not None]
-        talkers = {slot: adapter.talker for slot, adapter in adapters}
-        predictors = {slot: adapter.code_predictor for slot, adapter in adapters}
+        adapters = [
+            (row, request.adapter) for slot, request in requests if request.adapter is not None
+            for row in self._rows(slot)
+        ]  # fmt: skip
+        talkers = {row: adapter.talker for row, adapter in adapters}
+        predictors = {row: adapter.code_predictor for row, adapter in adapters}
         self._adapted = _AdaptedSlots(
             talker=arrange(talkers, 1), predictor_start=arrange(predictors, 2), predictor=arrange(predictors, 1)
         )
@@ -343,7 +386,7 @@ class FrameLoop:
         """Advance every take by one frame; slots of ended takes are free again when this returns."""
         self._advance()
         end = self.config.talker.codec_eos_token_id
-        next_codes = self._state.next_code_B.tolist()
+        next_codes = self._state.next_code_B.tolist()[:: self._rows_per_take]
         ended = [slot for slot, take in enumerate(self._takes) if take is not None and next_codes[slot] == end]
         finished = dict.fromkeys(ended, FinishReason.EOS)
         for slot in finished:
@@ -362,7 +405,7 @@ class FrameLoop:
             if take.num_frames >= take.request.max_frames:
                 finished[slot] = FinishReason.LENGTH
                 self.release(slot)
-        return FrameStep(codes_BQ=self._state.codes_BQ.clone(), spoke=spoke, finished=finished)
+        return FrameStep(codes_BQ=self._state.codes_BQ[:: self._rows_per_take].clone(), spoke=spoke, finished=finished)
 
     def _advance(self) -> None:
         """Feed the last frame back to the talker. Put off until needed, so that a frame is out before it."""
@@ -376,16 +419,17 @@ class FrameLoop:
             if len(take.trailing_SD):
                 is_over = take.num_frames > len(take.trailing_SD)
                 beside_D = self._pad_1D[0] if is_over else take.trailing_SD[take.num_frames - 1]
-                self._state.beside_BD[slot] = beside_D
+                self._state.beside_BD[self._rows(slot)[0]] = beside_D
             if take.num_frames == take.request.min_frames:
-                self._state.no_end_B[slot] = False
+                for row in self._rows(slot):
+                    self._state.no_end_B[row] = False
             self._drawn_BQ[slot].uniform_(generator=take.generator)
-            take.position += 1
-            kv_length = max(kv_length, take.position)
+            take.positions = [position + 1 for position in take.positions]
+            kv_length = max(kv_length, *take.positions)
         if kv_length == 1:
             return  # no take is left
         # One copy for all slots: on a GPU each would cost as much as a small kernel.
-        self._state.uniform_BQ.copy_(self._drawn_BQ)
+        self._state.uniform_BQ.copy_(self._drawn_BQ.repeat_interleave(self._rows_per_take, dim=0))
         kv_length, state = round_up(kv_length, self._kv_length_step), self._computed_slots()
         # A slot alone attends to as many steps as there are, which are others for each frame.
         has_graph = not (self._adapted.talker or self._is_alone)
@@ -407,10 +451,15 @@ class FrameLoop:
 
     def _draw_next(self, logits_BV: Tensor, state: SlotState) -> Tensor:
         """Codebook 0 of the next frame, or the end of speech."""
-        logits_BV = penalize_repetition(logits_BV, state.used_BV, state.penalty_B) + self._forbidden_V
+        logits_BV = (
+            penalize_repetition(self._guided(logits_BV, state), state.used_BV, state.penalty_B) + self._forbidden_V
+        )
         end = self.config.talker.codec_eos_token_id
         logits_BV[:, end] = logits_BV[:, end].masked_fill(state.no_end_B, -torch.inf)
         return draw(logits_BV, state.uniform_BQ[:, 0], state.first_draw)
+
+    def _guided(self, logits_BV: Tensor, state: SlotState) -> Tensor:
+        return logits_BV if self._rows_per_take == 1 else guide(logits_BV, state.guidance_B)
 
     def _predict_residual(self, state: SlotState) -> None:
         """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
@@ -423,7 +472,8 @@ class FrameLoop:
         hidden_BD = self._depth.begin_together(x_BTD, self._adapted.predictor_start)[:, 1]
         embedded: list[Tensor] = []
         for codebook, (head, table_VD) in enumerate(zip(self._heads, self._tables, strict=True), start=1):
-            code_B = draw(head(hidden_BD).float(), uniforms[codebook], state.rest_draw)
+            logits_BV = self._guided(head(hidden_BD).float(), state)
+            code_B = draw(logits_BV, uniforms[codebook], state.rest_draw)
             codes.append(code_B)
             embedded.append(table_VD.index_select(0, code_B))
             if codebook < len(self._heads):

@@ -31,6 +31,9 @@ DrawPlan = tuple[bool, bool, bool, bool]
 USUAL_PLANS: tuple[DrawPlan, ...] = ((True, False, False, False), (True, False, False, True))
 """Of the checkpoints' own settings: in every slot, and beside slots that are free."""
 
+ROWS_OF_GUIDED = 2
+"""Of a guided take: the one that follows its prompt, then the one without text and speaker."""
+
 _PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
 
 
@@ -151,6 +154,21 @@ def _draw_among(logits_BV: Tensor, uniform_B: Tensor, settings: DrawSettings, wi
     # Clamped in case logits are NaN: one broken take must not bring down the others.
     chosen_B1 = torch.searchsorted(cumulative_BW, passed_B1, right=True).clamp_(max=width - 1)
     return codes_BW.gather(1, chosen_B1).squeeze(1)
+
+
+def guide(logits_BV: Tensor, scale_B: Tensor) -> Tensor:
+    """Classifier-free guidance (Ho & Salimans 2022): move a take's logits away from those without text and speaker.
+
+    Args:
+        logits_BV: two rows for each take.
+        scale_B: of both rows; 1 gives the take's own logits.
+
+    Returns:
+        (B, V), both rows of a take alike.
+    """
+    own_BV, unconditional_BV = logits_BV.view(-1, ROWS_OF_GUIDED, logits_BV.shape[-1]).unbind(dim=1)
+    scale_B1 = scale_B.view(-1, ROWS_OF_GUIDED)[:, :1]
+    return (unconditional_BV + scale_B1 * (own_BV - unconditional_BV)).repeat_interleave(ROWS_OF_GUIDED, dim=0)
 
 
 def penalize_repetition(logits_BV: Tensor, used_BV: Tensor, penalty_B: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ class SlotState:
         no_end_B: true while the end of speech cannot be drawn.
         used_BV: codes of codebook 0 that the take has used.
         penalty_B: repetition penalty on those.
+        guidance_B: scale of a guided take's guidance.
         uniform_BQ: uniform numbers to draw the next frame's codes with.
         first_draw, rest_draw: how codebook 0 and the others are drawn.
     """
@@ -42,6 +43,7 @@ class SlotState:
     no_end_B: Tensor
     used_BV: Tensor
     penalty_B: Tensor
+    guidance_B: Tensor
     uniform_BQ: Tensor
     first_draw: DrawSettings
     rest_draw: DrawSettings
@@ -65,6 +67,7 @@ class SlotState:
             no_end_B=zeros(dtype=torch.bool),
             used_BV=zeros(talker.vocab_size, dtype=torch.bool),
             penalty_B=torch.ones(slots, device=device),
+            guidance_B=torch.ones(slots, device=device),
             uniform_BQ=zeros(talker.num_code_groups, dtype=torch.float32),
             first_draw=DrawSettings(slots, talker.vocab_size, device),
             rest_draw=DrawSettings(slots, config.code_predictor.vocab_size, device),

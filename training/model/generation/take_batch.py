@@ -64,6 +64,7 @@ class TakeBatch:
             precision=model.precision,
             num_slots=num_slots,
             cache_length=cache_length,
+            guided=model.is_guided,
             consume=consume,
             graph_recorder=talker_recorder,
         )

@@ -10,9 +10,16 @@ from torch import Tensor
 
 from training.model.errors import PromptError
 from training.model.generation.adapter import Adapter
-from training.model.generation.frame_loop import FrameRequest
+from training.model.generation.frame_loop import FrameRequest, Guidance
 from training.model.prompt.length import frame_cap
-from training.model.prompt.prompt import Prompt, PromptHead, in_context_prompt, named_speaker_prompt, x_vector_prompt
+from training.model.prompt.prompt import (
+    Prompt,
+    PromptHead,
+    in_context_prompt,
+    named_speaker_prompt,
+    unconditional_prompt,
+    x_vector_prompt,
+)
 from training.model.sampling_settings import Sampling
 from training.model.seed import draw_seed
 from training.model.voice_model import VoiceModel
@@ -117,6 +124,15 @@ def lay_out(model: VoiceModel, request: TakeRequest, cache_length: int) -> Frame
         seed=draw_seed() if request.seed is None else request.seed,
         max_frames=min(cap, room),
         adapter=request.voice.adapter,
+        guidance=_guidance(model),
+    )
+
+
+def _guidance(model: VoiceModel) -> Guidance | None:
+    if not model.is_guided:
+        return None
+    return Guidance(
+        prompt=unconditional_prompt(model.config, model.text_tokenizer.role_ids), scale=model.guidance_scale
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.model.generation_defaults import GUIDANCE_SCALE, is_guidance
 from training.pretrain.corpus.corpus import OTHER_LANGUAGES
 from training.pretrain.corpus.speakers import EXTRA_VOICES, PICO, RHVOICE
 
@@ -24,7 +25,7 @@ letters but no real voices. For natural voices use the public Qwen3-TTS checkpoi
 | stage | steps of earlier runs | steps of this run | its recipe's length |
 |---|---|---|---|
 {stages}
-{speaker}
+{speaker}{guided}
 The codec's weights are stored as {codec} and the rest as bfloat16. `training/` holds the logs of these runs, their loss
 curves and the recipes (`about.json`).
 
@@ -39,6 +40,12 @@ _SPEAKER = """
 Its speaker encoder was trained once more, alone, on speech that is altered to sound like other people. It learnt to
 place a voice among the speakers of the corpus where the verifier hears it that comes with Encore (Resemblyzer's GE2E,
 Apache 2.0), which knows people. So that verifier is no independent judge of whom this model sounds like.
+"""
+
+_GUIDED = f"""
+Its takes are guided: the talker has learnt a share of its speech without text and speaker, and codes are drawn from
+logits that are moved away from those (classifier-free guidance; `{GUIDANCE_SCALE}` in `generation_config.json`, a field
+of its own). Software that does not know the field speaks less clearly.
 """
 
 _EXTRA = {
@@ -84,6 +91,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         stages=stages,
         stage="`speaker`, " if "speaker" in runs else "",
         speaker=_SPEAKER if "speaker" in runs else "",
+        guided=_GUIDED if is_guidance(about["guidance_scale"]) else "",
         codec=about["codec_weights"],
         recordings=recordings,
         engines=f"{', '.join(['flite', *(_ENGINE_NAMES[engine] for engine in extra)])} and espeak-ng",

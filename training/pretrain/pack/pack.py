@@ -21,6 +21,9 @@ from torch import Tensor
 from training.model.checkpoint.atomic_folder import create_folder
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import CONFIG_FILE, WEIGHTS_FILE, read_config
+from training.model.checkpoint.writing import GENERATION_CONFIG_FILE
+from training.model.config_ranges import RANGES
+from training.model.generation_defaults import GUIDANCE_SCALE, is_guidance, read_generation_defaults
 from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.project import PROJECT_FOLDER
 from training.model.voice_model import VoiceModel
@@ -71,6 +74,8 @@ class Sources:
     """Of that checkpoint in the mean."""
     average_decoder: Path | None = None
     """A packed checkpoint that the tokenizer's decoder was trained on from: half of the weights come from it."""
+    guidance_scale: float | None = None
+    """How far takes are guided; None for what the talker's run or checkpoint says."""
     speaker: Path | None = None
     """A run of the speaker encoder, or a packed checkpoint with one; None for the talker's own."""
     speech: list[Path] = field(default_factory=lambda: sorted(_VOICES.glob("*.flac")))
@@ -101,6 +106,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--average-decoder", type=Path, help="checkpoint whose codec's decoder is averaged with the run's"
     )
+    parser.add_argument(
+        "--guidance-scale",
+        type=float,
+        help="how far takes are guided away from speech without text and speaker, if the talker has learnt that (1.5)",
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; an older one is replaced")
     parser.add_argument("--remark", default="", help="a sentence for its description, on the state of the training")
     options = parser.parse_args(arguments)
@@ -114,6 +124,7 @@ def main(arguments: list[str]) -> int:
         average=options.average,
         average_share=0.5 if options.average_share is None else options.average_share,
         average_decoder=options.average_decoder,
+        guidance_scale=options.guidance_scale,
     )
     pack(sources, options.out, remark=options.remark, report=lambda line: print(line, flush=True))
     return 0
@@ -147,6 +158,8 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         else:
             export_checkpoint(sources.talker, sources.tokenizer, exported)
         shutil.copytree(exported, new, dirs_exist_ok=True)
+        if sources.guidance_scale is not None:
+            _set_guidance(new, sources.guidance_scale)
         if sources.average is not None:
             _average_talkers(new, sources.average, sources.average_share)
         if sources.average_decoder is not None:
@@ -156,6 +169,7 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         codec_weights = _round_codec(new, sources.speech, report)
         about = {
             **_about(sources, codec_weights),
+            "guidance_scale": read_generation_defaults(new).guidance_scale,
             "remark": remark,
             "is_averaged": _is_averaged(sources.average, sources.talker, "is_averaged"),
             "is_decoder_averaged": _is_averaged(sources.average_decoder, sources.tokenizer, "is_decoder_averaged"),
@@ -183,6 +197,19 @@ def _is_packed(folder: Path) -> bool:
 def size_of(folder: Path) -> int:
     """Bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _set_guidance(folder: Path, scale: float) -> None:
+    lowest, highest = RANGES[GUIDANCE_SCALE]
+    if not lowest <= scale <= highest:
+        raise PretrainError(
+            f"The guidance scale is {scale}; choose one from {lowest:g}, which is none, to {highest:g}."
+        )
+    path = folder / GENERATION_CONFIG_FILE
+    defaults = json.loads(path.read_text(encoding="utf-8"))
+    if is_guidance(scale) and GUIDANCE_SCALE not in defaults:
+        raise PretrainError("The talker has not learnt speech without text and speaker, so its takes cannot be guided.")
+    path.write_text(json.dumps(defaults | {GUIDANCE_SCALE: scale}, indent=2) + "\n", encoding="utf-8")
 
 
 def _average_talkers(folder: Path, other: Path, share: float) -> None:

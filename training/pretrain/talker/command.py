@@ -14,7 +14,7 @@ from training.pretrain.run.loss_curve import write_loss_curve
 from training.pretrain.run.training_log import read_log
 from training.pretrain.run.training_run import train_until_stopped
 from training.pretrain.run.training_state import has_state, read_job
-from training.pretrain.talker.job import TalkerJob, TalkerSize
+from training.pretrain.talker.job import UNCONDITIONAL_SHARE, TalkerJob, TalkerSize
 from training.pretrain.talker.training import TalkerTraining
 from training.pretrain.talker.write_checkpoint import export_checkpoint
 
@@ -111,8 +111,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--unconditional-share",
         type=float,
-        default=recipe.unconditional_share,
-        help="of the utterances: learnt without text and speaker, for guided takes",
+        default=UNCONDITIONAL_SHARE,
+        help="of the utterances: learnt without text and speaker, so that takes can be guided",
     )
     parser.add_argument(
         "--keep-speaker-encoder", action="store_true", help="with --start: its speaker encoder was trained alone"

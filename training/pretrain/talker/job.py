@@ -21,6 +21,9 @@ from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_id
 
 LANGUAGE = "english"
 
+UNCONDITIONAL_SHARE = 0.1
+"""What is usual with classifier-free guidance. A job's own default is that of runs from before there was any."""
+
 _HEAD_DIM = 64
 # Offsets of the codec vocabulary's control ids, which follow the codes.
 _EOS, _BOS, _PAD, _THINK, _NO_THINK, _THINK_BOS, _THINK_EOS, _ENGLISH = range(8)

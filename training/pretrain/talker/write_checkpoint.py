@@ -11,6 +11,7 @@ from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
 from training.model.checkpoint.reading import find_weights, load_weights, read_speech_tokenizer_config
 from training.model.checkpoint.writing import save_checkpoint
 from training.model.codec.speech_tokenizer import SpeechTokenizer
+from training.model.generation_defaults import GUIDANCE_SCALE
 from training.pretrain.codec.job import TokenizerJob
 from training.pretrain.codec.network import TokenizerNetwork
 from training.pretrain.codec.write_tokenizer import share_codebooks
@@ -36,6 +37,9 @@ GENERATION_DEFAULTS = {
     "max_reference_seconds": 10.0,
 }
 
+# Of a talker that has learnt speech without text and speaker.
+_GUIDANCE = {GUIDANCE_SCALE: 1.5}
+
 
 def export_checkpoint(talker_run: Path, tokenizer: Path, folder: Path) -> tuple[int, int]:
     """Export a talker's saved state with a speech tokenizer to `folder`, replacing an older export.
@@ -60,7 +64,7 @@ def export_checkpoint(talker_run: Path, tokenizer: Path, folder: Path) -> tuple[
             state=network.checkpoint_state(),
             speech_tokenizer=(codec.config, codec.state_dict()),
             text_tokenizer=Path(temporary),
-            generation_config=GENERATION_DEFAULTS,
+            generation_config=GENERATION_DEFAULTS | (_GUIDANCE if talker_job.unconditional_share else {}),
             dtype=torch.bfloat16,
             replace=True,
         )

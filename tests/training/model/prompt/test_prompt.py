@@ -13,6 +13,7 @@ from training.model.prompt.prompt import (
     instruction_prefix,
     language_tag,
     named_speaker_prompt,
+    unconditional_prompt,
     x_vector_prompt,
 )
 
@@ -55,6 +56,14 @@ def test_streaming_text_starts_with_one_token_and_trails_the_rest(config, head):
     text, codec = channels(prompt)
     assert (text[-1], codec[-1]) == (TEXT[0], config.talker.codec_bos_id)
     assert list(prompt.trailing_text_ids) == [*TEXT[1:], config.tts_eos_token_id]
+
+
+def test_an_unconditional_prompt_has_neither_text_nor_speaker(config, head):
+    talker, pad = config.talker, config.tts_pad_token_id
+    text, codec = channels(unconditional_prompt(config, head.role_ids))
+    assert text == [*head.role_ids, pad, pad, pad, config.tts_bos_token_id, config.tts_eos_token_id, pad]
+    tag = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
+    assert codec == [NOTHING] * 3 + tag + [talker.codec_pad_id] * 2 + [talker.codec_bos_id]
 
 
 def test_a_named_language_moves_the_speaker_one_row_on(config, head):

@@ -191,6 +191,34 @@ def test_a_talker_is_averaged_with_the_one_it_went_on_from(sources: packing.Sour
         packing.pack(averaged, tmp_path / "out", report=silent)
 
 
+def test_takes_are_guided_where_the_talker_has_learnt_speech_without_text(
+    sources: packing.Sources, packed: Path, tmp_path: Path
+):
+    corpus = sources.talker.parent / "corpus"
+    job = talker_stage.JOB.model_copy(
+        update={"num_steps": 2, "log_every": 2, "validate_every": 2, "unconditional_share": 0.3}
+    )
+    training = TalkerTraining(job, corpus, sources.tokenizer, tmp_path / "run", device=CPU, report=silent)
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    own = replace(sources, talker=tmp_path / "run")
+    packing.pack(own, tmp_path / "usual", report=silent)
+    assert VoiceModel.load(tmp_path / "usual", precision="fp32", device="cpu").guidance_scale == 1.5
+    assert "guided" in (tmp_path / "usual" / "README.md").read_text(encoding="utf-8")
+    packing.pack(replace(own, guidance_scale=2.0), tmp_path / "further", report=silent)
+    assert VoiceModel.load(tmp_path / "further", precision="fp32", device="cpu").guidance_scale == 2
+    packing.pack(replace(sources, talker=tmp_path / "further"), tmp_path / "again", report=silent)
+    assert VoiceModel.load(tmp_path / "again", precision="fp32", device="cpu").guidance_scale == 2
+    with pytest.raises(PretrainError, match="choose one from 1, which is none, to 10"):
+        packing.pack(replace(own, guidance_scale=0.5), tmp_path / "out", report=silent)
+
+    assert not VoiceModel.load(packed, precision="fp32", device="cpu").is_guided
+    packing.pack(replace(sources, guidance_scale=1.0), tmp_path / "plain", report=silent)
+    assert "guided" not in (tmp_path / "plain" / "README.md").read_text(encoding="utf-8")
+    runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(sources.talker), "--out", str(tmp_path / "out")]
+    assert command_line.main(["pack", *runs, "--guidance-scale", "1.5"]) == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_decoder_is_averaged_with_the_one_it_went_on_from(sources: packing.Sources, packed: Path, tmp_path: Path):
     former, file = tmp_path / "former", "speech_tokenizer/model.safetensors"
     shutil.copytree(packed, former)
