@@ -17,6 +17,9 @@ MAX_TAKE_FRAMES = 2048
 GUIDANCE_SCALE = "speech_guidance_scale"
 """Not a name of the public format, whose takes are not guided. `guidance_scale` would change what transformers does."""
 
+ROWS_OF_GUIDED = 2
+"""Rows of the decode loop that a guided take is: one that follows its prompt, then one without text and speaker."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationDefaults:

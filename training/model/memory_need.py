@@ -14,8 +14,7 @@ from training.model.config import ModelConfig, SpeechTokenizerConfig, Transforme
 from training.model.device import DeviceSelection, select_device
 from training.model.device_memory import free_bytes
 from training.model.errors import ModelError
-from training.model.generation.sampling import ROWS_OF_GUIDED
-from training.model.generation_defaults import is_guidance, read_generation_defaults
+from training.model.generation_defaults import ROWS_OF_GUIDED, is_guidance, read_generation_defaults
 from training.model.network.packed_linear import COMPUTE_DTYPE
 from training.model.precision import Precision, PrecisionChoice
 from training.model.voice_model import build_networks, choose_precision

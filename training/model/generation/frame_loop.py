@@ -23,7 +23,6 @@ from training.model.generation.finish_reason import FinishReason
 from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls, Recorder, round_up
 from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
 from training.model.generation.sampling import (
-    ROWS_OF_GUIDED,
     USUAL_PLANS,
     DrawPlan,
     draw,
@@ -33,6 +32,7 @@ from training.model.generation.sampling import (
 )
 from training.model.generation.slot_state import SlotState
 from training.model.generation.step_transformer import StepTransformer
+from training.model.generation_defaults import ROWS_OF_GUIDED
 from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_batch_invariant, pack
 from training.model.network.talker import Talker
 from training.model.precision import Precision

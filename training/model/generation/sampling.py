@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from training.model.config import NUM_CONTROL_CODES, TalkerConfig
+from training.model.generation_defaults import ROWS_OF_GUIDED
 
 BELOW_ONE = 1 - 2**-22
 """Keeps uniform * total below total despite rounding, so that a code beyond the cut-off is never drawn."""
@@ -30,9 +31,6 @@ DrawPlan = tuple[bool, bool, bool, bool]
 
 USUAL_PLANS: tuple[DrawPlan, ...] = ((True, False, False, False), (True, False, False, True))
 """Of the checkpoints' own settings: in every slot, and beside slots that are free."""
-
-ROWS_OF_GUIDED = 2
-"""Of a guided take: the one that follows its prompt, then the one without text and speaker."""
 
 _PER_SLOT = ("temperature_B1", "top_p_B", "greedy_B", "wide_B", "cut_BV")
 
