@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.single_take import Synthesizer
+from tests.training.model.generation.tape import TapeRecorder
 from tests.training.model.generation.test_adapter_batch import CONFIG, merged, random_adapter
 from tests.training.model.generation.test_frame_loop import run
 from tests.training.model.prompting import prompt_for
@@ -17,7 +18,7 @@ from training.data.example import build_example
 from training.loss import SpeechLoss
 from training.model.generation.adapter import Adapter
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, Guidance
-from training.model.generation.graphed_calls import GraphedCalls
+from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls
 from training.model.generation.sampling import draw, guide
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt
@@ -144,6 +145,29 @@ def test_calls_without_python_make_the_same_bits(golden_model, requests, precisi
         for key in traced.missed_graphs():
             traced.capture(key)
     assert traced.missed_graphs() == []
+
+
+def test_replayed_frames_are_those_of_plain_calls(golden_model, requests):
+    """As on a GPU, where all rows are computed for every frame."""
+    recorder = TapeRecorder()
+    replayed = FrameLoop(
+        golden_model.talker,
+        golden_model.config,
+        num_slots=2,
+        cache_length=2 * KV_LENGTH_STEP,
+        guided=True,
+        graph_recorder=recorder,
+    )
+    for key in replayed.usual_graphs():
+        replayed.capture(key)
+    num_captured = recorder.num_captured
+    plain = new_loop(golden_model, num_slots=2)
+    plain._graphs, plain._skips_empty_slots = GraphedCalls(None), False
+    joins = [(0, 1, requests[0]), (3, 0, replace(requests[0], seed=4))]
+    expected, found = run(plain, joins)[0], run(replayed, joins)[0]
+    assert all(torch.equal(found[slot], expected[slot]) for slot in (0, 1))
+    assert num_captured == recorder.num_captured == len(replayed.usual_graphs())
+    assert replayed.missed_graphs() == []
 
 
 def test_an_adapter_is_of_both_rows(golden_model, requests):
