@@ -89,7 +89,6 @@ def test_a_stored_voice_speaks(command, anna, capsys, tmp_path):
         (["voices", "import", "anna.wav"], VoiceFileInvalid),
         (["serve", "--local", "--voice", "Nobody"], VoiceNotFound),
         (["serve", "--local", "--host", "0.0.0.0"], SettingsError),
-        (["serve", "--local", "--num-slots", "0"], SettingsError),
         (["serve", "--local", "--port", "70000"], SettingsError),
         (["serve", "--local", "--host", "192.0.2.77"], SettingsError),
     ],
