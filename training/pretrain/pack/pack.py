@@ -207,8 +207,13 @@ def _set_guidance(folder: Path, scale: float) -> None:
         )
     path = folder / GENERATION_CONFIG_FILE
     defaults = json.loads(path.read_text(encoding="utf-8"))
-    if is_guidance(scale) and GUIDANCE_SCALE not in defaults:
-        raise PretrainError("The talker has not learnt speech without text and speaker, so its takes cannot be guided.")
+    # Also a scale of 1 is written only where it may be raised again.
+    if GUIDANCE_SCALE not in defaults:
+        if is_guidance(scale):
+            raise PretrainError(
+                "The talker has not learnt speech without text and speaker, so its takes cannot be guided."
+            )
+        return
     path.write_text(json.dumps(defaults | {GUIDANCE_SCALE: scale}, indent=2) + "\n", encoding="utf-8")
 
 

@@ -213,6 +213,9 @@ def test_takes_are_guided_where_the_talker_has_learnt_speech_without_text(
 
     assert not VoiceModel.load(packed, precision="fp32", device="cpu").is_guided
     packing.pack(replace(sources, guidance_scale=1.0), tmp_path / "plain", report=silent)
+    later = replace(sources, talker=tmp_path / "plain", guidance_scale=1.5)
+    with pytest.raises(PretrainError, match="has not learnt"):
+        packing.pack(later, tmp_path / "later", report=silent)
     assert "guided" not in (tmp_path / "plain" / "README.md").read_text(encoding="utf-8")
     runs = ["--tokenizer", str(sources.tokenizer), "--talker", str(sources.talker), "--out", str(tmp_path / "out")]
     assert command_line.main(["pack", *runs, "--guidance-scale", "1.5"]) == 1
