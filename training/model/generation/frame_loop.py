@@ -185,14 +185,7 @@ class FrameLoop:
         self._is_alone = num_rows == 1 and not self._graphs.needs_equal_work
         self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
         predictor = talker.code_predictor
-        self._heads = [pack([head], precision, num_rows) for head in predictor.lm_head]  # type: ignore[list-item]
-        self._codec_head = pack([talker.codec_head], precision, num_rows)
-        projection = predictor.small_to_mtp_projection
-        self._project: RowLinear = lambda x: x
-        if isinstance(projection, nn.Linear):
-            self._project = pack([projection], precision, num_rows)
-        self._first_table = talker.model.codec_embedding.weight.detach()
-        self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
+        linears = self._pack_heads()
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_rows,
             cache_length=round_up(self.cache_length, self._kv_length_step), consume=consume,
@@ -209,7 +202,6 @@ class FrameLoop:
         with torch.inference_mode():
             pad_id = torch.tensor([config.tts_pad_token_id], device=self.device)
             self._pad_1D = talker.embed_text(pad_id).to(self.dtype)
-        linears = [*self._heads, self._codec_head, *([self._project] if isinstance(projection, nn.Linear) else [])]
         self._skips_empty_slots = (
             self.device.type == "cpu"
             and not self._graphs.needs_equal_work
@@ -220,6 +212,20 @@ class FrameLoop:
         self._takes: list[_Take | None] = [None] * num_slots
         self._adapted = _AdaptedSlots()
         self._codes_unread = False
+
+    def _pack_heads(self) -> list[RowLinear]:
+        """Pack what lies between the two networks and the codes; returns all products that are computed for it."""
+        talker, predictor = self.talker, self.talker.code_predictor
+        heads: list[nn.Linear] = list(predictor.lm_head)  # type: ignore[arg-type]
+        self._heads = [pack([head], self.precision, self._num_rows) for head in heads]
+        self._codec_head = pack([talker.codec_head], self.precision, self._num_rows)
+        self._first_table = talker.model.codec_embedding.weight.detach()
+        self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
+        self._project: RowLinear = lambda x: x
+        if not isinstance(predictor.small_to_mtp_projection, nn.Linear):
+            return [*self._heads, self._codec_head]
+        self._project = pack([predictor.small_to_mtp_projection], self.precision, self._num_rows)
+        return [*self._heads, self._codec_head, self._project]
 
     def _computed_slots(self) -> SlotState:
         """The slots to compute a frame for: all, or those up to the last take if kernels are batch-invariant."""

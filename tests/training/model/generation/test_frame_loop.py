@@ -63,6 +63,18 @@ def run(loop, joins):
     return {slot: torch.stack(codes) for slot, codes in frames.items()}, reasons
 
 
+def record_draws(monkeypatch):
+    """A list that gets the settings and logits of every draw from now on."""
+    seen = []
+
+    def recording_draw(logits, uniform, settings):
+        seen.append((settings, logits.clone()))
+        return draw(logits, uniform, settings)
+
+    monkeypatch.setattr("training.model.generation.frame_loop.draw", recording_draw)
+    return seen
+
+
 @pytest.fixture(scope="module")
 def alone(golden_model, requests):
     loop = new_loop(golden_model)
@@ -154,13 +166,7 @@ def test_generation_sees_the_logits_of_training(golden_model, requests, alone, m
 def test_the_code_predictor_sees_the_logits_of_training(golden_model, requests, alone, monkeypatch):
     """All fifteen residual codebooks, teacher-forced, are what generation drew from."""
     talker, config = golden_model.talker, golden_model.config
-    seen = []
-
-    def recording_draw(logits, uniform, settings):
-        seen.append((settings, logits.clone()))
-        return draw(logits, uniform, settings)
-
-    monkeypatch.setattr("training.model.generation.frame_loop.draw", recording_draw)
+    seen = record_draws(monkeypatch)
     for request, codes in zip(requests, alone, strict=True):
         seen.clear()
         loop = new_loop(golden_model)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.single_take import Synthesizer
 from tests.training.model.generation.tape import TapeRecorder
 from tests.training.model.generation.test_adapter_batch import CONFIG, merged, random_adapter
-from tests.training.model.generation.test_frame_loop import run
+from tests.training.model.generation.test_frame_loop import record_draws, run
 from tests.training.model.prompting import prompt_for
 from training.data.example import build_example
 from training.loss import SpeechLoss
 from training.model.generation.adapter import Adapter
 from training.model.generation.frame_loop import FrameLoop, FrameRequest, Guidance
 from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls
-from training.model.generation.sampling import draw, guide
+from training.model.generation.sampling import guide
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.generation.traced_calls import TraceRecorder
@@ -94,13 +94,7 @@ def test_a_guided_take_in_any_company_is_the_take_alone(golden_model, requests, 
 def test_codes_are_drawn_from_what_both_prompts_say_of_the_same_frames(golden_model, requests, alone, monkeypatch):
     """Computed once more without a cache: each prompt with all frames of the take, by the loss's own network."""
     talker, config = golden_model.talker, golden_model.config
-    seen = []
-
-    def recording_draw(logits, uniform, settings):
-        seen.append((settings, logits.clone()))
-        return draw(logits, uniform, settings)
-
-    monkeypatch.setattr("training.model.generation.frame_loop.draw", recording_draw)
+    seen = record_draws(monkeypatch)
     for request, codes in zip(requests, alone, strict=True):
         seen.clear()
         loop = new_loop(golden_model)
