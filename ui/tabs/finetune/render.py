@@ -14,7 +14,7 @@ from backend.evaluation.likeness_table import who_sounds_like_whom
 from backend.evaluation.score_words import describe_errors, describe_hearings, describe_likeness
 from backend.evaluation.scores import CheckpointScores
 from backend.runs.planning.plan import WORKER_COUNTS, DataPlan, MemoryCell, RunPlan, recommend_preset
-from backend.runs.process.select_checkpoint import Choice, choose, winner
+from backend.runs.process.select_checkpoint import choose, winner
 from backend.runs.storage.records import CheckpointRecord, EventRecord, MetricRecord, RunRecord
 from backend.runs.storage.states import RunState
 from training.charts import line_chart
@@ -22,6 +22,7 @@ from ui.html.messages import NOTHING, download_link, note, says
 from ui.html.sound import sound_html
 from ui.html.templates import html, render
 from ui.html.words import PRESET_WORDS, gib, preset_name, size_in_words, time_in_words
+from ui.tabs.finetune.verdict import verdict_in_words
 from ui.words.sentences import translated
 from ui.words.words import say, say_count
 
@@ -40,16 +41,6 @@ STATE_WORDS = {
 }
 _WITHOUT_MESSAGE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.DONE)
 """What is happening is told by the stage itself."""
-
-_OTHER_CHANGES = {
-    ("pace", True): "tune.pace_better",
-    ("pace", False): "tune.pace_worse",
-    ("endings", True): "tune.endings_better",
-    ("endings", False): "tune.endings_worse",
-    ("clipping", True): "tune.clipping_better",
-    ("clipping", False): "tune.clipping_worse",
-}
-"""What is said beside likeness and words where it changed: the aspect, and whether it is better."""
 
 _MAX_DOTS = 8
 UNSCORED = {"waiting": "tune.unscored_waiting", "evaluating": "tune.unscored_now"}
@@ -309,7 +300,7 @@ def result_html(
         "finetune",
         "result",
         lead=lead,
-        words=" ".join(filter(None, (_clearness(base, best, choice), *_other_changes(choice), _all_in_all(choice)))),
+        words=verdict_in_words(base, best, choice),
         sides=sides,
         voice_id="" if speakers else voices.get(run.job.voice, ""),
         is_better=is_better,
@@ -391,37 +382,6 @@ def _first_take(point: CheckpointRecord | None, best: CheckpointRecord, places: 
         return None
     take = next((one for one in point.takes if one.position == best.takes[0].position), None)
     return places.get(take.file) if take is not None else None
-
-
-def _clearness(base: CheckpointRecord | None, best: CheckpointRecord, choice: Choice) -> str:
-    """Whether the words are as clear as before, to the same listener; empty where that is not known."""
-    before, after = (point.scores if point is not None else None for point in (base, best))
-    if before is None or after is None or before.transcriber != after.transcriber:
-        return ""
-    if before.character_error is None or after.character_error is None:
-        return ""
-    change = choice.gains.get("words", 0.0)
-    return say("tune.clearer" if change > 0 else "tune.less_clear" if change < 0 else "tune.as_clear")
-
-
-def _other_changes(choice: Choice) -> list[str]:
-    """What else is better or worse than before."""
-    changed = ((aspect, gain > 0) for aspect, gain in choice.gains.items())
-    return [say(words) for one in changed if (words := _OTHER_CHANGES.get(one)) is not None]
-
-
-def _all_in_all(choice: Choice) -> str:
-    """Which voice to use, in a sentence that agrees with those before it; empty where there is no voice before."""
-    if choice.beats_base is None:
-        return ""
-    is_up, is_down = (any(sign * gain > 0 for gain in choice.gains.values()) for sign in (1, -1))
-    if choice.beats_base:
-        return say("tune.better" if is_up and not is_down else "tune.better_mixed" if is_up else "tune.better_slightly")
-    if choice.is_behind:
-        return say("tune.worse_mixed" if is_up else "tune.worse")
-    if is_up and is_down:
-        return say("tune.equal_mixed")
-    return say("tune.equal_by_chance" if is_up or is_down else "tune.equal")
 
 
 def preset_choices(plans: Mapping[str, DataPlan]) -> list[tuple[str, str]]:

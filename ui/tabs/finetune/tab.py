@@ -45,17 +45,7 @@ class FinetuneTab:
     def __init__(self, context: PageContext, tab: gr.Tab, voice: VoiceFields, takes: OwnTakes) -> None:
         """Lay it out; `takes` know the name that the browser has given itself."""
         self.context, self.voice, self.planner, self._takes = context, voice, Planner(context), takes
-        with gr.Row(elem_id="tune-top"):
-            fixed_html(html('<h2 data-word="tune.title">Tune</h2>'), "tune-title")
-            self.run = gr.Dropdown(
-                [("…", NEW)],
-                value=None,
-                label=word("tune.run"),
-                show_label=False,
-                visible=False,
-                min_width=200,
-                elem_id="run",
-            )
+        self._build_top()
         with gr.Column(elem_id="tune-form") as self.form:
             with gr.Row():
                 self.dataset = gr.Dropdown(
@@ -103,6 +93,19 @@ class FinetuneTab:
         self.start_timer = gr.Timer(POLL_SECONDS, active=False)
         self.watch = RunWatch(context, tab, self.run, self.form)
         self._connect(tab)
+
+    def _build_top(self) -> None:
+        with gr.Row(elem_id="tune-top"):
+            fixed_html(html('<h2 data-word="tune.title">Tune</h2>'), "tune-title")
+            self.run = gr.Dropdown(
+                [("…", NEW)],
+                value=None,
+                label=word("tune.run"),
+                show_label=False,
+                visible=False,
+                min_width=200,
+                elem_id="run",
+            )
 
     def _build_options(self) -> None:
         """What the recipe decides unless it is filled in, and the memory that each strategy takes."""
