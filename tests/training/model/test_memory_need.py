@@ -46,7 +46,8 @@ def test_a_guided_take_has_a_second_row_in_the_cache(tmp_path):
 
 
 def test_what_does_not_fit_is_refused_before_it_is_read_with_what_would_fit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_need, "free_bytes", lambda device: 95_000_000)
+    # Less than float32 needs, and more than int8, which all processors of this kind have; some have no bfloat16.
+    monkeypatch.setattr(memory_need, "free_bytes", lambda device: 115_000_000)
     monkeypatch.setattr("training.model.voice_model.VoiceModel.load", lambda *_, **__: pytest.fail("was loaded"))
     with pytest.raises(ModelError) as refused:
         Engine.load(EMBEDDED_FOLDER, precision="fp32", device="cpu", num_slots=1)
