@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from backend.audio.formats import find_format
-from backend.audio.tempo import check_speed
+from backend.audio.speed import check_speed
 from backend.commands.checks import check_device, check_language_of
 from backend.commands.loading import loading
 from backend.commands.output import check_output, doubts_of

@@ -12,8 +12,8 @@ import av
 import numpy as np
 
 from backend.audio.resample import resample
-from backend.audio.tempo import Tempo
 from tests.benchmarks.watermark_takes import RATE, Sound
+from training.tempo import Tempo
 
 _MUSIC_SECONDS, _TONE_SECONDS = 60, 3
 

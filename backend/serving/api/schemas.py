@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
 
 from backend.audio.formats import AudioFormat
-from backend.audio.tempo import FASTEST, SLOWEST
+from backend.audio.speed import FASTEST, SLOWEST
 from backend.provenance.reading import SignedStatement
 from backend.provenance.statement import SpeechStatement
 from backend.provenance.verdict import FoundWatermark, Verdict

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.audio.tempo import check_speed
+from backend.audio.speed import check_speed
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.finishing import Finisher
 from backend.serving.speech.sayable import is_sayable

@@ -7,9 +7,9 @@ from collections.abc import Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.audio.tempo import Tempo
 from backend.serving.speech.speech_source import SpeechState
 from backend.watermark.marker import Marker
+from training.tempo import Tempo
 
 
 class Finisher:

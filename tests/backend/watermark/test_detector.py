@@ -7,9 +7,9 @@ import pytest
 
 from backend.audio.encoding import encode
 from backend.audio.resample import resample
-from backend.audio.tempo import Tempo
 from backend.watermark.detector import LEGIBLE_LOG10_P, MARKED_LOG10_P, Detector, detect
 from tests.backend.watermark.conftest import KEY, PAYLOAD, SAMPLE_RATE, mark, read_voice
+from training.tempo import Tempo
 
 SECONDS = 5
 

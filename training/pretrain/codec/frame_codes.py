@@ -6,7 +6,7 @@ run/codes/PART/shard-00000.npy    (frames of all utterances of the shard, codebo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from training.pretrain.codec.job import NUM_CODEBOOKS, SAMPLES_PER_FRAME, Tokeni
 from training.pretrain.corpus.corpus import FULL_SCALE, Corpus, open_corpus
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
+from training.tempo import at_tempo, length_at
 
 CODE_SPACE = "code-space.safetensors"
 _CODES = "codes"
@@ -32,7 +33,8 @@ _ENCODED_TOGETHER = 16
 class CodedCorpus:
     """One part of a corpus with its codes; utterances are numbered as in the corpus."""
 
-    def __init__(self, corpus: Corpus, folder: Path) -> None:
+    def __init__(self, corpus: Corpus, folder: Path, *, pace: float = 1.0) -> None:
+        """Open what was written at `pace`, see `encode`."""
         self.corpus = corpus
         self._codes: list[NDArray[np.int16]] = []
         self._starts: list[tuple[int, int, int]] = []
@@ -43,7 +45,7 @@ class CodedCorpus:
             self._codes.append(np.load(path, mmap_mode="r"))
             start = 0
             for number in numbers:
-                num_frames = frames_of(corpus.entries[number].num_samples)
+                num_frames = frames_of(length_at(corpus.entries[number].num_samples, pace))
                 self._starts.append((shard, start, num_frames))
                 start += num_frames
         if not self._starts:
@@ -68,13 +70,13 @@ def frames_of(num_samples: int) -> int:
     return -(-num_samples // SAMPLES_PER_FRAME)
 
 
-def open_codes(corpus: Path, run: Path, part: str) -> CodedCorpus:
-    """A part of the corpus with the codes that the tokenizer's run made.
+def open_codes(corpus: Path, run: Path, part: str, *, pace: float = 1.0) -> CodedCorpus:
+    """A part of the corpus with the codes that a run made, at the pace that it was written at.
 
     Raises:
         PretrainError: no shard of it has codes yet.
     """
-    return CodedCorpus(open_corpus(corpus, part), run / _CODES / part)
+    return CodedCorpus(open_corpus(corpus, part), run / _CODES / part, pace=pace)
 
 
 def read_code_space(run: Path, job: TokenizerJob) -> CodeSpace:
@@ -129,9 +131,15 @@ def analyse(
 
 
 def encode(
-    corpus: Path, run: Path, tokenizer: SpeechTokenizer, parts: tuple[str, ...], report: Callable[[str], None]
+    corpus: Path,
+    run: Path,
+    tokenizer: SpeechTokenizer,
+    parts: tuple[str, ...],
+    report: Callable[[str], None],
+    *,
+    pace: float = 1.0,
 ) -> None:
-    """Write the codes of every shard without codes, by the encoder of `tokenizer`."""
+    """Write the codes of every shard without codes, by the encoder of `tokenizer`; below a pace of 1, slower."""
     for part in parts:
         utterances = open_corpus(corpus, part)
         shards = utterances.shards()
@@ -139,14 +147,22 @@ def encode(
             path = shard_codes(run / _CODES / part, shard)
             if path.is_file():
                 continue
-            found: dict[int, torch.Tensor] = {}
-            by_length = sorted(numbers, key=lambda number: utterances.entries[number].num_samples)
-            for start in range(0, len(by_length), _ENCODED_TOGETHER):
-                batch = by_length[start : start + _ENCODED_TOGETHER]
-                codes = tokenizer.encode([samples_of(utterances, number) for number in batch])
-                found.update(zip(batch, codes, strict=True))
-            write_codes(path, [found[number] for number in numbers])
+            write_codes(path, encoded(utterances, numbers, tokenizer, pace=pace))
             report(f"{part}: encoded shard {shard + 1} of {len(shards)}")
+
+
+def encoded(
+    corpus: Corpus, numbers: Sequence[int], tokenizer: SpeechTokenizer, *, pace: float = 1.0
+) -> list[torch.Tensor]:
+    """The codes of utterances, each int64 (frames, codebooks), by the encoder of `tokenizer`."""
+    found: dict[int, torch.Tensor] = {}
+    by_length = sorted(numbers, key=lambda number: corpus.entries[number].num_samples)
+    for start in range(0, len(by_length), _ENCODED_TOGETHER):
+        batch = by_length[start : start + _ENCODED_TOGETHER]
+        speech = (samples_of(corpus, number).numpy() for number in batch)
+        codes = tokenizer.encode([torch.from_numpy(at_tempo(samples, pace, SAMPLE_RATE_HZ)) for samples in speech])
+        found.update(zip(batch, codes, strict=True))
+    return [found[number] for number in numbers]
 
 
 def samples_of(corpus: Corpus, number: int) -> torch.Tensor:

@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
             references_per_speaker=options.references_per_speaker,
             guidance_weight=options.guidance_weight,
             misheard_share=options.misheard_share,
+            pace=options.pace,
             unconditional_share=options.unconditional_share,
             keeps_speaker_encoder=options.keep_speaker_encoder,
         ).at_learning_rate(options.learning_rate)
@@ -107,6 +108,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=float,
         default=recipe.misheard_share,
         help="of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
+    )
+    parser.add_argument(
+        "--pace",
+        type=float,
+        default=recipe.pace,
+        help="of what it learns to say, relative to the recordings (0.93: slower by 7 %%); takes hurry otherwise",
     )
     parser.add_argument(
         "--unconditional-share",

@@ -24,6 +24,8 @@ LANGUAGE = "english"
 UNCONDITIONAL_SHARE = 0.1
 """What is usual with classifier-free guidance. A job's own default is that of runs from before there was any."""
 
+MIN_PACE, MAX_PACE = 0.5, 2.0
+
 _HEAD_DIM = 64
 # Offsets of the codec vocabulary's control ids, which follow the codes.
 _EOS, _BOS, _PAD, _THINK, _NO_THINK, _THINK_BOS, _THINK_EOS, _ENGLISH = range(8)
@@ -121,6 +123,9 @@ class TalkerJob(StageJob):
     """Where it was trained alone: learning with the talker, it would forget whom the corpus does not have."""
     misheard_share: float = Field(default=0.0, ge=0, le=1)
     """Of the past frames' codes, at most: exchanged for others, see mishearing.py."""
+    pace: float = Field(default=1.0, ge=MIN_PACE, le=MAX_PACE)
+    """Of what it learns to say, relative to the recordings. Engines speak faster than people, and the talker gives
+    voices that it does not know the engines' pace."""
     unconditional_share: float = Field(default=0.0, ge=0, le=1)
     """Of the utterances: learnt without their text and speaker, so that takes can be guided away from such speech."""
     # Fine-tuning has a quarter and .3. Of what mini's talker loses in understanding, its code predictor loses most.

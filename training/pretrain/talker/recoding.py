@@ -8,7 +8,7 @@ are those that it knows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,17 +24,27 @@ _FRAMES_PER_BATCH = 4096
 _RIDGE = 200.0
 
 
-def paired_codes(before: CodedCorpus, after: CodedCorpus, *, max_frames: int = _MAX_FRAMES) -> tuple[Tensor, Tensor]:
+def paired_codes(
+    before: CodedCorpus,
+    after: CodedCorpus,
+    *,
+    encode: Callable[[Sequence[int]], list[Tensor]] | None = None,
+    max_frames: int = _MAX_FRAMES,
+) -> tuple[Tensor, Tensor]:
     """Codes of the same frames by two codecs, each int64 (frames, codebooks), of utterances from the whole corpus.
+
+    Args:
+        encode: writes utterances in the new codes at the pace of the old ones, where `after` has another.
 
     Raises:
         PretrainError: the codecs have written different corpora.
     """
-    if len(before) != len(after) or (before.num_frames != after.num_frames).any():
+    is_paced = encode is not None
+    if len(before) != len(after) or (not is_paced and (before.num_frames != after.num_frames).any()):
         raise PretrainError("The codes to start from and the run's are not of the same corpus.")
-    every = max(1, round(int(after.num_frames.sum()) / max_frames))
-    pairs = [(before.codes(number), after.codes(number)) for number in range(0, len(after), every)]
-    return torch.cat([one for one, _ in pairs]), torch.cat([one for _, one in pairs])
+    numbers = range(0, len(before), max(1, round(int(before.num_frames.sum()) / max_frames)))
+    new = [after.codes(number) for number in numbers] if encode is None else encode(numbers)
+    return torch.cat([before.codes(number) for number in numbers]), torch.cat(new)
 
 
 @torch.no_grad()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from training.loss import SpeechLosses
 from training.model.checkpoint.reading import CONFIG_FILE, read_config
@@ -65,17 +66,19 @@ class TalkerTraining(TrainingRun):
             self.network = TalkerNetwork(job)
         self.network.speaker_encoder.requires_grad_(not job.keeps_speaker_encoder)
         config = self.network.config
-        codes_run = run if _speaks_encoder_codes(tokenizer_run) else tokenizer_run
+        codes_run = run if job.pace != 1 or _speaks_encoder_codes(tokenizer_run) else tokenizer_run
         if codes_run == run:
-            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report)
-        coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN)
+            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report, pace=job.pace)
+        coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN, pace=job.pace)
         self._start_codes = None if start_codes is None else frame_codes.open_codes(corpus, start_codes, TRAIN)
-        tokenizer = read_tokenizer(tokenizer_run).to(device)
+        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
         self._batches = Prefetch(BatchSource(coded, shelf, job, config).batch, device)
         self._validation = {
-            part: _validation_batches(frame_codes.open_codes(corpus, codes_run, part), tokenizer, job, config)
+            part: _validation_batches(
+                frame_codes.open_codes(corpus, codes_run, part, pace=job.pace), tokenizer, job, config
+            )
             for part in _VALIDATED_PARTS
         }
         self._guide = AttentionGuide(self.network.talker)
@@ -100,8 +103,15 @@ class TalkerTraining(TrainingRun):
             read_weights(start, self.networks)
         if self._start_codes is not None:
             self.report("carrying its tables over to other codes")
-            recode(self.network.talker, *paired_codes(self._start_codes, self._coded))
+            pairs = paired_codes(self._start_codes, self._coded, encode=self._encode_as_recorded())
+            recode(self.network.talker, *pairs)
         record_start(self.folder, start, stage="talker")
+
+    def _encode_as_recorded(self) -> Callable[[Sequence[int]], list[Tensor]] | None:
+        """Writes utterances at the pace of their recordings; none if the run's codes have it."""
+        if self.job.pace == 1:
+            return None
+        return lambda numbers: frame_codes.encoded(self._coded.corpus, numbers, self._tokenizer)
 
     def train_step(self) -> dict[str, float]:
         """One update; returns its losses."""

@@ -19,6 +19,7 @@ from training.pretrain.codec import frame_codes
 from training.pretrain.codec.job import CropShape, TokenizerJob, TokenizerSize
 from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.corpus.corpus import PARTS, TRAIN, open_corpus
+from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
 from training.pretrain.talker.batches import BatchSource
@@ -26,6 +27,7 @@ from training.pretrain.talker.job import TalkerJob, TalkerSize
 from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
 from training.pretrain.talker.training import TalkerTraining
 from training.pretrain.talker.write_checkpoint import export_checkpoint
+from training.tempo import at_tempo
 
 CPU = torch.device("cpu")
 TOKENIZER_JOB = TokenizerJob(
@@ -362,6 +364,56 @@ def test_a_talker_goes_on_with_codes_that_were_learnt_since(
         for talker in talkers
     ]
     assert missed[1] < 0.5 * missed[0]
+
+
+@pytest.mark.parametrize("pace", [0.8, 1.25])
+def test_what_is_learnt_can_have_another_pace_than_the_recordings(
+    corpus: Path, tokenizer: Path, tmp_path: Path, pace: float
+):
+    job = JOB.model_copy(update={"pace": pace})
+    training = open_training(corpus, tokenizer, tmp_path, job)
+    paced = frame_codes.open_codes(corpus, tmp_path, TRAIN, pace=pace)
+    encoder = read_tokenizer(tokenizer)
+    for number, entry in enumerate(paced.corpus.entries):
+        samples = frame_codes.samples_of(paced.corpus, number).numpy()
+        changed = torch.from_numpy(at_tempo(samples, pace, SAMPLE_RATE_HZ))
+        assert len(changed) == round(entry.num_samples / pace)
+        assert torch.equal(paced.codes(number), encoder.encode([changed])[0])
+    num_frames = frame_codes.open_codes(corpus, tokenizer, TRAIN).num_frames
+    assert float(paced.num_frames.sum() / num_frames.sum()) == pytest.approx(1 / pace, rel=0.1)
+    assert training.run(save_every_seconds=1e9, should_stop=lambda: False)
+    # What is continued stays at the pace of the recordings.
+    references = open_references(paced.corpus, encoder, tmp_path, per_speaker=3, seed=JOB.seed, report=print)
+    made = make_references(paced.corpus, paced.corpus.by_speaker(), encoder, 3, seed=JOB.seed)
+    assert references.mean_tokens == ReferenceShelf(paced.corpus, made).mean_tokens
+
+
+def test_tables_are_carried_over_by_what_was_recorded_whatever_the_pace(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    job = TOKENIZER_JOB.model_copy(update={"joint_from": 0.0, "codebooks_learn": True})
+    codec = TokenizerTraining(job, corpus, tmp_path / "codec", device=CPU, compiled=False, report=lambda line: None)
+    assert codec.run(save_every_seconds=1e9, should_stop=lambda: False)
+    plain, slower = (
+        TalkerTraining(
+            JOB.model_copy(update={"pace": pace}),
+            corpus,
+            tmp_path / "codec",
+            tmp_path / str(pace),
+            device=CPU,
+            report=lambda line: None,
+            start=finished,
+            start_codes=tokenizer,
+        ).network.talker.state_dict()
+        for pace in (1.0, 0.8)
+    )
+    assert all(torch.equal(slower[name], weight) for name, weight in plain.items())
+
+
+@pytest.mark.parametrize("pace", [0.0, 0.4, 2.1, float("nan")])
+def test_a_pace_that_nobody_speaks_at_is_refused(pace: float):
+    with pytest.raises(PretrainError, match="pace"):
+        TalkerJob.of_length(100, pace=pace)
 
 
 def test_a_talker_that_goes_on_may_learn_more_slowly():
