@@ -48,6 +48,8 @@ class TalkerBatch(NamedTuple):
     reference_mel: Tensor
     spans: list[list[Span]]
     """Per example: which frames speak which text."""
+    is_paired: bool
+    """Whether they continue a reference."""
 
 
 class BatchSource:
@@ -128,7 +130,7 @@ class BatchSource:
             self._config.speaker_encoder.sample_rate,
             self._config.speaker_encoder.mel_dim,
         )
-        return TalkerBatch(collate(chosen), mel, spans)
+        return TalkerBatch(collate(chosen), mel, spans, is_paired)
 
     def _another(self, number: int, random: np.random.Generator) -> int:
         """Another utterance of the same speaker, or the same one if there is no other."""

@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
             references_per_speaker=options.references_per_speaker,
             guidance_weight=options.guidance_weight,
             misheard_share=options.misheard_share,
+            blended_share=options.blended_share,
             pace=options.pace,
             unconditional_share=options.unconditional_share,
             keeps_speaker_encoder=options.keep_speaker_encoder,
@@ -108,6 +109,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         type=float,
         default=recipe.misheard_share,
         help="of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
+    )
+    parser.add_argument(
+        "--blended-share",
+        type=float,
+        default=recipe.blended_share,
+        help="of what continues a reference: with an embedding that is partly another speaker's, so that it listens",
     )
     parser.add_argument(
         "--pace",

@@ -123,6 +123,8 @@ class TalkerJob(StageJob):
     """Where it was trained alone: learning with the talker, it would forget whom the corpus does not have."""
     misheard_share: float = Field(default=0.0, ge=0, le=1)
     """Of the past frames' codes, at most: exchanged for others, see mishearing.py."""
+    blended_share: float = Field(default=0.0, ge=0, le=1)
+    """Of the utterances that continue a reference: their speaker embedding is partly another's, see blending.py."""
     pace: float = Field(default=1.0, ge=MIN_PACE, le=MAX_PACE)
     """Of what it learns to say, relative to the recordings. Engines speak faster than people, and the talker gives
     voices that it does not know the engines' pace."""

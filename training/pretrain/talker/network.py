@@ -14,6 +14,7 @@ from training.model.network.speaker_encoder import SpeakerEncoder
 from training.model.network.talker import Talker
 from training.pretrain.errors import PretrainError
 from training.pretrain.talker.batches import TalkerBatch
+from training.pretrain.talker.blending import blended
 from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.mishearing import misheard
 
@@ -37,9 +38,23 @@ class TalkerNetwork(nn.Module):
         """The network that the losses are computed with."""
         return self.loss.talker
 
-    def forward(self, batch: TalkerBatch, random: torch.Generator, misheard_share: float = 0.0) -> SpeechLosses:
-        """Both losses of a batch, with speaker embeddings of the reference audio; see `misheard` for the share."""
+    def forward(
+        self,
+        batch: TalkerBatch,
+        random: torch.Generator,
+        *,
+        misheard_share: float = 0.0,
+        blended_share: float = 0.0,
+    ) -> SpeechLosses:
+        """Both losses of a batch, with speaker embeddings of the reference audio.
+
+        Args:
+            misheard_share: see `misheard`.
+            blended_share: see `blended`; of utterances that continue a reference.
+        """
         speakers = self.speaker_encoder(batch.reference_mel)
+        if batch.is_paired:
+            speakers = blended(speakers, blended_share, random)
         examples = replace(batch.examples, speaker_ND=speakers)
         losses: SpeechLosses = self.loss(examples, random, misheard(examples.inputs, misheard_share, random))
         return losses

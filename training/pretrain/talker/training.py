@@ -117,7 +117,9 @@ class TalkerTraining(TrainingRun):
         """One update; returns its losses."""
         random = step_random(self.job.seed, self.step)
         batch = self._batches.batch(self.step)
-        losses = self._losses(batch, random, self.job.misheard_share)
+        losses = self._losses(
+            batch, random, misheard_share=self.job.misheard_share, blended_share=self.job.blended_share
+        )
         total = losses.combined(self.job.code_predictor_weight)
         guidance = total.new_zeros(())
         weight = self.job.guidance_weight_at(self.place)
@@ -147,12 +149,12 @@ class TalkerTraining(TrainingRun):
                 found[f"codes/{layout}-{part}"] = float(losses.code_predictor)
         return found
 
-    def _losses(self, batch: TalkerBatch, random: torch.Generator, misheard_share: float = 0.0) -> SpeechLosses:
+    def _losses(self, batch: TalkerBatch, random: torch.Generator, **shares: float) -> SpeechLosses:
         moved = batch._replace(
             examples=batch.examples.to(self.device), reference_mel=batch.reference_mel.to(self.device)
         )
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
-            losses: SpeechLosses = self.network(moved, random, misheard_share)
+            losses: SpeechLosses = self.network(moved, random, **shares)
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
 
 

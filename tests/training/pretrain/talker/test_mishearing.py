@@ -28,7 +28,7 @@ def batch() -> TalkerBatch:
     prompts.append(in_context_prompt(CONFIG, head, text, reference_text_ids=text, reference_codes_FQ=spoken(99)))
     examples = [build_example(CONFIG, prompt, spoken(row), speaker) for row, prompt in enumerate(prompts)]
     speech = torch.randn(ROWS, 64, CONFIG.speaker_encoder.mel_dim, generator=torch.Generator().manual_seed(0))
-    return TalkerBatch(collate(examples), speech, [[] for _ in examples])
+    return TalkerBatch(collate(examples), speech, [[] for _ in examples], is_paired=False)
 
 
 def share_changed(before: TalkerInput, after: TalkerInput) -> torch.Tensor:
@@ -91,7 +91,7 @@ def test_the_losses_are_of_what_was_said():
     # The frames that the code predictor learns from are drawn by the same generator, so all of them are taken.
     network.loss.code_predictor_fraction = 1.0
     plain = network(given, torch.Generator().manual_seed(1))
-    found = network(given, torch.Generator().manual_seed(1), 0.4)
+    found = network(given, torch.Generator().manual_seed(1), misheard_share=0.4)
     assert torch.allclose(found.talker, plain.talker, atol=1e-6)
     assert torch.allclose(found.code_predictor, plain.code_predictor, atol=1e-6)
     assert found.num_talker_labels == plain.num_talker_labels
@@ -101,5 +101,7 @@ def test_what_is_heard_makes_a_difference():
     torch.manual_seed(2)
     network = TalkerNetwork(JOB)
     given = batch()
-    plain, found = (network(given, torch.Generator().manual_seed(1), share).talker for share in (0.0, 0.4))
+    plain, found = (
+        network(given, torch.Generator().manual_seed(1), misheard_share=share).talker for share in (0.0, 0.4)
+    )
     assert not torch.allclose(found, plain, atol=1e-6)
