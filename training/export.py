@@ -22,9 +22,10 @@ from training.errors import TrainingError
 from training.job import ADAPTER_FOLDER, FineTuneJob
 from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.names import SPEECH_TOKENIZER_FOLDER
-from training.model.checkpoint.reading import find_weights, load_weights, read_config
-from training.model.checkpoint.writing import PROVENANCE_FILE, save_adapter, save_checkpoint
+from training.model.checkpoint.reading import find_weights, load_weights, read_config, read_json_object
+from training.model.checkpoint.writing import GENERATION_CONFIG_FILE, PROVENANCE_FILE, save_adapter, save_checkpoint
 from training.model.config import ModelConfig
+from training.model.generation_defaults import GUIDANCE_SCALE
 from training.model.hub.hub import published_name
 from training.model.network.lora import is_adapter_weight, merge_adapter, put_adapter, scale_adapter
 from training.model.network.speaker_encoder import SpeakerEncoder
@@ -52,6 +53,8 @@ class FineTunedWeights:
         talker: all its weights by the network's names, float32, with the adapter merged if there is one.
         embeddings: of the speakers (S, D), in the order of `job.speakers`.
         adapter: its tensors by the adapted network's names; None where all weights were trained.
+        is_base_known: whether the base model is known to be the one that was trained on. Where it may be another one,
+            takes are not guided: the weights may not have learnt that.
     """
 
     job: FineTuneJob
@@ -59,6 +62,7 @@ class FineTunedWeights:
     talker: Mapping[str, Tensor]
     embeddings: Tensor
     adapter: Mapping[str, Tensor] | None = None
+    is_base_known: bool = True
 
 
 def export_all(weights: FineTunedWeights, folder: Path, *, replace_existing: bool = False) -> dict[Kind, Path]:
@@ -100,6 +104,7 @@ def export_weights(weights: FineTunedWeights, folder: Path, kind: Kind, *, repla
         state=state,
         speech_tokenizer=base / SPEECH_TOKENIZER_FOLDER,
         text_tokenizer=base,
+        generation_config=None if weights.is_base_known else _without_guidance(base),
         notes={PROVENANCE_FILE: provenance(weights, kind)},
         rounds_on_average=True,
         replace=replace_existing,
@@ -174,13 +179,13 @@ def read_weights(checkpoint: Checkpoint, embeddings: Tensor) -> FineTunedWeights
     Raises:
         ResumeError: the checkpoint is damaged.
         CheckpointError: the base model is.
-        TrainingError: the base model is not the one that the checkpoint's adapter was trained on.
+        TrainingError: the base model is not the one that the checkpoint was trained on.
     """
     require_intact(checkpoint)
     job = checkpoint.job()
+    require_base(checkpoint, checkpoint_digest(job.base_model))
     talker = _read_base_talker(job.base_model)
     if job.lora is not None:
-        require_base(checkpoint, checkpoint_digest(job.base_model))
         put_adapter(talker, job.lora)
     state = talker.state_dict()
     if job.uses_deepspeed:
@@ -188,7 +193,8 @@ def read_weights(checkpoint: Checkpoint, embeddings: Tensor) -> FineTunedWeights
         state |= {name: tensor for name, tensor in trained.items() if name in state}
     else:
         _read_dcp(checkpoint.state, state, job)
-    return _merged(job, state, step=checkpoint.progress.step, embeddings=embeddings)
+    merged = _merged(job, state, step=checkpoint.progress.step, embeddings=embeddings)
+    return replace(merged, is_base_known=checkpoint.progress.base_digest is not None)
 
 
 def with_base(job: FineTuneJob, talker: Mapping[str, Tensor], *, step: int, embeddings: Tensor) -> FineTunedWeights:
@@ -272,6 +278,13 @@ def provenance(weights: FineTunedWeights, kind: Kind) -> dict[str, Any]:
         "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "job": job.model_dump(mode="json"),
     }
+
+
+def _without_guidance(base: Path) -> dict[str, Any] | None:
+    path = base / GENERATION_CONFIG_FILE
+    # Where the file is missing, saving says so.
+    raw = dict(read_json_object(path)) if path.is_file() else {}
+    return raw if raw.pop(GUIDANCE_SCALE, None) is not None else None
 
 
 def _read_base_talker(base: Path) -> Talker:

@@ -60,7 +60,10 @@ class Progress(BaseModel):
     talker_loss: float
     code_predictor_loss: float
     base_digest: str | None = None
-    """SHA-256 of the base model's weights, which an adapter is nothing without; None where all weights are trained."""
+    """SHA-256 of the base model's weights, of which a checkpoint lacks those that are not trained.
+
+    None in checkpoints of all weights that an earlier version wrote.
+    """
     file_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
     """Size of every file of the checkpoint, to recognise truncated files."""
 
@@ -392,7 +395,7 @@ def damage_notice(name: str) -> str:
 
 
 def require_base(checkpoint: Checkpoint, digest: str | None) -> None:
-    """Refuse to put an adapter onto a base model that it was not trained on.
+    """Refuse to put what was trained onto a base model that it was not trained on.
 
     Raises:
         TrainingError: it is another one, or was changed.
@@ -400,7 +403,7 @@ def require_base(checkpoint: Checkpoint, digest: str | None) -> None:
     expected = checkpoint.progress.base_digest
     if expected is not None and expected != digest:
         raise TrainingError(
-            f"The adapter in {checkpoint.folder} was trained on a base model whose weights have the SHA-256 "
+            f"The checkpoint in {checkpoint.folder} was trained on a base model whose weights have the SHA-256 "
             f"{expected[:12]}…, and those in {checkpoint.job().base_model} are others. Put the original model back."
         )
 

@@ -138,7 +138,7 @@ def _train(
         keeper = ScatteredCheckpointKeeper(job, learner, workers, context.tell, store)
     found = keeper.newest()
     # Of one worker's doing: for the others it would be gigabytes to read again.
-    base_digest = checkpoint_digest(here.base_model) if job.lora is not None and workers.is_first else None
+    base_digest = checkpoint_digest(here.base_model) if workers.is_first else None
     if found is not None:
         _on_first(workers, partial(require_base, found, base_digest), "the base model is another one")
         if found.progress.num_steps != batches.num_steps:

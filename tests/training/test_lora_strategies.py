@@ -118,10 +118,11 @@ def test_a_checkpoint_holds_the_adapter_its_moments_and_the_name_of_its_base(run
     assert newest.progress.base_digest == checkpoint_digest(GOLDEN_CHECKPOINT)
 
 
-def test_an_adapter_is_not_put_onto_another_base(tmp_path):
+@pytest.mark.parametrize("method", [ADAPTER, {}], ids=["adapter", "all weights"])
+def test_what_was_trained_is_not_put_onto_another_base(tmp_path, method):
     write_dataset(tmp_path / "dataset", make_rows((9, 16, 23)))
     shutil.copytree(GOLDEN_CHECKPOINT, tmp_path / "model")
-    changes = {**ADAPTER, "base_model": tmp_path / "model", "num_steps": 2, "export_at_end": False}
+    changes = {**method, "base_model": tmp_path / "model", "num_steps": 2, "export_at_end": False}
     job = make_job(tmp_path, **changes, checkpoint_every=1)
     run_worker(job, RecordingContext(0, 1, stop_after=1))
     weights = tmp_path / "model" / "model.safetensors"

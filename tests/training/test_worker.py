@@ -28,10 +28,12 @@ from training.export import (
 )
 from training.job import CHECKPOINTS_FOLDER
 from training.job_data import plan_data
+from training.model.checkpoint.digest import checkpoint_digest
 from training.model.checkpoint.hashes import HASHES_FILE
 from training.model.config import ModelConfig
 from training.model.errors import CheckpointError
 from training.model.generation.take_request import TakeRequest, VoicePrompt
+from training.model.generation_defaults import GUIDANCE_SCALE
 from training.model.voice_model import VoiceModel
 from training.run_checkpoints import (
     PROGRESS_FILE,
@@ -416,3 +418,23 @@ def test_the_command_says_what_is_wrong_on_one_line(folder, capsys):
     assert message.startswith("error: The fine-tune job is invalid")
     assert "did you mean 'voice'" in message
     assert len(message.splitlines()) == 1
+
+
+def test_takes_of_an_earlier_version_s_checkpoint_are_not_guided(tmp_path):
+    """It does not say which base it was trained on, which may have learnt to be guided since."""
+    rows = make_rows((9, 16, 23))
+    write_dataset(tmp_path / "dataset", rows)
+    shutil.copytree(GOLDEN_CHECKPOINT, tmp_path / "model")
+    settings = tmp_path / "model" / "generation_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {GUIDANCE_SCALE: 1.5}))
+    job = make_job(tmp_path, base_model=tmp_path / "model", num_steps=1, export_at_end=False, checkpoint_every=1)
+    run_worker(job, RecordingContext(0, 1))
+    newest = list_checkpoints(job.output)[-1]
+    assert newest.progress.base_digest == checkpoint_digest(tmp_path / "model")
+    earlier = replace(newest, progress=newest.progress.model_copy(update={"base_digest": None}))
+    for name, checkpoint, scale in (("newest", newest, 1.5), ("earlier", earlier, None)):
+        export_checkpoint(checkpoint, torch.zeros(1, len(rows[0].speaker_embedding)), tmp_path / name, "custom_voice")
+        written = json.loads((tmp_path / name / "generation_config.json").read_text())
+        assert written.pop(GUIDANCE_SCALE, None) == scale
+        assert written == {key: value for key, value in json.loads(settings.read_text()).items() if key in written}
+        assert len(written) == len(json.loads(settings.read_text())) - 1

@@ -20,7 +20,7 @@ from training.pretrain.corpus.make_corpus import make_corpus
 from training.pretrain.pack.pack import Sources, pack
 from training.pretrain.run.training_run import StopRequest, TrainingRun
 from training.pretrain.run.training_state import has_state
-from training.pretrain.talker.job import UNCONDITIONAL_SHARE, TalkerJob, TalkerSize
+from training.pretrain.talker.job import TalkerJob, TalkerSize
 from training.pretrain.talker.training import TalkerTraining
 
 # Of the whole time: the corpus, and a reserve for encoding, packing and starting. Of the training time: the codec; the
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     if options.threads:
         torch.set_num_threads(options.threads)
     device = choose_device(options.device)
-    codec, talker = jobs_for(device, seed=options.seed)
+    codec, talker = jobs_for(device, seed=options.seed, out=options.out)
     began = time.monotonic()
     corpus = options.corpus
     if corpus is None:
@@ -85,8 +85,8 @@ def main(arguments: list[str]) -> int:
     return make_checkpoint(corpus, options.out, codec, talker, device=device, seconds=seconds, report=_print)
 
 
-def jobs_for(device: torch.device, *, seed: int) -> tuple[TokenizerJob, TalkerJob]:
-    """The recipes of both stages, to be run with a budget of time."""
+def jobs_for(device: torch.device, *, seed: int, out: Path) -> tuple[TokenizerJob, TalkerJob]:
+    """The recipes of both stages, to be run with a budget of time; a run in `out` is gone on with as it was begun."""
     is_gpu = device.type == "cuda"
     size = _GPU_CODEC if is_gpu else TokenizerSize()
     codec = TokenizerJob.of_length(_NUM_PLACES, seed=seed, size=size, **_JOINT)
@@ -96,7 +96,7 @@ def jobs_for(device: torch.device, *, seed: int) -> tuple[TokenizerJob, TalkerJo
         num_warmup_steps=_WARMUP_PLACES,
         size=_GPU_TALKER if is_gpu else TalkerSize(codebook_size=size.codebook_size),
         references_per_speaker=4,
-        unconditional_share=UNCONDITIONAL_SHARE,
+        unconditional_share=TalkerJob.share_for(out / TALKER, None),
     )
     return (codec.for_gpu(), talker.for_gpu()) if is_gpu else (codec, talker)
 

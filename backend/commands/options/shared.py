@@ -15,7 +15,10 @@ from training.model.seed import parse_seed
 def add_model_options(parser: argparse.ArgumentParser, settings: Settings) -> None:
     """Options of every command that loads a model."""
     add_model_option(parser, settings)
-    parser.add_argument("--precision", default=settings.precision, choices=("auto", "fp32", "bf16", "int8"), help="(default: %(default)s)")
+    precisions = ("auto", "fp32", "bf16", "int8")
+    parser.add_argument(
+        "--precision", default=settings.precision, choices=precisions, help="of the weights (default: %(default)s)"
+    )
     parser.add_argument("--device", default=settings.device, help=f"{DEVICE_HELP} (default: %(default)s)")
 
 

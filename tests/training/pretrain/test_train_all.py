@@ -48,8 +48,8 @@ def test_it_ends_in_time_and_packs_what_it_has(corpus: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_the_recipes_of_both_stages_fit_together(kind: str):
-    codec, talker = jobs_for(torch.device(kind), seed=1)
+def test_the_recipes_of_both_stages_fit_together(kind: str, tmp_path: Path):
+    codec, talker = jobs_for(torch.device(kind), seed=1, out=tmp_path)
     assert codec.size.codebook_size == talker.size.codebook_size
     assert codec.joint_from is not None
     assert codec.size.config().decoder.num_quantizers == talker.size.config().talker.num_code_groups

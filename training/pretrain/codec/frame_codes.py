@@ -34,7 +34,11 @@ class CodedCorpus:
     """One part of a corpus with its codes; utterances are numbered as in the corpus."""
 
     def __init__(self, corpus: Corpus, folder: Path, *, pace: float = 1.0) -> None:
-        """Open what was written at `pace`, see `encode`."""
+        """Open what was written at `pace`, see `encode`.
+
+        Raises:
+            PretrainError: no shard has codes yet, or they are of another corpus or pace.
+        """
         self.corpus = corpus
         self._codes: list[NDArray[np.int16]] = []
         self._starts: list[tuple[int, int, int]] = []
@@ -42,12 +46,17 @@ class CodedCorpus:
             path = shard_codes(folder, shard)
             if not path.is_file():
                 break
-            self._codes.append(np.load(path, mmap_mode="r"))
-            start = 0
+            codes, start = np.load(path, mmap_mode="r"), 0
+            self._codes.append(codes)
             for number in numbers:
                 num_frames = frames_of(length_at(corpus.entries[number].num_samples, pace))
                 self._starts.append((shard, start, num_frames))
                 start += num_frames
+            if start != len(codes):
+                raise PretrainError(
+                    f"{path} holds codes of another corpus or of speech at another pace: {len(codes)} frames instead "
+                    f"of {start}. Choose another folder, or delete its codes."
+                )
         if not self._starts:
             raise PretrainError(f"{folder} holds no codes. Run the tokenizer stage first.")
 
@@ -74,7 +83,7 @@ def open_codes(corpus: Path, run: Path, part: str, *, pace: float = 1.0) -> Code
     """A part of the corpus with the codes that a run made, at the pace that it was written at.
 
     Raises:
-        PretrainError: no shard of it has codes yet.
+        PretrainError: no shard of it has codes yet, or they are of another corpus or pace.
     """
     return CodedCorpus(open_corpus(corpus, part), run / _CODES / part, pace=pace)
 
@@ -154,14 +163,14 @@ def encode(
 def encoded(
     corpus: Corpus, numbers: Sequence[int], tokenizer: SpeechTokenizer, *, pace: float = 1.0
 ) -> list[torch.Tensor]:
-    """The codes of utterances, each int64 (frames, codebooks), by the encoder of `tokenizer`."""
+    """The codes of utterances, each int64 (frames, codebooks) on the CPU, by the encoder of `tokenizer`."""
     found: dict[int, torch.Tensor] = {}
     by_length = sorted(numbers, key=lambda number: corpus.entries[number].num_samples)
     for start in range(0, len(by_length), _ENCODED_TOGETHER):
         batch = by_length[start : start + _ENCODED_TOGETHER]
         speech = (samples_of(corpus, number).numpy() for number in batch)
         codes = tokenizer.encode([torch.from_numpy(at_tempo(samples, pace, SAMPLE_RATE_HZ)) for samples in speech])
-        found.update(zip(batch, codes, strict=True))
+        found.update(zip(batch, (one.cpu() for one in codes), strict=True))
     return [found[number] for number in numbers]
 
 

@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
             misheard_share=options.misheard_share,
             blended_share=options.blended_share,
             pace=options.pace,
-            unconditional_share=options.unconditional_share,
+            unconditional_share=TalkerJob.share_for(options.out, options.unconditional_share),
             keeps_speaker_encoder=options.keep_speaker_encoder,
         ).at_learning_rate(options.learning_rate)
         training = TalkerTraining(
@@ -125,8 +125,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--unconditional-share",
         type=float,
-        default=UNCONDITIONAL_SHARE,
-        help="of the utterances: learnt without text and speaker, so that takes can be guided",
+        help=f"of the utterances: learnt without text and speaker, so that takes can be guided ({UNCONDITIONAL_SHARE})",
     )
     parser.add_argument(
         "--keep-speaker-encoder", action="store_true", help="with --start: its speaker encoder was trained alone"

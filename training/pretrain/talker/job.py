@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -17,12 +18,13 @@ from training.model.config import (
 from training.pretrain.codec.job import NUM_CODEBOOKS
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.stage_job import StageJob
+from training.pretrain.run.training_state import has_state, read_job
 from training.pretrain.talker.text_tokenizer import VOCAB_SIZE, special_token_ids
 
 LANGUAGE = "english"
 
 UNCONDITIONAL_SHARE = 0.1
-"""What is usual with classifier-free guidance. A job's own default is that of runs from before there was any."""
+"""Of new runs: usual with classifier-free guidance. A job's own default is that of runs from before there was any."""
 
 MIN_PACE, MAX_PACE = 0.5, 2.0
 
@@ -147,6 +149,13 @@ class TalkerJob(StageJob):
 
     validate_every: PositiveInt = 250
     log_every: PositiveInt = 10
+
+    @classmethod
+    def share_for(cls, run: Path, asked: float | None) -> float:
+        """The unconditional share of a run: as asked for, or what a saved one has, or that of new ones."""
+        if asked is not None:
+            return asked
+        return cls.model_validate(read_job(run)).unconditional_share if has_state(run) else UNCONDITIONAL_SHARE
 
     @classmethod
     def of_length(cls, num_steps: int, **changes: Any) -> Self:

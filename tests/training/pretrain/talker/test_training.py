@@ -23,7 +23,7 @@ from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
 from training.pretrain.talker.batches import BatchSource
-from training.pretrain.talker.job import TalkerJob, TalkerSize
+from training.pretrain.talker.job import UNCONDITIONAL_SHARE, TalkerJob, TalkerSize
 from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
 from training.pretrain.talker.training import TalkerTraining
 from training.pretrain.talker.write_checkpoint import export_checkpoint
@@ -408,6 +408,27 @@ def test_tables_are_carried_over_by_what_was_recorded_whatever_the_pace(
         for pace in (1.0, 0.8)
     )
     assert all(torch.equal(slower[name], weight) for name, weight in plain.items())
+
+
+def test_codes_of_another_pace_are_not_taken_for_the_run_s_own(corpus: Path, tokenizer: Path, tmp_path: Path):
+    frame_codes.encode(corpus, tmp_path, read_tokenizer(tokenizer), PARTS, print, pace=0.8)
+    with pytest.raises(PretrainError, match=r"another pace.*Choose another folder"):
+        open_training(corpus, tokenizer, tmp_path, JOB.model_copy(update={"pace": 1.25}))
+    with pytest.raises(PretrainError, match="another pace"):
+        frame_codes.open_codes(corpus, tmp_path, TRAIN)
+
+
+def test_a_run_is_gone_on_with_at_the_share_that_it_was_begun_with(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    assert TalkerJob.share_for(tmp_path / "new", None) == UNCONDITIONAL_SHARE
+    assert TalkerJob.share_for(tmp_path / "new", 0.3) == 0.3
+    # As runs from before there was any.
+    assert TalkerJob.share_for(finished, None) == 0
+    job = JOB.model_copy(update={"unconditional_share": 0.25, "num_steps": 2})
+    assert open_training(corpus, tokenizer, tmp_path, job).run(save_every_seconds=1e9, should_stop=lambda: False)
+    assert TalkerJob.share_for(tmp_path, None) == 0.25
+    assert TalkerJob.share_for(tmp_path, 0.0) == 0
 
 
 @pytest.mark.parametrize("pace", [0.0, 0.4, 2.1, float("nan")])
