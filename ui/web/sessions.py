@@ -19,7 +19,11 @@ anew; after an hour Gradio itself would have dropped its states."""
 
 
 class Sessions(StateHolder):
-    """Forgets visits that are over; Gradio alone drops their states and keeps the rest, up to 10,000 times."""
+    """Forgets visits that are over, with their states.
+
+    Gradio alone keeps up to 10,000 of them, and drops the states of a closed one an hour after each was last set: what
+    had been looked at for longer went while the page was loaded anew. Here they go with the visit, all at once.
+    """
 
     def set_blocks(self, blocks: Any) -> None:
         """Begin to hold the sessions of a page."""
@@ -27,8 +31,7 @@ class Sessions(StateHolder):
         self.capacity = MAX_SESSIONS
 
     def delete_all_expired_state(self) -> None:
-        """Called by Gradio every second."""
-        super().delete_all_expired_state()  # type: ignore[no-untyped-call]
+        """Called by Gradio every second; no state of ours has a time to live, the one thing it would see to as well."""
         now = datetime.now()
         unused = {name: now - self.time_last_used.get(name, now) for name in list(self.session_data)}
         # From the one that has not been used for longest.

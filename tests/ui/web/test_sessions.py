@@ -27,10 +27,12 @@ def sessions(deleted: list[str]) -> Sessions:
     return holder
 
 
-def visit(sessions: Sessions, name: str, unused: timedelta, *, is_closed: bool) -> None:
+def visit(sessions: Sessions, name: str, unused: timedelta, *, is_closed: bool, set_before: timedelta = SHORT) -> None:
     session = sessions[name]
     state = next(number for number, block in session.blocks_config.blocks.items() if isinstance(block, gr.State))
     session[state] = name
+    time_to_live, _ = session._state_ttl[state]
+    session._state_ttl[state] = time_to_live, datetime.now() - set_before
     session.is_closed = is_closed
     sessions.time_last_used[name] = datetime.now() - unused
 
@@ -58,6 +60,13 @@ def test_a_visit_that_nobody_has_heard_of_for_an_hour_is_forgotten(sessions: Ses
     # Who comes back after all begins anew.
     assert "open" not in sessions
     assert not sessions["open"].is_closed
+
+
+def test_what_was_set_long_ago_outlasts_a_reload(sessions: Sessions, deleted: list[str]) -> None:
+    """A comparison that had been voted on for more than an hour was gone as soon as its page was loaded anew."""
+    visit(sessions, "loaded anew", SHORT, is_closed=True, set_before=LONG)
+    sessions.delete_all_expired_state()
+    assert deleted == []
 
 
 def test_the_studio_holds_its_visits_so(tmp_path) -> None:
