@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import uuid
 from datetime import UTC, datetime
@@ -52,19 +53,14 @@ def test_the_data_tab_shows_the_build_that_is_running(page, tmp_path):
 
 def test_a_comparison_goes_on_with_its_votes(page, tmp_path):
     """Ten sentences were begun anew, whatever had been voted on."""
-    tab = page.handler("come_back_to_test").__wrapped__.__self__
-    keys = ["sample:iris:in-context:", "sample:owen:in-context:"]
-    begun = begin_listening(tab.context, keys, "One.\nTwo.", "auto", "", blind=True)
-    tab._listenings[begun.key] = begun
-    begun.test.make(lambda order: [made(begun, order, tmp_path)], lambda one: one.comparison, lambda: False)
+    tab, begun = begin(page)
+    make_all(page, begun, tmp_path)
     votes = page.studio.comparisons.votes
-    for one in begun.test.made:
-        votes.add(one.comparison)
     begun.vote(tab.context, begun.test.current.comparison.id, "A")
     shown = page.call("come_back_to_test", key=begun.key)
     assert "2 / 2" in shown["stage"]
     assert "Iris" not in shown["stage"], "it is blind"
-    assert [shown[f"side-{number}"] for number in (1, 2, 3)] == [*keys, ""]
+    assert [shown[f"side-{number}"] for number in (1, 2, 3)] == [*SIDES, ""]
     assert shown["compare-text"] == "One.\nTwo."
     now = shown["state"]
     assert (now.test, now.key) == (begun.test, begun.key)
@@ -75,6 +71,62 @@ def test_a_comparison_goes_on_with_its_votes(page, tmp_path):
     assert len(votes.list_voted()) == 2
     assert "Your vote" in page.call("come_back_to_test", key=begun.key)["stage"], "also once it is over"
     assert page.call("come_back_to_test", key="guessed") == {}
+
+
+def test_a_duplicated_tab_may_go_before_the_first(page, tmp_path):
+    """The duplicate had taken the test over: closed, it took the takes from under the other one."""
+    _, begun = begin(page)
+    make_all(page, begun, tmp_path)
+    test, key = begun.test, begun.key
+    first, second = (page.call("come_back_to_test", key=key)["state"] for _ in range(2))
+    for gone in (begun, second, second):
+        delete_listening(gone)
+    assert second.is_left
+    assert not test.is_over
+    assert all(path.exists() for one in test.made for path in one.paths.values())
+    del begun, second, gone
+    gc.collect()
+    # The first one, loaded anew.
+    third = page.call("come_back_to_test", key=key)["state"]
+    delete_listening(first)
+    assert not test.is_over
+    delete_listening(third)
+    assert test.is_over
+    assert not any(path.exists() for one in test.made for path in one.paths.values())
+
+
+def test_what_failed_is_tried_again_by_a_page_that_was_loaded_anew(page, tmp_path):
+    """The test went on, and still said at its end why it could not."""
+    tab, begun = begin(page)
+    begun.problem = "It broke."
+    assert begun.is_over
+    shown = page.call("come_back_to_test", key=begun.key)
+    now = shown["state"]
+    assert not now.is_over
+    assert "It broke." not in shown["stage"]
+    make_all(page, now, tmp_path)
+    for one in now.test.made:
+        now.vote(tab.context, one.comparison.id, "same")
+    assert now.is_over
+    assert "It broke." not in page.call("come_back_to_test", key=begun.key)["stage"]
+
+
+SIDES = ["sample:iris:in-context:", "sample:owen:in-context:"]
+
+
+def begin(page):
+    """The tab, and a test that was begun on it."""
+    tab = page.handler("come_back_to_test").__wrapped__.__self__
+    begun = begin_listening(tab.context, SIDES, "One.\nTwo.", "auto", "", blind=True)
+    tab._listenings[begun.key] = begun
+    return tab, begun
+
+
+def make_all(page, listening, folder):
+    """Make what there is to listen to."""
+    listening.test.make(lambda order: [made(listening, order, folder)], lambda one: one.comparison, lambda: False)
+    for one in listening.test.made:
+        page.studio.comparisons.votes.add(one.comparison)
 
 
 def made(listening, order, folder):

@@ -41,7 +41,10 @@ class Listening:
         pictures: by the id of the comparison.
         problem: why no more comparisons can be made; empty while they can.
         key: what the browser finds it by when the page is loaded anew; nobody can guess it.
-        is_passed_on: whether a page that was loaded since goes on with it.
+        origin: that of the page that began the test, for all others: it is there as long as one of them is.
+        page: stands for the page that shows it.
+        pages: all that show the test; a browser that duplicates a tab has two, and a page that was loaded anew is
+            another one.
     """
 
     test: ListeningTest
@@ -49,15 +52,28 @@ class Listening:
     pictures: dict[str, Pictures] = field(default_factory=dict)
     problem: str = ""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    is_passed_on: bool = False
+    origin: Listening | None = field(default=None, repr=False)
+    page: object = field(default_factory=object, repr=False)
+    pages: list[object] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        self.pages.append(self.page)
 
     @property
     def is_over(self) -> bool:
         """Whether there is nothing left to vote on."""
         return self.test.is_over or (bool(self.problem) and self.test.current is None)
 
+    @property
+    def is_left(self) -> bool:
+        """Whether its page does not show it any more, though another one may."""
+        return self.page not in self.pages
+
     def make(self, context: PageContext, loaded: LoadedModel, task: BackgroundTask[None]) -> None:
         """Make the comparisons, and draw each as it is there. Raises EncoreError."""
+
+        def is_cancelled() -> bool:
+            return task.is_cancelled() or self.is_left
 
         def compare(order: ComparisonOrder) -> Sequence[FinishedComparison]:
             """One of them; progress goes to the test at once."""
@@ -65,7 +81,7 @@ class Listening:
                 loaded,
                 order,
                 lambda name: unguessable_path(context.folder, name),
-                cancelled=lambda: task.is_cancelled() or self.test.is_over,
+                cancelled=lambda: is_cancelled() or self.test.is_over,
             )
             for step in steps:
                 if isinstance(step, FinishedComparison):
@@ -76,12 +92,17 @@ class Listening:
             return []
 
         comparisons = context.studio.comparisons
-        self.test.make(compare, lambda made: comparisons.measure(loaded, made), task.is_cancelled)
+        self.test.make(compare, lambda made: comparisons.measure(loaded, made), is_cancelled)
 
     def pass_on(self) -> Listening:
-        """The same test for another page: when this one is forgotten, the takes stay."""
-        self.is_passed_on = True
-        return replace(self, is_passed_on=False)
+        """The same test for another page, which tries again what has failed; the takes stay while either shows it."""
+        return replace(self, origin=self.origin or self, page=object(), problem="")
+
+    def leave(self) -> bool:
+        """Its page does not show it any more; returns whether no other page does."""
+        if not self.is_left:
+            self.pages.remove(self.page)
+        return not self.pages
 
     def vote(self, context: PageContext, comparison_id: str, verdict: Verdict) -> None:
         """Count a vote, unless it came twice. Raises ComparisonError."""
@@ -191,8 +212,8 @@ def proposed_name(context: PageContext, side: Contender) -> str:
 
 
 def delete_listening(listening: Listening | None) -> None:
-    """End a test that is not looked at any more, and remove its takes."""
-    if listening is None or listening.is_passed_on:
+    """Leave a test; once no page looks at it any more it ends, and its takes are removed."""
+    if listening is None or not listening.leave():
         return
     listening.test.end()
     for made in listening.test.made:

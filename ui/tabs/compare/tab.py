@@ -105,6 +105,7 @@ class CompareTab:
         self.listening = gr.State(None, delete_callback=delete_listening)
         # The key of the test that is listened to, which this tab of the browser keeps while the page is loaded anew.
         self.key = build_unseen("listening-key")
+        # Of the pages that began them; see `Listening.origin`.
         self._listenings: WeakValueDictionary[str, Listening] = WeakValueDictionary()
         self.by_user = gr.State(False)
         self.proposed = gr.State("")
@@ -210,7 +211,7 @@ class CompareTab:
         before = self._listenings.get(key or "")
         if before is None:
             return {}
-        listening = self._listenings[before.key] = before.pass_on()
+        listening = before.pass_on()
         orders, keys = listening.test.orders, [side.key for side in listening.sides]
         chosen = choose_sides(self.context.studio.comparisons.list_sides(), (*keys, None)[:3])
         update: Update = {
@@ -269,7 +270,8 @@ class CompareTab:
             """What is to be listened to, if that is something else by now; a vote shows the end by itself."""
             nonlocal seen
             before, seen = seen, listening.html(self.context)
-            return {} if listening.is_over or seen == before else {self.stage: seen}
+            is_unchanged = listening.is_over or listening.is_left or seen == before
+            return {} if is_unchanged else {self.stage: seen}
 
         try:
             yield from self.context.follow(
