@@ -81,6 +81,11 @@ class Source:
         )
 
     @property
+    def recording_key(self) -> str:
+        """What the page tells a recording that is not in the library by; empty for samples and voices."""
+        return str(self.reference) if self.kind == "recording" else ""
+
+    @property
     def stored_recording(self) -> Path | None:
         """The recording of a voice of the library, as long as the voice is there."""
         return self.stored if self.stored is not None and self.stored.is_file() else None

@@ -470,5 +470,8 @@ def test_a_download_is_signed_checked_on_the_page_and_recognised_when_it_comes_b
     assert "Tick" in save(client, "Copy")
     answered = client.call("save_voice", name="Copy", statement="own-voice", who="Ann Author", accepted=True)
     assert "Copy" in answered["saved-note"]
+    # A script of the page asks before a recording goes that was not saved, and tells it by this.
+    saved_key = re.search('data-saved-key="([^"]+)"', answered["saved-note"])[1]
+    assert f'data-voice-key="{saved_key}"' in answered["rail"]
     real = write_voice(tmp_path / "real.wav")
     assert "does not mean" in client.call("check", file=handle_file(real))["check-verdict"]

@@ -10,10 +10,10 @@ from ui.html.templates import html, render
 from ui.words.words import say
 
 
-def saved_line(voice: Voice) -> Markup:
-    """That a voice is in the library now."""
+def saved_line(voice: Voice, recording_key: str = "") -> Markup:
+    """That a voice is in the library now, and for scripts of the page the recording that it was made of."""
     said = say("voices.is_there", name=voice.name)
-    return says("good", html("<strong>{}</strong> {}", said, say("voices.goes_on")))
+    return says("good", html('<strong data-saved-key="{}">{}</strong> {}', recording_key, said, say("voices.goes_on")))
 
 
 def kept_line(voice: Voice) -> Markup:

@@ -53,12 +53,11 @@ def rail_html(context: PageContext, source: Source | None) -> Markup:
 def _recording_cards(source: Source | None) -> list[VoiceCard]:
     if source is None or source.kind != "recording":
         return []
-    key = str(source.reference)
     avatar = avatar_html(source.preview, source.name)
     return [
         VoiceCard(
             kind="recording",
-            key=key,
+            key=source.recording_key,
             name=source.name,
             tag=say("speak.not_saved"),
             title=source.name,

@@ -366,7 +366,8 @@ class SourcePart:
         except EncoreError as error:
             yield {self.saved_note: failure(error)}
             return
-        yield {self.saved_note: saved_line(voice), **self._list_voices(source)}
+        saved_key = source.recording_key if source is not None else ""
+        yield {self.saved_note: saved_line(voice, saved_key), **self._list_voices(source)}
 
 
 def _added(files: list[str] | None, recorded: str | None) -> list[Path]:
