@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from backend.background_tasks import TaskCancelled
 from backend.errors import EncoreError
 from backend.store.home import Home
 from backend.store.trash import Trash
@@ -25,18 +26,22 @@ def removed_if_empty(home: Home, datasets: Datasets, name: str, *, even_cancelle
     """Build a dataset in the block; where that fails, one that was not there before goes again if nothing is in it.
 
     A build that was cancelled is resumed by the same command, and stays; `even_cancelled` is for names that nobody
-    has chosen and the next build would not have. The end of its process is waited for.
+    has chosen and the next build would not have. The end of its process is waited for. One whose process died by
+    itself always stays, with what it has done.
     """
     existed = name in datasets.list()
     try:
         yield
-    except EncoreError:
-        if not existed and _came_to_nothing(home, datasets, name, even_cancelled=even_cancelled):
+    except EncoreError as error:
+        was_stopped = isinstance(error, TaskCancelled)
+        if not existed and _came_to_nothing(
+            home, datasets, name, even_cancelled=even_cancelled, was_stopped=was_stopped
+        ):
             _remove(home, datasets, name)
         raise
 
 
-def _came_to_nothing(home: Home, datasets: Datasets, name: str, *, even_cancelled: bool) -> bool:
+def _came_to_nothing(home: Home, datasets: Datasets, name: str, *, even_cancelled: bool, was_stopped: bool) -> bool:
     """Whether its build failed without a clip, or was cancelled where that counts as well."""
     from backend.dataset.clips.views import BuildState  # noqa: PLC0415 - seconds to load
     from backend.dataset.storage.lock import is_locked  # noqa: PLC0415 - seconds to load
@@ -47,7 +52,9 @@ def _came_to_nothing(home: Home, datasets: Datasets, name: str, *, even_cancelle
     while even_cancelled and is_locked(home.folder, name) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     view = datasets.show(name)
-    if even_cancelled and view.state in (BuildState.CANCELLED, BuildState.INTERRUPTED):
+    # A process that was told to stop may be gone before it could say that it has.
+    is_cancelled = view.state is BuildState.CANCELLED or (was_stopped and view.state is BuildState.INTERRUPTED)
+    if even_cancelled and is_cancelled:
         return True
     return view.state is BuildState.FAILED and not view.clips
 

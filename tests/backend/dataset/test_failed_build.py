@@ -12,9 +12,11 @@ from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.clips.views import BuildState
 from backend.dataset.datasets import Datasets
 from backend.dataset.failed_build import removed_if_empty
+from backend.errors import EncoreError
 from backend.store.home import Home
 from backend.store.trash import Trash
 from tests.golden import GOLDEN_CHECKPOINT
+from training.data.code_rows import TrainingDataError
 
 CONSENT = ("--consent", "synthetic", "--consent-by", "Ann Author")
 
@@ -67,13 +69,18 @@ def test_a_dataset_that_was_there_before_stays(home, empty, capsys):
     assert "empty" in datasets.show("bad").recordings[0].problem
 
 
-def fail_after(home: Home, datasets: Datasets, job: BuildJob, state: str, *, even_cancelled: bool) -> None:
-    """A build that has come so far when it is told to stop."""
+STOPPED = TaskCancelled("Stopped.")
+
+
+def fail_after(
+    home: Home, datasets: Datasets, job: BuildJob, state: str, *, even_cancelled: bool, error: EncoreError = STOPPED
+) -> None:
+    """A build that has come so far when it is told to stop, or fails by itself."""
     with removed_if_empty(home, datasets, job.name, even_cancelled=even_cancelled):
         datasets._table.save_job(job)
         datasets._builds.begin(job.name)
         datasets._builds.finish(job.name, BuildState(state))
-        raise TaskCancelled("Stopped.")
+        raise error
 
 
 @pytest.mark.parametrize(
@@ -82,6 +89,8 @@ def fail_after(home: Home, datasets: Datasets, job: BuildJob, state: str, *, eve
         # The same command goes on with it.
         ("cancelled", False, True),
         ("cancelled", True, False),
+        # Its process was gone before it could say that it had stopped.
+        ("interrupted", True, False),
         # It was whole before it could be stopped.
         ("done", True, True),
     ],
@@ -91,3 +100,12 @@ def test_a_cancelled_build_goes_only_where_nothing_goes_on_with_it(home, empty, 
     with pytest.raises(TaskCancelled):
         fail_after(home, datasets, job, state, even_cancelled=even_cancelled)
     assert datasets.list() == (["half"] if stays else [])
+
+
+def test_a_build_whose_process_died_stays_to_be_resumed(home, empty):
+    """It was removed with its uploads, below a line that said to build again to resume."""
+    datasets, job = Datasets(home), BuildJob.parse("half", [empty], model=str(GOLDEN_CHECKPOINT))
+    died = TrainingDataError("The build stopped unexpectedly.")
+    with pytest.raises(TrainingDataError):
+        fail_after(home, datasets, job, "interrupted", even_cancelled=True, error=died)
+    assert datasets.list() == ["half"]
