@@ -16,7 +16,7 @@ class Finisher:
     """Passes speech on at the speed asked for, with the mark in it unless the operator switched that off."""
 
     def __init__(self, sample_rate: int, state: SpeechState, *, speed: float, marker: Marker | None) -> None:
-        """Begin a take, whose `state` is kept up to date. Raises AudioFormatError where the speed is out of range."""
+        """Begin a take, whose `state` is kept up to date; `speed` is above 0, and 2 is twice as fast."""
         self._state = state
         self._tempo, self._marker = Tempo(speed, sample_rate), marker
 
