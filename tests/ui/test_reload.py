@@ -17,9 +17,11 @@ from backend.dataset.clips.build_job import BuildJob
 from backend.dataset.storage.lock import dataset_lock
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.handlers import UnservedPage
+from ui.fields import FormIncomplete
 from ui.tabs.compare.compare import begin_listening, delete_listening, hear
 from ui.tabs.compare.render import draw
 from ui.tabs.dataset.tab import NEW
+from ui.tabs.finetune import starts as starts_module
 from ui.tabs.finetune.plan import MAKING_CLIPS
 from ui.words.words import say
 
@@ -160,11 +162,63 @@ def test_the_tune_tab_goes_on_following_a_start(page):
     assert say(MAKING_CLIPS) in shown["start-status"]
     assert shown["cancel-start"]["visible"] is True
     assert shown["timer"].active is True
-    assert page.handler("come_back_to_start").__wrapped__.__self__.planner.starts.state("another") is None
+    assert page.call("come_back_to_start", session="after the reload", browser="another") == {}
     may_end.set()
     starts.wait("browser")
     assert "start-status" in page.call("come_back_to_start", session="later", browser="browser"), (
         "there is a run by now"
     )
-    page.call("follow_start", session="later", browser="browser")
-    assert starts.state("browser") is None
+    # All that follow it are led to it, and once: who pressed the button was left without a word.
+    for session in ("after the reload", "later"):
+        assert "run" in page.call("follow_start", session=session, browser="browser")
+        assert "run" not in page.call("follow_start", session=session, browser="browser")
+    assert page.call("come_back_to_start", session="last", browser="browser") == {}
+
+
+UNTOUCHED = {
+    "dataset": None,
+    "more": None,
+    "name": "",
+    "typed": False,
+    "given_name": "",
+    "references": [],
+    "source": None,
+    "given_statement": None,
+    "given_who": "",
+    "proof": None,
+    "given_signed": "",
+}
+
+
+def test_a_start_that_failed_meanwhile_is_told(page, monkeypatch):
+    """The page that came back had an empty form."""
+    starts = page.handler("follow_start").__wrapped__.__self__.planner.starts
+
+    def refuse(_):
+        raise FormIncomplete("There is no room.")
+
+    starts.start("away", say(MAKING_CLIPS), refuse)
+    starts.wait("away")
+    visit = {"session": "back", "browser": "away"}
+    assert "There is no room." in page.call("come_back_to_start", **visit)["start-status"]
+    assert "There is no room." in page.call("open_finetune", **visit, **UNTOUCHED)["start-status"]
+    assert "There is no room." in page.call("follow_start", **visit)["start-status"]
+    monkeypatch.setattr(starts_module, "NEWS_SECONDS", 0.0)
+    assert page.call("come_back_to_start", **visit) == {}
+    assert "There is no room." not in page.call("open_finetune", **visit, **UNTOUCHED)["start-status"]
+
+
+def test_a_start_that_fails_after_it_was_cancelled_says_why(page):
+    """It said that nothing was kept, whatever was."""
+    starts = page.handler("follow_start").__wrapped__.__self__.planner.starts
+    may_fail = threading.Event()
+
+    def fail_late(_):
+        may_fail.wait()
+        raise FormIncomplete("There is no room.")
+
+    starts.start("late", say(MAKING_CLIPS), fail_late)
+    assert say("tune.stopping") in page.call("cancel_start", browser="late")["start-status"]
+    may_fail.set()
+    starts.wait("late")
+    assert "There is no room." in page.call("follow_start", browser="late")["start-status"]

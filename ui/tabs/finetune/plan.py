@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from backend.background_tasks import BackgroundTask, BackgroundTasks
+from backend.background_tasks import BackgroundTask, BackgroundTasks, TaskCancelled
 from backend.dataset.clips.build_job import BuildJob
+from backend.dataset.clips.views import BuildState
 from backend.dataset.failed_build import removed_if_empty
 from backend.dataset.sources.material import Material, proposed_name
 from backend.dataset.storage.lock import is_locked
@@ -25,6 +26,7 @@ from ui.consent import Stated
 from ui.context import PageContext
 from ui.fields import FormIncomplete
 from ui.material import plan_build, voice_name
+from ui.tabs.finetune.starts import Starts
 from ui.words.words import say
 
 FROM_DATA = ""
@@ -88,11 +90,10 @@ class Planner:
     def __init__(self, context: PageContext) -> None:
         self._context = context
         self.plans: BackgroundTasks[RunPlan | None] = BackgroundTasks()
-        self.starts: BackgroundTasks[str] = BackgroundTasks()
+        self.starts = Starts()
         self.quotes: BackgroundTasks[dict[str, DataPlan]] = BackgroundTasks()
         self._quoted: dict[str, RunRequest] = {}
         self._stale: dict[str, Wish] = {}
-        self._cancelled: dict[str, float] = {}
 
     def plan(self, session: str, wish: Wish) -> None:
         """Start to plan, instead of what was being planned before; without a dataset yet there is no result."""
@@ -181,35 +182,33 @@ class Planner:
             return studio.runs.start(studio.runs.plan(request), consent)
 
         def make_first(task: BackgroundTask[str]) -> str:
-            """Build the dataset, then start the run; a build that is cancelled leaves nothing."""
+            """Build the dataset, then start the run; a build that is cancelled leaves nothing, or says what it does."""
             build, home = self._new_dataset(material, stated, consent), Home(self._context.settings.home_folder)
-            with removed_if_empty(home, studio.datasets, build.name, even_cancelled=True):
-                return build_and_start(
-                    studio.datasets,
-                    studio.runs,
-                    build,
-                    request,
-                    consent,
-                    on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
-                )
+            try:
+                with removed_if_empty(home, studio.datasets, build.name, even_cancelled=True):
+                    return build_and_start(
+                        studio.datasets,
+                        studio.runs,
+                        build,
+                        request,
+                        consent,
+                        on_progress=lambda progress: task.report(progress.num_done, progress.num_total),
+                    )
+            except TaskCancelled as cancelled:
+                raise TaskCancelled(self._what_is_left(build.name)) from cancelled
 
         if request.dataset is None:
             self.starts.start(visitor, say(MAKING_CLIPS), make_first)
         else:
             self.starts.start(visitor, say("tune.checking"), work)
 
-    def cancel(self, visitor: str) -> None:
-        """Stop the start that is under way."""
-        state = self.starts.state(visitor)
-        if state is not None and state.is_running:
-            self._cancelled[visitor] = state.started_at
-            self.starts.cancel(visitor)
-
-    def is_cancelled(self, visitor: str) -> bool:
-        """Whether the last start was stopped, or is about to be; one that had come to a run by then was not."""
-        state = self.starts.state(visitor)
-        is_it = state is not None and self._cancelled.get(visitor) == state.started_at
-        return is_it and state is not None and state.result is None
+    def _what_is_left(self, name: str) -> str:
+        """Of a dataset whose build was cancelled: it may have been whole by then, or take too long to stop."""
+        datasets = self._context.studio.datasets
+        if name not in datasets.list():
+            return say("tune.nothing_left")
+        is_whole = datasets.show(name).state is BuildState.DONE
+        return say("tune.left_whole" if is_whole else "tune.left_begun", name=name)
 
     def _new_dataset(self, material: Material, stated: Stated, consent: Consent | None) -> BuildJob:
         name = proposed_name(voice_name(stated.source), self._context.studio.datasets.list())

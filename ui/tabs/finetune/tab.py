@@ -23,7 +23,7 @@ from ui.context import PageContext
 from ui.events import FOCUS_REFUSAL, Inputs, Update, answered_in, bind, session_of
 from ui.fields import build_consent
 from ui.html.consents import consents_html
-from ui.html.messages import NOTHING, note, says, task_line
+from ui.html.messages import NOTHING, note, reason, says, task_line
 from ui.html.templates import html
 from ui.material import gather_material, voice_name
 from ui.source import Reference, Source, VoiceFields
@@ -211,7 +211,14 @@ class FinetuneTab:
         opened = bind(
             tab.select,
             self._open,
-            {**given, **chosen, "name": self.name, "typed": self.typed, "given_name": self.voice.name},
+            {
+                **given,
+                **chosen,
+                "name": self.name,
+                "typed": self.typed,
+                "given_name": self.voice.name,
+                "browser": self._takes.browser,
+            },
             [self.dataset, self.name, self.status, *asking],
             api="open_finetune",
         )
@@ -234,6 +241,8 @@ class FinetuneTab:
 
     def _open(
         self,
+        request: gr.Request,
+        browser: str,
         dataset: str | None,
         more: list[str] | None,
         name: str,
@@ -253,8 +262,15 @@ class FinetuneTab:
         chosen = dataset if dataset in values else next(iter(values), None)
         update: Update = {
             self.dataset: gr.update(choices=choices, value=chosen),
-            self.status: NOTHING if choices else says("", say("tune.nothing")),
         }
+        visitor = _visitor(request, browser)
+        if self.planner.starts.is_news(visitor):
+            update[self.status] = self._starting(visitor)[self.status]
+        elif not choices:
+            update[self.status] = says("", say("tune.nothing"))
+        elif browser:
+            # While the page does not know its browser yet, there may be news all the same.
+            update[self.status] = NOTHING
         if not (name and typed):
             update[self.name] = self._name_for(chosen, source, given_name)
         return update | self._ask_for_consent(chosen, more, references, source, **given)
@@ -433,40 +449,44 @@ class FinetuneTab:
 
     def _follow_start(self, request: gr.Request, browser: str) -> Update:
         """Follow the start of a run until there is a run to watch."""
-        visitor = _visitor(request, browser)
-        update, state = self._starting(visitor), self.planner.starts.state(visitor)
-        if state is None or state.result is None:
-            return {**update, self.start_timer: gr.Timer(active=state is not None and state.is_running)}
-        self.planner.starts.forget(visitor)
-        ended: Update = {self.status: NOTHING, self.start_timer: gr.Timer(active=False)}
-        return {**update, **ended, **self.watch.refresh(state.result)}
+        visitor, starts = _visitor(request, browser), self.planner.starts
+        state = starts.state(visitor)
+        if state is not None and state.is_running:
+            return {**self._starting(visitor), self.start_timer: gr.Timer(active=True)}
+        # Each page that follows it is led to the run, and only once: it may have gone elsewhere since.
+        is_first = starts.tell(visitor, session_of(request))
+        ended: Update = {**self._starting(visitor), self.start_timer: gr.Timer(active=False)}
+        if state is None or state.result is None or not is_first:
+            return ended
+        return {**ended, **self.watch.refresh(state.result)}
 
     def _come_back(self, request: gr.Request, browser: str) -> Update:
-        """Go on following what this browser has started, if it is still to come to a run or has since."""
+        """Go on following what this browser has started, if it is still to come to a run or has ended since."""
         visitor = _visitor(request, browser)
-        state = self.planner.starts.state(visitor)
-        if state is None or not (state.is_running or state.result):
+        if not self.planner.starts.is_news(visitor):
             return {}
         return {**self._starting(visitor), self.start_timer: gr.Timer(active=True)}
 
     def _starting(self, visitor: str) -> Update:
         """What the start is doing, its button, and that which cancels."""
-        state = self.planner.starts.state(visitor)
+        starts = self.planner.starts
+        state, is_cancelling = starts.state(visitor), starts.is_cancelling(visitor)
         is_running = state is not None and state.is_running
         can_cancel = state is not None and is_running and state.what == say(MAKING_CLIPS)
-        is_cancelled = self.planner.is_cancelled(visitor)
         said = task_line(state)
-        if is_cancelled:
-            said = says("", say("tune.stopping")) if is_running else says("mixed", say("tune.nothing_left"))
+        if is_cancelling:
+            said = says("", say("tune.stopping"))
+        elif state is not None and starts.was_cancelled(visitor):
+            said = says("mixed", reason(state.problem))
         return {
             self.status: said,
             self.start: gr.update(interactive=not is_running),
-            self.cancel: gr.update(visible=can_cancel, interactive=not is_cancelled),
+            self.cancel: gr.update(visible=can_cancel, interactive=not is_cancelling),
         }
 
     def _cancel(self, request: gr.Request, browser: str) -> Update:
         """Stop the clips that are being made, and say so at once: one or two are brought to an end first."""
-        self.planner.cancel(_visitor(request, browser))
+        self.planner.starts.cancel(_visitor(request, browser))
         return self._starting(_visitor(request, browser))
 
 
