@@ -33,7 +33,7 @@ from training.stored_inputs import datasets_here, own_output, with_model_here
 from training.strategies.build import build_learner
 from training.strategies.learner import Learner
 from training.worker_context import TorchrunContext, WorkerContext
-from training.workers import Workers, device_of_worker, distributed_backend
+from training.workers import GROUP_TIMEOUT, Workers, device_of_worker, distributed_backend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
             job = FineTuneJob.parse({**job.model_dump(), "num_workers": context.world_size})
         if context.world_size > 1:
             kind = device_of_worker(job.device, context.local_rank, context.world_size).type
-            dist.init_process_group(distributed_backend(kind, job.offload))
+            dist.init_process_group(distributed_backend(kind, job.offload), timeout=GROUP_TIMEOUT)
         with context.stopping_on_signals():
             run_worker(job, context, storage=RunStorage(store=store) if store is not None else None)
     except EncoreError as error:

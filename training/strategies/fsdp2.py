@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
@@ -17,7 +18,7 @@ from training.job import FineTuneJob
 from training.loss import SpeechLoss
 from training.strategies.ddp import wrap_ddp
 from training.strategies.torch_learner import TorchLearner
-from training.workers import Workers, hybrid_group_size, local_world_size
+from training.workers import GROUP_TIMEOUT, Workers, agreed_group_size, local_world_size
 
 MakeMesh = Callable[[Workers], DeviceMesh]
 
@@ -68,6 +69,11 @@ def flat_mesh(workers: Workers) -> DeviceMesh:
 
 def hybrid_mesh(workers: Workers) -> DeviceMesh:
     """Groups that shard the model among themselves and replicate each other: gathering stays within a machine."""
-    group = hybrid_group_size(workers.size, local_world_size(workers.size))
+    group = agreed_group_size(workers, local_world_size(workers.size))
     shape = (workers.size // group, group)
-    return init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
+    if workers.device.type in ("cpu", "cuda"):
+        for part in mesh.get_all_groups():
+            # Groups within the group of all are made with NCCL's ten minutes, whatever that one has.
+            dist.distributed_c10d._set_pg_timeout(GROUP_TIMEOUT, part)
+    return mesh
