@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
+from training.errors import PreflightError
 from training.job import FineTuneJob
 from training.loss import SpeechLoss
 from training.strategies.ddp import wrap_ddp
@@ -41,8 +42,14 @@ def wrap_fsdp2(
         dtype: of the arithmetic; gradients are summed in float32.
         make_mesh: arranges the workers.
         reshard: drop a layer's gathered weights after its forward pass and gather them again for the backward pass.
+
+    Raises:
+        PreflightError: a worker alone would not offload what it was asked to.
     """
     if workers.size == 1:
+        # What is on the CPU already needs no offload.
+        if workers.device.type != "cpu" and (problem := job.offload_problem(1)) is not None:
+            raise PreflightError(problem)
         return wrap_ddp(speech_loss, job, workers, dtype)
     mesh = make_mesh(workers)
     offload = job.offload == "cpu" and workers.device.type != "cpu"
