@@ -21,7 +21,11 @@ class ResumeError(TrainingError):
     """A checkpoint of a run is missing, damaged, or belongs to another run."""
 
 
-class CheckpointDiskFull(TrainingError):
+class AgreedError(TrainingError):
+    """A fine-tune cannot continue, and all of its workers say so at the same call; they can still act together."""
+
+
+class CheckpointDiskFull(AgreedError):
     """A checkpoint could not be written because the disk is full; earlier ones are unaffected."""
 
 

@@ -108,6 +108,8 @@ def estimate_run(
             micro_batch_tokens=job.micro_batch_tokens,
             code_predictor_fraction=job.code_predictor_fraction,
             activation_checkpointing=job.activation_checkpointing,
+            offload=job.offload,
+            on_gpu=device.type != "cpu",
             tensors=tensors,
         ),
         disk_bytes=disk_bytes(job, tensors),

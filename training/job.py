@@ -232,6 +232,15 @@ class FineTuneJob(BaseModel):
             rank=self.lora_rank, alpha=self.lora_alpha, dropout=self.lora_dropout, layers=self.lora_layers
         )
 
+    def offload_problem(self, num_workers: int) -> str | None:
+        """Why nothing would be offloaded by so few workers; None if it would be, or is not asked for."""
+        if num_workers > 1 or self.offload == "none" or self.uses_deepspeed:
+            return None
+        return (
+            f"{self.strategy} shares weights among workers, and one worker alone keeps everything on its device. "
+            "Use zero2 or zero3 to offload, or at least 2 workers."
+        )
+
     @property
     def method_in_words(self) -> str:
         """What is trained, to be read by the user."""

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import Protocol, Self
 
 from training.data.batching import BatchPlan, MicroBatch, StepPlan, generator_of
-from training.errors import TrainingError
+from training.errors import AgreedError
 from training.job import FineTuneJob
 from training.strategies.learner import Learner
 from training.workers import Workers
@@ -148,7 +148,7 @@ def train(
     """Do the steps from `first_step` on; returns the number of steps the run has done by then.
 
     Raises:
-        TrainingError: a loss became NaN or infinite.
+        AgreedError: a loss became NaN or infinite.
     """
     rate, own_state = _Rate(time.perf_counter()), 0
     for step in range(first_step, batches.num_steps):
@@ -161,7 +161,7 @@ def train(
         totals = StepTotals.gather(workers, loss_sums, stop_requested=events.stop_requested(), state_bytes=own_state)
         loss = totals.talker_loss + totals.code_predictor_loss
         if not math.isfinite(loss + norm):
-            raise TrainingError(
+            raise AgreedError(
                 f"The loss became {loss} at step {step + 1}: training diverged. "
                 "Lower the learning rate, or go back to an earlier checkpoint."
             )

@@ -7,13 +7,13 @@ the backward pass of `training/model/network/layers.py` keeps, counted by hand, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
 import torch
 
-from training.job import Strategy
+from training.job import Offload, Strategy
 from training.model.config import ModelConfig, TransformerConfig
 from training.model.lora_config import LoraConfig
 from training.model.network.lora import put_adapter
@@ -22,6 +22,10 @@ from training.strategies.learner import StateBytes
 from training.workers import hybrid_group_size
 
 _FLOAT, _MOMENTS = 4, 8
+
+# DeepSpeed's own: weights that come from a disk have five buffers, master weights, moments and gradients four, of a
+# size that holds a group of so many elements.
+_WEIGHT_BUFFERS, _OPTIMIZER_BUFFERS, _GROUP_ELEMENTS = 5, 4, 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,15 +80,17 @@ class WorkerMemory:
         state: kept from step to step.
         gathered: copies of weights in the dtype of the arithmetic while they are used.
         activations: of the largest micro-batch; an estimate.
+        main: state that a GPU offloads to the main memory, or that passes through it on its way to a disk.
     """
 
     state: StateBytes
     gathered: int
     activations: int
+    main: int = 0
 
     @property
     def total(self) -> int:
-        """All of it; buffers for communication and fragmentation come on top."""
+        """All of it on the device; buffers for communication and fragmentation come on top."""
         return self.state.total + self.gathered + self.activations
 
 
@@ -133,18 +139,23 @@ def worker_memory(
     activation_checkpointing: bool = False,
     train_text_embedding: bool = False,
     workers_per_machine: int | None = None,
+    offload: Offload = "none",
+    on_gpu: bool = True,
     tensors: Tensors | None = None,
 ) -> WorkerMemory:
     """Memory of the worker that holds most; `compute_bytes` is 2 for bf16 and 4 for fp32, `frozen_bytes` likewise.
 
-    Pass the network's `tensors` to reuse them for several plans.
+    Pass the network's `tensors` to reuse them for several plans. What is offloaded is in the main memory, which is that
+    of the worker's device unless it is `on_gpu`.
     """
     tensors = tensors or network_tensors(config, train_text_embedding=train_text_embedding)
     layout = _Layout(tensors, num_workers, compute_bytes, frozen_bytes, workers_per_machine or num_workers)
     state, gathered = _LAYOUT_BY_STRATEGY[strategy](layout)
+    kept, moved = _offloaded(layout, strategy, state, offload)
     return WorkerMemory(
-        state=state,
+        state=kept if on_gpu else _sum(kept, moved),
         gathered=gathered,
+        main=moved.total if on_gpu else 0,
         activations=activation_bytes(
             config,
             micro_batch_tokens=micro_batch_tokens,
@@ -174,6 +185,9 @@ def activation_bytes(
     per_logit = compute_bytes + 2 * _FLOAT
     logits = num_frames * config.talker.vocab_size + num_predicted * (depth - 1) * config.code_predictor.vocab_size
     return talker + predictor + logits * per_logit
+
+
+_NOTHING = StateBytes(parameters=0, gradients=0, optimizer=0)
 
 
 @dataclass(frozen=True)
@@ -226,6 +240,53 @@ def _zero(layout: _Layout, *, stage: int) -> tuple[StateBytes, int]:
         optimizer=(_FLOAT + _MOMENTS) * part,
     )
     return state, layout.compute_bytes * (tensors.root + 2 * tensors.max_layer) if stage == 3 else 0
+
+
+def _offloaded(
+    layout: _Layout, strategy: Strategy, state: StateBytes, offload: Offload
+) -> tuple[StateBytes, StateBytes]:
+    """What of a worker's state stays where it computes, and what is in the main memory instead."""
+    if strategy.startswith("fsdp2") and offload == "cpu" and layout.num_workers > 1:
+        return _NOTHING, state
+    if strategy == "zero3" and offload != "none":
+        return _NOTHING, _zero3_moved(layout, state, offload)
+    if strategy in ("zero1", "zero2") and offload == "cpu":
+        # Gradients are summed in the dtype of the arithmetic where the optimizer is, whose own are float32; and
+        # updated weights are cast there. Without sharded gradients they are also whole on the device until then.
+        part = state.optimizer // (_FLOAT + _MOMENTS)
+        summed = layout.compute_bytes * _zero_gradients(layout.tensors, layout.num_workers)
+        gradients = state.gradients if strategy == "zero1" else 0
+        return (
+            StateBytes(parameters=state.parameters, gradients=gradients, optimizer=0),
+            StateBytes(
+                parameters=layout.compute_bytes * part,
+                gradients=_FLOAT * part + summed,
+                optimizer=state.optimizer,
+            ),
+        )
+    return state, _NOTHING
+
+
+def _zero3_moved(layout: _Layout, state: StateBytes, offload: Offload) -> StateBytes:
+    part = state.optimizer // (_FLOAT + _MOMENTS)
+    if offload == "cpu":
+        # The optimizer's own gradients are float32.
+        return replace(state, gradients=state.gradients + _FLOAT * part)
+    group = min(part, _GROUP_ELEMENTS)
+    largest = max(rows * width for rows, width in (*layout.tensors.trained, *layout.tensors.frozen))
+    return StateBytes(
+        parameters=_WEIGHT_BUFFERS * layout.compute_bytes * -(-largest // layout.num_workers),
+        gradients=state.gradients + _FLOAT * group,
+        optimizer=_OPTIMIZER_BUFFERS * _FLOAT * group,
+    )
+
+
+def _sum(one: StateBytes, other: StateBytes) -> StateBytes:
+    return StateBytes(
+        parameters=one.parameters + other.parameters,
+        gradients=one.gradients + other.gradients,
+        optimizer=one.optimizer + other.optimizer,
+    )
 
 
 def _zero_part(sizes: Sequence[int], parts: int) -> int:

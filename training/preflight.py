@@ -45,20 +45,40 @@ def disk_problems(job: FineTuneJob, estimate: RunEstimate) -> list[str]:
     ]
 
 
-def memory_problems(job: FineTuneJob, estimate: RunEstimate, worker_bytes: int | None) -> list[str]:
-    """A run whose weights, gradients and optimizer alone do not fit. Activations are an estimate, and do not count."""
-    state = estimate.memory.state.total
-    if worker_bytes is None or state <= worker_bytes:
-        return []
+def memory_problems(
+    job: FineTuneJob, estimate: RunEstimate, worker_bytes: int | None, main_bytes: int | None = None
+) -> list[str]:
+    """A run whose weights, gradients and optimizer alone do not fit. Activations are an estimate, and do not count.
+
+    Args:
+        job: the recipe.
+        estimate: of the run.
+        worker_bytes: memory that each worker has where it computes; None where that is not known.
+        main_bytes: main memory that it has beside that, to offload to.
+    """
+    state, main = estimate.memory.state.total, estimate.memory.main
+    problems = []
+    if worker_bytes is not None and state > worker_bytes:
+        problems.append(
+            f"A worker needs {state / 2**30:.1f} GiB for weights and optimizer alone, and has "
+            f"{worker_bytes / 2**30:.1f} GiB. {_ways_to_fit(job)}"
+        )
+    # What passes through it to a disk is as much as DeepSpeed's own options say.
+    if job.offload == "cpu" and main_bytes is not None and main > main_bytes:
+        problems.append(
+            f"A worker offloads {main / 2**30:.1f} GiB to the main memory, and has {main_bytes / 2**30:.1f} GiB "
+            f"there. {_ways_to_fit(job)}"
+        )
+    return problems
+
+
+def _ways_to_fit(job: FineTuneJob) -> str:
     ways = ["Close other programs, or choose a smaller model."]
     if job.method == "full" and not job.train_text_embedding:
         ways.append("Or train an adapter (--method lora).")
     if job.strategy == "ddp":
         ways.append("Or share the weights among workers on several GPUs or machines (--strategy fsdp2).")
-    return [
-        f"A worker needs {state / 2**30:.1f} GiB for weights and optimizer alone, and has {worker_bytes / 2**30:.1f} "
-        f"GiB. {' '.join(ways)}"
-    ]
+    return " ".join(ways)
 
 
 def uses_gpus(job: FineTuneJob, machine: Machine) -> bool:

@@ -17,6 +17,7 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from training.disk_room import free_bytes_at, is_full, wait_for_room
-from training.errors import CheckpointDiskFull, ResumeError, StorageError, TrainingError
+from training.errors import AgreedError, CheckpointDiskFull, ResumeError, StorageError, TrainingError
 from training.job import CHECKPOINTS_FOLDER, JOB_FILE, FineTuneJob
 from training.model.checkpoint.atomic_folder import sync, sync_tree
 from training.model.checkpoint.hashes import find_damage, write_hashes
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "state"
 PROGRESS_FILE, BEST_FILE, IN_USE_FILE = "progress.json", "best.json", "in-use"
+SHARED_FOLDER_SECONDS = 90.0
+"""How long another machine may take to see a new folder: NFS clients keep what they know of one for up to a minute."""
+_POLL_SECONDS = 1.0
 _SPARE_BYTES = 2**20
 """To be left on the disk beside a checkpoint, for what a run writes meanwhile."""
 
@@ -88,6 +92,10 @@ class Checkpoint:
 def list_checkpoints(output: Path) -> list[Checkpoint]:
     """The complete checkpoints of a run, oldest first, without damaged ones."""
     return _sort_out(output)[0]
+
+
+def _find(output: Path, step: int) -> Checkpoint | None:
+    return next((one for one in list_checkpoints(output) if one.progress.step == step), None)
 
 
 def _sort_out(output: Path) -> tuple[list[Checkpoint], list[str]]:
@@ -198,7 +206,7 @@ def release(checkpoint: Path) -> None:
 
 
 class CheckpointKeeper:
-    """Writes a run's checkpoints in parallel with training, and prunes old ones. Every call is collective."""
+    """Writes a run's checkpoints beside training, and prunes old ones. All calls but `send_rest` are collective."""
 
     def __init__(
         self,
@@ -225,25 +233,42 @@ class CheckpointKeeper:
         """The checkpoint to resume from, the same on all workers; damaged ones are told of and passed over.
 
         Raises:
-            ResumeError: see `find_resumable`.
+            ResumeError: see `find_resumable`; or a worker does not see it. Raised on all workers.
             StorageError: there is none here, and the storage cannot be asked.
         """
-        failure: StorageError | None = None
+        failure: StorageError | ResumeError | None = None
+        found: Checkpoint | None = None
         if self._workers.is_first:
             for name in set_damaged_aside(self._job.output):
                 self._tell(damage_notice(name))
             try:
                 self._meet_storage()
-            except StorageError as error:
+                found = find_resumable(self._job)
+            except (StorageError, ResumeError) as error:
                 failure = error
-        if self._workers.total([float(failure is not None)])[0]:
-            raise failure or StorageError("The first worker says why the storage could not be read.")
-        found = find_resumable(self._job)
-        # What another machine sees of shared storage may be a moment old.
-        step = int(self._workers.total([float(found.progress.step if found and self._workers.is_first else 0)])[0])
-        if found is None or found.progress.step == step:
-            return found
-        return read_checkpoint(self._folder / checkpoint_name(step)) if step else None
+        step = float(found.progress.step) if found is not None else 0.0
+        num_failed, step = self._workers.total([float(failure is not None), step])
+        if num_failed:
+            if failure is None:
+                # Most often says the same, and any worker's words may be those that the user reads.
+                find_resumable(self._job)
+            raise failure or ResumeError("The first worker says why the run cannot be resumed.")
+        return self._see(int(step)) if step else None
+
+    def _see(self, step: int) -> Checkpoint:
+        """The checkpoint that the first worker has found. Raises ResumeError on all workers if any does not see it."""
+        folder = self._folder / checkpoint_name(step)
+        give_up_at = time.monotonic() + SHARED_FOLDER_SECONDS
+        # What another machine sees of shared storage may be a moment old, and is listed anew each time.
+        while (found := _find(self._job.output, step)) is None and time.monotonic() < give_up_at:
+            time.sleep(_POLL_SECONDS)
+        num_blind = self._workers.total([float(found is None)])[0]
+        if found is None or num_blind:
+            raise ResumeError(
+                f"{num_blind:.0f} of {self._workers.size} workers do not see the checkpoint {folder}, which the first "
+                "one has found. Look after the storage that they share, and resume the run."
+            )
+        return found
 
     def _meet_storage(self) -> None:
         """Fetch a checkpoint that this machine lacks, and begin to send one that the storage lacks."""
@@ -260,6 +285,10 @@ class CheckpointKeeper:
 
     def drain(self) -> None:
         """Wait until what has been saved is stored; what could not be stored has been told of."""
+        self.send_rest()
+
+    def send_rest(self) -> None:
+        """Wait until this worker has sent what it has to send, for one that ends without the others."""
         if self._uploads is not None:
             self._uploads.drain()
 
@@ -282,7 +311,7 @@ class CheckpointKeeper:
             tell: is told that the disk is full, and that it has room again.
 
         Raises:
-            TrainingError: there was no room for long, or the folder cannot be made.
+            AgreedError: there was no room for long, or the folder cannot be made.
         """
         assert self._pending is None
         folder = self._folder / f"{checkpoint_name(progress.step)}{_INCOMPLETE}"
@@ -304,7 +333,7 @@ class CheckpointKeeper:
 
         Raises:
             CheckpointDiskFull: it could not be written for lack of room, and can be started again.
-            TrainingError: it could not be written; earlier ones are unaffected.
+            AgreedError: it could not be written; earlier ones are unaffected.
         """
         from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415 - see `_cause`
 
@@ -342,7 +371,7 @@ class CheckpointKeeper:
         self._workers.wait()
         shutil.rmtree(folder, ignore_errors=True)
         reason = _reason(failure) if failure is not None else "another worker could not write its part"
-        kind = CheckpointDiskFull if can_retry and num_full else TrainingError
+        kind = CheckpointDiskFull if can_retry and num_full else AgreedError
         raise kind(
             f"The checkpoint at step {progress.step} could not be written to {self._folder}: {reason}. "
             "Free some space there and resume the run."

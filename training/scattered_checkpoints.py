@@ -128,6 +128,11 @@ class ScatteredCheckpointKeeper(CheckpointKeeper):
                 shutil.rmtree(stored, ignore_errors=True)
 
     @override
+    def send_rest(self) -> None:
+        if self._is_first_here:
+            self._queue.drain()
+
+    @override
     def drain(self) -> None:
         """Wait until the newest checkpoint is stored, which is nowhere whole before.
 

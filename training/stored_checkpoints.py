@@ -1,6 +1,7 @@
 """The checkpoints of a run in the object storage: sent beside training, fetched where a run goes on without them.
 
 runs/NAME/checkpoints/step-00000120    a stored folder each, see `training.storage.folders`; NAME is the output's own
+runs/NAME/best                         name of the best checkpoint, for workers that do not see who evaluates
 runs/NAME/export                       what the run ended with, in the public format
 """
 
@@ -32,7 +33,7 @@ from training.storage.folders import (
 from training.storage.objects import ObjectStore
 from training.storage.uploads import UploadQueue
 
-RUNS_FOLDER, EXPORT_FOLDER = "runs", "export"
+RUNS_FOLDER, EXPORT_FOLDER, BEST_FILE = "runs", "export", "best"
 _POLL_SECONDS = 0.5
 
 
@@ -129,10 +130,20 @@ class StoredCheckpoints:
                 self._store.delete(f"{self._parts}/{path}")
 
     def prune(self, num_kept: int, best: str | None) -> None:
-        """Remove all but the newest and the best. Raises StorageError."""
-        for name in self.names()[:-num_kept]:
-            if name != best:
+        """Remove all but the newest and the best, as it is known here or was marked there. Raises StorageError."""
+        old = self.names()[:-num_kept]
+        kept = {best, self._marked_best()} if old else {best}
+        for name in old:
+            if name not in kept:
                 delete_folder(self._store, self._name(name))
+
+    def mark_best(self, name: str) -> None:
+        """Keep a checkpoint from being pruned, in the place of the one that was marked before. Raises StorageError."""
+        self._store.write(f"{self.place}/{BEST_FILE}", name.encode())
+
+    def _marked_best(self) -> str | None:
+        content = self._store.read(f"{self.place}/{BEST_FILE}")
+        return content.decode() if content is not None else None
 
     def _part(self, checkpoint: str, save: str, part: int) -> str:
         return f"{self._parts}/{checkpoint}/{save}/{part}.json"

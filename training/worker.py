@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from training.allocator import keep_freed_memory
 from training.data.training_set import TrainingSet
-from training.errors import PreflightError, TrainingError
+from training.errors import AgreedError, PreflightError, TrainingError
 from training.export import EXPORTS_FOLDER, export_all, with_base
 from training.job import FineTuneJob
 from training.job_data import Rows, plan_data
@@ -33,7 +33,7 @@ from training.stored_inputs import datasets_here, own_output, with_model_here
 from training.strategies.build import build_learner
 from training.strategies.learner import Learner
 from training.worker_context import TorchrunContext, WorkerContext
-from training.workers import Workers, device_of_worker, distributed_backend
+from training.workers import GROUP_TIMEOUT, Workers, device_of_worker, distributed_backend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +149,8 @@ def _train(
     first_step = found.progress.step if found is not None else 0
     try:
         done = train(learner, batches, job, workers, events, first_step=first_step)
-    except TrainingError:
-        # Raised on all workers together; the checkpoint that is being saved is from before the failure.
-        events.finish_checkpoint()
-        keeper.drain()
+    except TrainingError as error:
+        _save_rest(events, keeper, is_agreed=workers.size == 1 or isinstance(error, AgreedError))
         raise
     if job.export_at_end and done >= batches.num_steps:
         job = job.model_copy(update={"base_model": here.base_model})
@@ -161,6 +159,17 @@ def _train(
             put_export(store, job.output.name, job.output / EXPORTS_FOLDER, context.tell)
     keeper.drain()
     return WorkerResult(steps_done=done, num_steps=batches.num_steps, checkpoint=events.checkpoint)
+
+
+def _save_rest(events: Reporting, keeper: CheckpointKeeper, *, is_agreed: bool) -> None:
+    """Keep what was saved before a failure, with the other workers only if all of them failed together."""
+    if is_agreed:
+        # The checkpoint that is being saved is from before the failure.
+        events.finish_checkpoint()
+        keeper.drain()
+    else:
+        # The others are at another call, and an answer to that one is not what this one would ask them.
+        keeper.send_rest()
 
 
 def _export(
@@ -250,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
             job = FineTuneJob.parse({**job.model_dump(), "num_workers": context.world_size})
         if context.world_size > 1:
             kind = device_of_worker(job.device, context.local_rank, context.world_size).type
-            dist.init_process_group(distributed_backend(kind, job.offload))
+            dist.init_process_group(distributed_backend(kind, job.offload), timeout=GROUP_TIMEOUT)
         with context.stopping_on_signals():
             run_worker(job, context, storage=RunStorage(store=store) if store is not None else None)
     except EncoreError as error:

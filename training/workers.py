@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from training.model.device import choose_device
 from training.model.device_memory import peak_bytes
+
+GROUP_TIMEOUT = timedelta(minutes=30)
+"""How long workers wait for one of them: longer than one waits for room on a full disk. NCCL's own are ten minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +89,18 @@ def device_of_worker(choice: str, local_rank: int, num_workers: int = 1) -> torc
 def local_world_size(size: int) -> int:
     """Number of workers on this machine, from the variable that torchrun and Ray set; all of them without it."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", size))
+
+
+def agreed_group_size(workers: Workers, num_local: int) -> int:
+    """Workers per sharding group of hybrid sharding, the same on all workers, whose machines may hold unequally many.
+
+    Args:
+        workers: all of them ask.
+        num_local: number of workers on this worker's machine.
+    """
+    counts = workers.total([float(num_local) if rank == workers.rank else 0.0 for rank in range(workers.size)])
+    # Ranks of a machine follow one another, so groups of a common divisor stay within machines.
+    return hybrid_group_size(workers.size, math.gcd(*map(int, counts)))
 
 
 def hybrid_group_size(num_workers: int, num_local: int) -> int:

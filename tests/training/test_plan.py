@@ -30,7 +30,7 @@ from training.model.lora_config import ADAPTED_LAYERS, LoraConfig
 from training.model.voice_model import VoiceModel
 from training.preflight import disk_problems, job_problems, memory_problems, uses_gpus
 from training.presets import preset_fields
-from training.strategies.learner import frozen_dtype
+from training.strategies.learner import StateBytes, frozen_dtype
 from training.workers import device_of_worker, distributed_backend
 
 MACHINE = Machine(num_cpus=2, num_gpus=0)
@@ -257,6 +257,56 @@ def test_a_run_whose_weights_alone_do_not_fit_is_refused_with_what_would(folder)
     sharded = job.model_copy(update={"method": "lora", "strategy": "fsdp2"})
     (problem,) = memory_problems(sharded, estimate, state - 1)
     assert "--" not in problem
+
+
+NOTHING = StateBytes(parameters=0, gradients=0, optimizer=0)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "fsdp2-no-reshard", "fsdp2-hybrid"])
+def test_fsdp2_offloads_all_of_its_shards(large, strategy):
+    plain, offloaded = (worker_memory(large, strategy, 4, offload=offload) for offload in ("none", "cpu"))
+    assert (plain.main, offloaded.state, offloaded.main) == (0, NOTHING, plain.state.total)
+    assert (offloaded.gathered, offloaded.activations) == (plain.gathered, plain.activations)
+    # On CPUs it is the same memory.
+    assert worker_memory(large, strategy, 4, offload="cpu", on_gpu=False) == plain
+
+
+@pytest.mark.parametrize("strategy", ["zero1", "zero2"])
+def test_zero_offloads_the_optimizer_and_what_it_updates_from(large, strategy):
+    plain, offloaded = (worker_memory(large, strategy, 1, offload=offload) for offload in ("none", "cpu"))
+    trained = network_tensors(large).num_trained
+    assert offloaded.state.parameters == plain.state.parameters
+    assert offloaded.state.gradients == (plain.state.gradients if strategy == "zero1" else 0)
+    assert offloaded.state.optimizer == 0
+    # Master weights, two moments and gradients in float32; gradients and weights in bfloat16.
+    assert offloaded.main == pytest.approx(20 * trained, rel=1e-6)
+    on_cpu = worker_memory(large, strategy, 1, offload="cpu", on_gpu=False)
+    assert (on_cpu.state.total, on_cpu.main) == (offloaded.state.total + offloaded.main, 0)
+
+
+def test_zero3_offloads_weights_too_and_a_disk_leaves_buffers(large):
+    plain, cpu, disk = (worker_memory(large, "zero3", 1, offload=offload) for offload in ("none", "cpu", "nvme"))
+    assert cpu.state == disk.state == NOTHING
+    assert cpu.main > plain.state.total
+    assert disk.main < cpu.main
+    assert cpu.gathered == disk.gathered == plain.gathered
+
+
+@pytest.mark.parametrize(("strategy", "offload", "num_workers"), [("ddp", "cpu", 4), ("fsdp2", "cpu", 1)])
+def test_what_offloads_nothing_is_not_planned_to(large, strategy, offload, num_workers):
+    plain = worker_memory(large, strategy, num_workers)
+    assert worker_memory(large, strategy, num_workers, offload=offload) == plain
+
+
+def test_offloaded_state_must_fit_into_the_main_memory_only(folder):
+    job = make_job(folder, strategy="zero3", offload="cpu")
+    _, training_set, batches = plan_data(job)
+    estimate = estimate_run(job, training_set, batches, device=torch.device("cuda"))
+    memory = estimate.memory
+    assert memory.main > 0
+    assert memory_problems(job, estimate, 0, memory.main) == memory_problems(job, estimate, 0, None) == []
+    (problem,) = memory_problems(job, estimate, 0, memory.main - 1)
+    assert "to the main memory" in problem
 
 
 def test_workers_send_through_what_their_devices_have():

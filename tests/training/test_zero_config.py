@@ -33,6 +33,15 @@ def test_below_stage_three_only_the_optimizer_is_offloaded(tmp_path, stage):
     assert "offload_optimizer" not in config_of(tmp_path, stage)["zero_optimization"]
 
 
+@pytest.mark.parametrize(("stage", "overlaps"), [(1, False), (2, True), (3, True)])
+def test_gradients_are_summed_beside_the_backward_pass_where_deepspeed_lets_them(tmp_path, stage, overlaps):
+    config = config_of(tmp_path, stage, on_gpu=True)
+    assert config["zero_optimization"]["overlap_comm"] is overlaps
+    # DeepSpeed's own check: with steps of any number of micro-batches it overlaps only what is sharded.
+    assert config["managed_gradient_accumulation"] is False
+    assert config_of(tmp_path, stage)["zero_optimization"]["overlap_comm"] is False
+
+
 def test_a_jobs_own_entries_lie_over_what_the_strategy_says(tmp_path):
     plain = config_of(tmp_path, 3)
     own = {"zero_optimization": {"reduce_bucket_size": 7}, "aio": {"queue_depth": 32}, "gradient_clipping": 0.5}

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
+from training.errors import PreflightError
 from training.job import FineTuneJob
 from training.loss import SpeechLoss
 from training.strategies.ddp import wrap_ddp
 from training.strategies.torch_learner import TorchLearner
-from training.workers import Workers, hybrid_group_size, local_world_size
+from training.workers import GROUP_TIMEOUT, Workers, agreed_group_size, local_world_size
 
 MakeMesh = Callable[[Workers], DeviceMesh]
 
@@ -40,8 +42,14 @@ def wrap_fsdp2(
         dtype: of the arithmetic; gradients are summed in float32.
         make_mesh: arranges the workers.
         reshard: drop a layer's gathered weights after its forward pass and gather them again for the backward pass.
+
+    Raises:
+        PreflightError: a worker alone would not offload what it was asked to.
     """
     if workers.size == 1:
+        # What is on the CPU already needs no offload.
+        if workers.device.type != "cpu" and (problem := job.offload_problem(1)) is not None:
+            raise PreflightError(problem)
         return wrap_ddp(speech_loss, job, workers, dtype)
     mesh = make_mesh(workers)
     offload = job.offload == "cpu" and workers.device.type != "cpu"
@@ -68,6 +76,11 @@ def flat_mesh(workers: Workers) -> DeviceMesh:
 
 def hybrid_mesh(workers: Workers) -> DeviceMesh:
     """Groups that shard the model among themselves and replicate each other: gathering stays within a machine."""
-    group = hybrid_group_size(workers.size, local_world_size(workers.size))
+    group = agreed_group_size(workers, local_world_size(workers.size))
     shape = (workers.size // group, group)
-    return init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(workers.device.type, shape, mesh_dim_names=("replicate", "shard"))
+    if workers.device.type in ("cpu", "cuda"):
+        for part in mesh.get_all_groups():
+            # Groups within the group of all are made with NCCL's ten minutes, whatever that one has.
+            dist.distributed_c10d._set_pg_timeout(GROUP_TIMEOUT, part)
+    return mesh

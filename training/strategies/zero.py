@@ -83,7 +83,8 @@ def deepspeed_config(
     bucket = min(MAX_BUCKET, num_trained)
     zero: dict[str, Any] = {
         "stage": stage,
-        "overlap_comm": on_gpu,
+        # DeepSpeed refuses it where gradients are not sharded, as no step has a fixed number of micro-batches.
+        "overlap_comm": on_gpu and stage >= 2,
         "reduce_bucket_size": bucket,
         "allgather_bucket_size": bucket,
     }

@@ -70,6 +70,8 @@ class LaunchPlan(LaunchOptions):
             return ["fsdp2-hybrid needs an even number of workers. Leave min_workers out, or use fsdp2."]
         if self.is_elastic and job.offload == "nvme":
             return ["Offload to nvme needs a fixed number of workers. Leave min_workers out, or offload to cpu."]
+        if (problem := job.offload_problem(self.smallest_world_size)) is not None:
+            return [problem]
         return []
 
     @property

@@ -92,6 +92,7 @@ class DataPlan(BaseModel):
         evaluation: what checkpoints will speak.
         memory: of every strategy and number of workers.
         worker_bytes: memory that each worker could have on this machine; None where that is not known.
+        main_bytes: main memory that each worker on a GPU could offload to; None where that is not known.
         full_bytes: memory that a worker would need to train all weights, where an adapter was chosen for that reason.
         free_disk_bytes: where the run will be stored.
     """
@@ -105,6 +106,7 @@ class DataPlan(BaseModel):
     evaluation: EvaluationPlan
     memory: tuple[MemoryCell, ...]
     worker_bytes: int | None
+    main_bytes: int | None = None
     full_bytes: int | None = None
     free_disk_bytes: int
 
@@ -145,6 +147,8 @@ class RunPlan(BaseModel):
             f"Each worker needs about {estimate.memory.total / 2**30:.1f} GiB of memory; checkpoints and export take "
             f"up to {estimate.disk_bytes / 1e9:.1f} GB of disk.",
         ]
+        if (main := estimate.memory.main) > 0:
+            notes.append(f"Each worker also keeps {main / 2**30:.1f} GiB in the main memory, where it offloads to.")
         if self.data.speakers:
             listed = "; ".join(
                 f"{one.voice}: {one.minutes:.1f} min, {one.per_epoch:.1f} in every epoch" for one in self.data.speakers
@@ -218,7 +222,7 @@ def plan_run(request: RunRequest, home: Home, num_cpus: int | None = None) -> Ru
     problems = (
         *_problems(job, launch),
         *disk_problems(job, data.estimate),
-        *memory_problems(job, data.estimate, data.worker_bytes),
+        *memory_problems(job, data.estimate, data.worker_bytes, data.main_bytes),
         *chain.from_iterable(of_datasets),
     )
     return RunPlan(run_id=run_id, request=request, job=job, launch=launch, problems=problems, data=data)
@@ -283,6 +287,7 @@ def _plan_data(
         evaluation=evaluation,
         memory=_memory_cells(config, job, tensors, device),
         worker_bytes=_worker_bytes(job.num_workers, device, launch.machine),
+        main_bytes=_main_bytes(job.num_workers, device, launch.machine),
         free_disk_bytes=free_bytes(job.output),
     )
 
@@ -370,6 +375,8 @@ def _memory_cells(
                 micro_batch_tokens=job.micro_batch_tokens,
                 code_predictor_fraction=job.code_predictor_fraction,
                 activation_checkpointing=job.activation_checkpointing,
+                offload=job.offload,
+                on_gpu=device.type != "cpu",
                 tensors=tensors,
             ),
         )
@@ -386,6 +393,13 @@ def _worker_bytes(num_workers: int, device: torch.device, machine: Machine) -> i
     if device.type in ("cuda", "xpu"):
         return total_bytes(device)
     return free_bytes_of(device) // num_workers
+
+
+def _main_bytes(num_workers: int, device: torch.device, machine: Machine) -> int | None:
+    """Workers on GPUs share the machine's memory, which is the device's own of all others."""
+    if machine.address is not None or device.type == "cpu":
+        return None
+    return free_bytes_of(torch.device("cpu")) // num_workers
 
 
 def _planned_device(job: FineTuneJob, launch: LaunchPlan) -> torch.device:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from backend.runs.storage.run_folder import RunFolder
 from training.errors import StorageError
-from training.run_checkpoints import prune
+from training.run_checkpoints import best_step, checkpoint_name, prune
 from training.storage.objects import ObjectStore
 from training.stored_checkpoints import StoredCheckpoints
 
@@ -26,6 +26,7 @@ class CheckpointMirror:
         self._lock, self._wanted, self._here = threading.Lock(), list[str](), list[str]()
         self._problem = ""
         self._told = ""
+        self._marked: int | None = None
         self._has_ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -81,6 +82,18 @@ class CheckpointMirror:
                     self._problem = problem
                     if is_come:
                         self._wanted.remove(name)
+            self._mark_best()
+
+    def _mark_best(self) -> None:
+        """Let the workers, who prune what is stored, know which of it is the best."""
+        best = best_step(self._folder.path)
+        if best is None or best == self._marked:
+            return
+        try:
+            self._stored.mark_best(checkpoint_name(best))
+            self._marked = best
+        except StorageError as error:
+            _logger.warning("%s", error)
 
     def _fetch(self, name: str) -> bool:
         if not self._stored.fetch(name):

@@ -91,6 +91,7 @@ def estimate_html(plan: RunPlan) -> Markup:
         say("tune.plan_facts", time=duration, minutes=minutes, **work),
         say("tune.plan_left_out", number=data.num_too_long) if data.num_too_long else "",
         say("tune.plan_memory", memory=gib(data.memory.total), **sizes),
+        say("tune.plan_main_memory", memory=gib(data.memory.main)) if data.memory.main else "",
     ]
     more = html(
         '<details class="why"><summary>{}</summary><p class="facts">{}</p></details>',

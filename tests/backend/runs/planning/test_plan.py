@@ -92,6 +92,8 @@ def test_a_plan_notes_that_no_clip_is_held_out(runs: Runs, home: Path) -> None:
         ({"strategy": "fsdp3"}, "strategy"),
         ({"strategy": "fsdp2-hybrid", "num_workers": 3}, "even number of workers"),
         ({"offload": "cpu"}, "offload needs an fsdp2 or zero strategy"),
+        ({"offload": "cpu", "strategy": "fsdp2"}, "Use zero2 or zero3 to offload"),
+        ({"offload": "cpu", "strategy": "fsdp2", "num_workers": 2, "min_workers": 1}, "or at least 2 workers"),
         ({"voice": "a/b"}, "cannot contain '/'"),
         ({"model": "/nowhere/at/all"}, "nowhere"),
     ],

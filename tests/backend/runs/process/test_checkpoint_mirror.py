@@ -14,10 +14,11 @@ from backend.runs.process.desk import DeskActor, FolderDesk
 from backend.runs.process.monitor import RunMonitor
 from backend.runs.storage.control import Control, LineReader
 from backend.runs.storage.run_folder import RunFolder
-from training.run_checkpoints import Progress, checkpoint_name, list_checkpoints
+from training.run_checkpoints import Progress, checkpoint_name, list_checkpoints, mark_best
 from training.storage.folders import put_folder
 from training.storage.location import StorageLocation
 from training.storage.objects import ObjectStore
+from training.stored_checkpoints import StoredCheckpoints
 
 
 class Rows:
@@ -103,3 +104,21 @@ def test_a_desk_elsewhere_does_what_one_beside_the_folder_does(folder: RunFolder
     actor.record_problem("The bucket is gone.")
     assert folder.problem.read_text() == "The bucket is gone."
     assert json.loads(folder.control.read_text())["attempt"] == 2
+
+
+def test_workers_that_do_not_see_which_is_best_leave_it_stored(
+    store: ObjectStore, folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_mirror, "_POLL_SECONDS", 0.02)
+    names = [put(store, tmp_path / "worker", step) for step in (1, 2, 3, 4)]
+    mirror = CheckpointMirror(store, folder, 9, lambda problem: None)
+    folder.checkpoints.mkdir(exist_ok=True)
+    mark_best(folder.path, 2)
+    mirror.want(names[0])
+    of_workers = StoredCheckpoints(store, tmp_path / "elsewhere" / "one")
+    give_up_at = time.monotonic() + 20
+    while store.read("runs/one/best") is None and time.monotonic() < give_up_at:
+        time.sleep(0.02)
+    of_workers.prune(1, None)
+    assert of_workers.names() == [names[1], names[3]]
+    mirror.finish()
