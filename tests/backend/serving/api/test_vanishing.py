@@ -7,10 +7,12 @@ import json
 
 import pytest
 
+from backend.provenance.statement import SpeechStatement
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
+from backend.serving.api.streaming import PROVENANCE_HEADER
 from backend.serving.deploy.local_server import LocalSpeech
-from backend.serving.requests import SpeechFailure
+from backend.serving.requests import AudioChunk, SpeechBegun, SpeechFailure
 from tests.backend.serving.api.served import MODEL, ask, wait_until
 
 LONG = "One two three four five six seven eight nine ten. " * 3
@@ -196,6 +198,26 @@ class _Silent:
 
     async def state(self, *, with_engines=False):
         raise NotImplementedError
+
+
+LOST, HEARD = SpeechStatement(), SpeechStatement()
+
+
+class _Twice(_Silent):
+    """A service whose first process is lost before any sound; another one begins the speech anew."""
+
+    async def speak(self, order):
+        for statement in LOST, HEARD:
+            yield SpeechBegun(statement=statement)
+        yield AudioChunk(content=b"sound")
+
+
+def test_a_speech_that_began_twice_says_what_is_heard(voices):
+    app = create_api(ApiContext(service=_Twice(), voices=voices, model_name=MODEL))
+    listener = Listener(ask())
+    asyncio.run(asyncio.wait_for(listener.call(app), 60))
+    told = [value for name, value in listener.messages[0]["headers"] if name == PROVENANCE_HEADER.encode()]
+    assert told == [HEARD.as_json().encode()]
 
 
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
