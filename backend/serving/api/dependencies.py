@@ -17,6 +17,7 @@ from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics, MetricTotals
 from backend.serving.api.stored import RecordingChecker, Signer, TakeStore, VoiceStore
 from backend.serving.api.take_recorder import TakeRecorder
+from backend.serving.api.threads import slowly
 from backend.serving.api.tracing import SpeechTracing
 from backend.serving.protocol import SpeechService
 from backend.serving.requests import AudioChunk, Reference, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
@@ -162,7 +163,7 @@ class ApiContext:
                             whole += item.content
                             continue
                         case SpeechSummary() if whole:
-                            content, item = await asyncio.to_thread(self._sign, whole, item)
+                            content, item = await slowly(self._sign, whole, item)
                             keeper.add(content)
                             yield AudioChunk(content=content)
                     match item:
@@ -171,7 +172,7 @@ class ApiContext:
                         case AudioChunk():
                             keeper.add(item.content)
                         case SpeechSummary():
-                            await asyncio.to_thread(keeper.finish, item)
+                            await slowly(keeper.finish, item)
                             item = replace(item, take_problem=keeper.problem)
                     yield item
 
