@@ -108,6 +108,11 @@ class AudioChunk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpeechGoesOn:
+    """More was made of what is handed out later: a sign of life for those who wait for it, and nothing to be heard."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SpeechSummary:
     """How it went; the last event of a speech that was not cancelled.
 
@@ -136,7 +141,7 @@ class SpeechFailure:
     error: EncoreError
 
 
-SynthesisEvent = SpeechBegun | AudioChunk | SpeechSummary | SpeechFailure
+SynthesisEvent = SpeechBegun | AudioChunk | SpeechGoesOn | SpeechSummary | SpeechFailure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ class ServeSettings(BaseModel):
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of proxies that are believed where a request comes from."""
     timeout_seconds: PositiveFloat = 120.0
-    """A request ends after this long without audio."""
+    """A request ends after this long in which nothing is spoken."""
     max_characters: int = Field(default=MAX_CHARACTERS, ge=1, le=MAX_TEXT_LENGTH)
     """Of one request's text; a longer one is refused, because it would keep a slot for as long as it lasts."""
     min_replicas: PositiveInt = 1

@@ -28,6 +28,7 @@ from backend.serving.requests import (
     SoundEvent,
     SpeechBegun,
     SpeechFailure,
+    SpeechGoesOn,
     SpeechSummary,
     SynthesisEvent,
     SynthesisRequest,
@@ -178,11 +179,15 @@ class Synthesizer:
         try:
             stream = self.speak(request, cancelled=cancelled)
             yield SpeechBegun(statement=stream.statement)
-            for number, content in enumerate(encoded(stream, request)):
-                is_played_from = request.is_streamed and number == 0
+            is_played_from = request.is_streamed
+            for content in encoded(stream, request):
+                if not content:
+                    yield SpeechGoesOn()
+                    continue
                 yield AudioChunk(
                     content=content, lead_seconds=stream.progress().lead_seconds if is_played_from else None
                 )
+                is_played_from = False
             if stream.finish_reason is not FinishReason.CANCELLED:
                 stream.check_length()
                 num_frames = round(stream.seconds * self.model.speech_tokenizer.config.frame_rate_hz)
@@ -225,10 +230,18 @@ class Synthesizer:
 
 
 def encoded(stream: AudioStream, request: SynthesisRequest) -> Iterator[bytes]:
-    """Bytes of one file, as the stream is made or all at once at its end; closes the stream."""
+    """Bytes of one file, as the stream is made or all at once at its end; closes the stream.
+
+    None at all, now and then, are a sign that more was made of what comes at the end.
+    """
     with closing(stream):
         if not request.is_streamed:
-            samples = np.concatenate([np.zeros(0, np.float32), *stream])
+            pieces = [np.zeros(0, np.float32)]
+            for piece in stream.pieces():
+                pieces.append(piece)
+                if not len(piece):
+                    yield b""
+            samples = np.concatenate(pieces)
             if stream.finish_reason is not FinishReason.CANCELLED:
                 yield encode(samples, stream.sample_rate, request.audio_format, stream.comment)
             return

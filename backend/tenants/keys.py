@@ -43,9 +43,9 @@ class ApiKey:
     revoked_at: float | None
 
 
-def digest_of(key: str) -> bytes:
-    """What is stored and compared instead of a key."""
-    return hashlib.sha256(key.encode()).digest()
+def digest_of(key: str | bytes) -> bytes:
+    """What is stored and compared instead of a key: a text, or one that is encoded already."""
+    return hashlib.sha256(key if isinstance(key, bytes) else key.encode()).digest()
 
 
 class ApiKeys:

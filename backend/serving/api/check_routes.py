@@ -14,6 +14,7 @@ from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, read_form
 from backend.serving.api.schemas import CheckedTake, CheckInformation, CheckRequest, CheckView
 from backend.serving.api.take_routes import API_LIST
+from backend.serving.api.threads import slowly
 
 router = APIRouter(prefix="/v1/audio/check", tags=["provenance"])
 
@@ -50,7 +51,7 @@ async def check(request: Request, context: ContextDep) -> CheckView:
     async with read_form(request, CheckRequest, "file") as (_, recording):
         if recording is None:
             raise ApiError(400, "Send the recording as file.", param="file", code="missing_audio")
-        verdict = await asyncio.to_thread(context.checker.check, recording)
+        verdict = await slowly(context.checker.check, recording)
     return CheckView.of(verdict, await asyncio.to_thread(_find_take, context, verdict))
 
 

@@ -17,15 +17,24 @@ from backend.serving.api.errors import ApiError, RequestTimedOut
 from backend.serving.api.metrics import ApiMetrics, MetricTotals
 from backend.serving.api.stored import RecordingChecker, Signer, TakeStore, VoiceStore
 from backend.serving.api.take_recorder import TakeRecorder
+from backend.serving.api.threads import slowly
 from backend.serving.api.tracing import SpeechTracing
 from backend.serving.protocol import SpeechService
-from backend.serving.requests import AudioChunk, Reference, SpeechBegun, SpeechSummary, SynthesisEvent, SynthesisRequest
+from backend.serving.requests import (
+    AudioChunk,
+    Reference,
+    SpeechBegun,
+    SpeechGoesOn,
+    SpeechSummary,
+    SynthesisEvent,
+    SynthesisRequest,
+)
 from backend.settings import MAX_CHARACTERS
 from backend.voices.voice import Voice
 from training.model.hub.hub import short_name
 
 TIMEOUT_SECONDS = 120.0
-"""A request ends after this long without audio; a large checkpoint may have to be loaded for it."""
+"""A request ends after this long in which nothing is spoken; a large checkpoint may have to be loaded for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +54,7 @@ class ApiContext:
         voices: the registry, read for each request, so that a new voice needs no restart.
         model_name: the base model as it was configured: a name, or a folder, which no client is told.
         can_instruct: whether it follows instructions.
-        timeout_seconds: between two chunks of audio.
+        timeout_seconds: between two chunks of audio, also of a file that is sent once it is whole.
         max_characters: of one text.
         metrics: counts.
         takes: where what was spoken is kept; None keeps nothing.
@@ -149,7 +158,7 @@ class ApiContext:
 
         Raises:
             QuotaExceeded: the tenant has not so many characters left.
-            RequestTimedOut: after too long without audio.
+            RequestTimedOut: nothing was spoken for too long.
         """
         keeper = TakeRecorder(self.takes, order)
         async with self.allowance.spending(len(order.text)) as spending, aclosing(self._speak_in_time(order)) as items:
@@ -162,7 +171,7 @@ class ApiContext:
                             whole += item.content
                             continue
                         case SpeechSummary() if whole:
-                            content, item = await asyncio.to_thread(self._sign, whole, item)
+                            content, item = await slowly(self._sign, whole, item)
                             keeper.add(content)
                             yield AudioChunk(content=content)
                     match item:
@@ -171,7 +180,7 @@ class ApiContext:
                         case AudioChunk():
                             keeper.add(item.content)
                         case SpeechSummary():
-                            await asyncio.to_thread(keeper.finish, item)
+                            await slowly(keeper.finish, item)
                             item = replace(item, take_problem=keeper.problem)
                     yield item
 
@@ -197,7 +206,9 @@ class ApiContext:
                     raise RequestTimedOut(
                         f"Nothing was spoken for {self.timeout_seconds:.0f} s. Try again later."
                     ) from error
-                yield item
+                # A sign of life has kept the request alive, and that was all it is for.
+                if not isinstance(item, SpeechGoesOn):
+                    yield item
         finally:
             await items.aclose()
 

@@ -12,6 +12,7 @@ from backend.serving.api.allowance import RateLimits
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.errors import install_error_handlers
 from backend.serving.api.openapi import install_openapi
+from backend.serving.api.threads import enough_quick_threads
 from backend.tenants.directory import TenantDirectory
 from backend.web.attempts import AddressAttempts
 from backend.web.hosts import AllowedHosts
@@ -40,7 +41,7 @@ def create_api(
         max_body_bytes: of one request.
     """
     # No pages for reading the document: they load scripts from the network.
-    app = FastAPI(title="Encore", version=VERSION, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Encore", version=VERSION, docs_url=None, redoc_url=None, lifespan=enough_quick_threads)
     app.state.context = context
     for routes in (speech_routes, voice_routes, take_routes, compare_routes, check_routes, status_routes):
         app.include_router(routes.router)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from backend.audio.formats import AudioFormat
 from backend.audio.speed import FASTEST, SLOWEST
@@ -21,8 +30,9 @@ from training.model.seed import Seed
 
 MAX_INSTRUCTION_LENGTH = 4096
 MAX_VOICES = 8
+MAX_NAME_LENGTH = 200
 
-_VoiceName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+_VoiceName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH)]
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TEXT_LENGTH)]
 _LanguageName = Annotated[str, StringConstraints(min_length=1, max_length=40)]
 
@@ -40,6 +50,16 @@ class VoiceReference(_Request):
     """A voice by its id, as OpenAI's clients name custom voices."""
 
     id: _VoiceName
+
+
+def _name_both_forms(value: Any, check: ValidatorFunctionWrapHandler) -> _VoiceName | VoiceReference:
+    """Check a voice. What pydantic says of it names one form alone, by a name of its own."""
+    try:
+        return cast(_VoiceName | VoiceReference, check(value))
+    except ValidationError as error:
+        raise ValueError(
+            f'Send the name or id of a voice as text of 1 to {MAX_NAME_LENGTH} characters, or as {{"id": "..."}}'
+        ) from error
 
 
 class SpeechFields(_Request):
@@ -76,7 +96,7 @@ class SpeechFields(_Request):
 class SpeechRequest(SpeechFields):
     """POST /v1/audio/speech as JSON."""
 
-    voice: _VoiceName | VoiceReference
+    voice: Annotated[_VoiceName | VoiceReference, WrapValidator(_name_both_forms)]
 
 
 class OneOffSpeechRequest(SpeechFields):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from backend.audio.formats import FORMAT_TABLE, AudioFormat
@@ -19,6 +18,7 @@ from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, JSON, media_type_of, read_form, read_json
 from backend.serving.api.schemas import OneOffSpeechRequest, SpeechFields, SpeechRequest, VoiceReference
 from backend.serving.api.streaming import StreamedSpeech, provenance_headers, while_connected
+from backend.serving.api.threads import slowly
 from backend.serving.requests import AudioChunk, Reference, SpeechFailure, SpeechSummary, SynthesisRequest
 from backend.voices.consent import Consent, bound_to_recording
 from backend.voices.reference import write_reference
@@ -157,10 +157,10 @@ async def _voice_of_form(context: ApiContext, form: OneOffSpeechRequest, recordi
     if form.voice is not None:
         raise ApiError(400, "Send either voice or ref_audio, not both.", param="voice", code="invalid_value")
     consent = Consent.from_form(form.consent, form.consent_by, how=HOW_TO_CONSENT)
-    agreed = await run_in_threadpool(bound_to_recording, consent, recording)
+    agreed = await slowly(bound_to_recording, consent, recording)
     return Reference(
         name=RECORDING_SENT_ALONG,
-        recording=await run_in_threadpool(_canonical, recording),
+        recording=await slowly(_canonical, recording),
         transcript=(form.ref_text or "").strip() or None,
         consent=agreed,
     )

@@ -73,7 +73,9 @@ class StreamedSpeech(Response):
                     case SpeechFailure():
                         raise item.error
                     case SpeechBegun():
-                        self.raw_headers += provenance_headers(item.statement)
+                        # A second one comes where a process was lost before any sound, and another one began anew.
+                        kept = [header for header in self.raw_headers if header[0] != PROVENANCE_HEADER.encode()]
+                        self.raw_headers = kept + provenance_headers(item.statement)
                     case AudioChunk():
                         await self._send_chunk(send, item)
                     case SpeechSummary():

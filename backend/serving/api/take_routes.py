@@ -18,6 +18,7 @@ from backend.serving.api.dependencies import ApiContext, ContextDep
 from backend.serving.api.openapi import error_responses
 from backend.serving.api.schemas import Deleted, TakeList, TakeView
 from backend.serving.api.streaming import provenance_headers
+from backend.serving.api.threads import slowly
 from backend.takes.errors import TakeNotFound
 from backend.takes.take import Take
 
@@ -61,7 +62,7 @@ async def get_content(take_id: str, context: ContextDep) -> Response:
     take = await _find(context, take_id)
     assert context.takes is not None
     until_sent = ExitStack()
-    path = await asyncio.to_thread(until_sent.enter_context, context.takes.sound_of(take))
+    path = await slowly(until_sent.enter_context, context.takes.sound_of(take))
     response = _SoundResponse(path, until_sent, media_type=FORMAT_TABLE[take.audio_format].media_type)
     response.raw_headers += provenance_headers(take.statement)
     return response

@@ -11,6 +11,7 @@ from backend.serving.api.errors import ApiError
 from backend.serving.api.openapi import error_responses, inlined_schema
 from backend.serving.api.request_parsing import FORM, HOW_TO_CONSENT, read_form
 from backend.serving.api.schemas import Deleted, VoiceList, VoiceRequest, VoiceView
+from backend.serving.api.threads import slowly
 from backend.voices.consent import Consent
 
 router = APIRouter(prefix="/v1/audio/voices", tags=["voices"])
@@ -44,7 +45,7 @@ async def create_voice(request: Request, context: ContextDep) -> VoiceView:
         consent = Consent.from_form(fields.consent, fields.consent_by, how=HOW_TO_CONSENT)
         if recording is None:
             raise ApiError(400, "Send the recording as audio_sample.", param="audio_sample", code="missing_audio")
-        voice = await asyncio.to_thread(
+        voice = await slowly(
             context.voices.create_zero_shot,
             fields.name,
             recording,

@@ -148,17 +148,30 @@ class AudioStream(Iterator[NDArray[np.float32]]):
 
     def __next__(self) -> NDArray[np.float32]:
         """Wait for the next samples, never none. Raises EncoreError when speaking failed."""
-        try:
-            chunk = next(self._chunks)
-            while not len(chunk):
-                chunk = next(self._chunks)
-        except BaseException:
-            self._end()
-            raise
-        finally:
-            self._wall_seconds = time.perf_counter() - self._started
-        self._num_chunks += 1
-        return chunk
+        for piece in self.pieces():
+            if len(piece):
+                return piece
+        raise StopIteration
+
+    def pieces(self) -> Iterator[NDArray[np.float32]]:
+        """The same samples, and none at all as a sign that more was made of what is handed out later.
+
+        Raises:
+            EncoreError: speaking failed.
+        """
+        while True:
+            try:
+                piece = next(self._chunks)
+            except StopIteration:
+                self._end()
+                return
+            except BaseException:
+                self._end()
+                raise
+            finally:
+                self._wall_seconds = time.perf_counter() - self._started
+            self._num_chunks += bool(len(piece))
+            yield piece
 
     def cancel(self) -> None:
         """End it, from any thread: the engine stops before its next frame, and iteration soon after."""

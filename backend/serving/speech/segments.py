@@ -114,18 +114,24 @@ class SegmentQueue:
             self._requested.popleft()
 
     def _audio_of(self, segment: Segment) -> Iterator[NDArray[np.float32]]:
-        """Chunks of a segment; a runaway is spoken once more, if it may be and has not been played."""
+        """Chunks of a segment; a runaway is spoken once more, if it may be and has not been played.
+
+        Where it is handed out once it is whole, an empty chunk comes for each that is made: whoever waits sees that it
+        goes on.
+        """
         if self._streaming:
             if not segment.was_live and segment.stream.is_over and segment.has_run_away:
                 self._speak_again(segment)
             segment.stream.go_live()
             yield from segment.stream
             return
-        chunks = list(segment.stream)
+        chunks: list[NDArray[np.float32]] = []
+        yield from _collected(segment.stream, chunks)
         if segment.has_run_away:
             # A second runaway is no better than the first, and reports it in its finish reason.
             self._speak_again(segment)
-            chunks = list(segment.stream)
+            chunks.clear()
+            yield from _collected(segment.stream, chunks)
         yield from chunks
 
     def _speak_again(self, segment: Segment) -> None:
@@ -143,3 +149,10 @@ class SegmentQueue:
             client=self._client,
         )
         return Segment(request, stream, is_live)
+
+
+def _collected(stream: TakeStream, chunks: list[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+    """Add the stream's chunks to a list; yields an empty one for each."""
+    for chunk in stream:
+        chunks.append(chunk)
+        yield np.zeros(0, dtype=np.float32)

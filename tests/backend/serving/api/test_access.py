@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -22,6 +25,39 @@ def locked(context):
 @pytest.mark.parametrize("key", KEYS)
 def test_any_of_the_keys_opens_from_anywhere(locked, key):
     assert locked.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code == 200
+
+
+def status_with(app, authorization: bytes) -> int:
+    """What a request with the very bytes of a header is answered; the test client would encode them anew."""
+    messages: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/v1/models", "raw_path": b"/v1/models", "query_string": b"",
+        "headers": [(b"host", b"encore.example"), (b"authorization", authorization)], "http_version": "1.1",
+        "scheme": "http", "asgi": {"version": "3.0"}, "client": ("192.0.2.1", 1), "server": ("encore.example", 80),
+        "root_path": "",
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    return messages[0]["status"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "d\u00e9j\u00e0"])
+def test_a_key_may_be_any_text_however_its_letters_are_sent(context, key, encoding):
+    app = create_api(context, api_keys=["first-key", key])
+    sent = [b"Bearer " + one.encode(encoding) for one in (key, f" {key}\t", key[:-1], key.upper())]
+    assert [status_with(app, header) for header in sent] == [200, 200, 401, 401]
+
+
+def test_a_key_that_latin_1_does_not_have_opens_as_utf_8(context):
+    app = create_api(context, api_keys=["\u30ad\u30fc"])
+    assert status_with(app, b"Bearer " + "\u30ad\u30fc".encode()) == 200
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic first-key", "first-key"])

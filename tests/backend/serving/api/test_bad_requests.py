@@ -28,9 +28,12 @@ def assert_refused(response, status, code=None):
     [
         ({"voice": "Nobody"}, 404, "voice"),
         ({"voice": {"id": "0" * 32}}, 404, "voice"),
-        ({"voice": 3}, 400, None),
-        ({"voice": {}}, 400, None),
-        ({"voice": None}, 400, None),
+        ({"voice": 3}, 400, "voice"),
+        ({"voice": {}}, 400, "voice"),
+        ({"voice": {"name": "x"}}, 400, "voice"),
+        ({"voice": {"id": "Anna", "name": "x"}}, 400, "voice"),
+        ({"voice": None}, 400, "voice"),
+        ({"voice": ""}, 400, "voice"),
         ({"input": ""}, 400, "input"),
         ({"input": "  \n "}, 400, "input"),
         ({"input": "a" * 100_000}, 400, "input"),
@@ -58,6 +61,14 @@ def test_fields_that_are_wrong(client, fields, status, param):
     error = assert_refused(client.post("/v1/audio/speech", json=ask(**fields)), status)
     if param is not None:
         assert error["param"] == param
+
+
+@pytest.mark.parametrize("voice", [3, {}, {"name": "x"}, None, "", "a" * 201])
+def test_a_voice_that_is_none_is_told_both_forms_in_which_one_is_named(client, voice):
+    """It was "voice.constrained-str: Input should be a valid string", also for who had sent an object."""
+    error = assert_refused(client.post("/v1/audio/speech", json=ask(voice=voice)), 400, "invalid_value")
+    told = 'Send the name or id of a voice as text of 1 to 200 characters, or as {"id": "..."}.'
+    assert (error["param"], error["message"]) == ("voice", f"voice: {told}")
 
 
 def test_a_field_that_there_is_not_is_said_in_plain_words(client):

@@ -7,10 +7,19 @@ import json
 
 import pytest
 
+from backend.provenance.statement import SpeechStatement
 from backend.serving.api.dependencies import ApiContext
 from backend.serving.api.factory import create_api
+from backend.serving.api.streaming import PROVENANCE_HEADER
 from backend.serving.deploy.local_server import LocalSpeech
-from backend.serving.requests import SpeechFailure
+from backend.serving.requests import (
+    AudioChunk,
+    SpeechBegun,
+    SpeechFailure,
+    SpeechGoesOn,
+    SpeechSummary,
+    SynthesisRequest,
+)
 from tests.backend.serving.api.served import MODEL, ask, wait_until
 
 LONG = "One two three four five six seven eight nine ten. " * 3
@@ -196,6 +205,66 @@ class _Silent:
 
     async def state(self, *, with_engines=False):
         raise NotImplementedError
+
+
+class _Paced(_Silent):
+    """Says what an engine has said, more slowly: the sound of a whole file comes after so many seconds."""
+
+    def __init__(self, events, seconds_to_sound):
+        super().__init__()
+        before = next(number for number, event in enumerate(events) if isinstance(event, AudioChunk))
+        self._events, self._pause = events, seconds_to_sound / before
+
+    async def speak(self, order):
+        for event in self._events:
+            yield event
+            if isinstance(event, SpeechBegun | SpeechGoesOn):
+                await asyncio.sleep(self._pause)
+
+
+@pytest.fixture
+def whole(synthesizer, voices):
+    """The events of a speech that is handed out whole."""
+    order = SynthesisRequest(voice=voices.get("Anna"), text=LONG, seed=1, is_streamed=False)
+    return list(synthesizer.events(order, lambda: False))
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", "/v1/compare"])
+def test_a_file_that_is_sent_whole_may_take_longer_than_the_deadline(whole, voices, path):
+    """Its only sound came at its end, so that it ended in 504 however steadily it was made."""
+    service = _Paced(whole, seconds_to_sound=6.0)
+    app = create_api(ApiContext(service=service, voices=voices, model_name=MODEL, timeout_seconds=3.0))
+    fields = {"voices": ["Anna", "Anna"], "input": LONG} if "compare" in path else ask(input=LONG, stream=False)
+    listener = Listener(fields, path=path)
+    asyncio.run(asyncio.wait_for(listener.call(app), 120))
+    assert listener.status == 200
+
+
+def test_the_signs_that_a_whole_file_goes_on_come_before_all_of_its_sound(whole):
+    kinds = [type(event) for event in whole]
+    assert kinds == [SpeechBegun, *[SpeechGoesOn] * (len(whole) - 3), AudioChunk, SpeechSummary]
+    # One for each chunk of its segments: what an engine makes in a second or two of sound.
+    assert len(whole) - 3 >= whole[-1].facts.seconds / 2
+
+
+LOST, HEARD = SpeechStatement(), SpeechStatement()
+
+
+class _Twice(_Silent):
+    """A service whose first process is lost before any sound; another one begins the speech anew."""
+
+    async def speak(self, order):
+        for statement in LOST, HEARD:
+            yield SpeechBegun(statement=statement)
+        yield AudioChunk(content=b"sound")
+
+
+def test_a_speech_that_began_twice_says_what_is_heard(voices):
+    app = create_api(ApiContext(service=_Twice(), voices=voices, model_name=MODEL))
+    listener = Listener(ask())
+    asyncio.run(asyncio.wait_for(listener.call(app), 60))
+    told = [value for name, value in listener.messages[0]["headers"] if name == PROVENANCE_HEADER.encode()]
+    assert told == [HEARD.as_json().encode()]
 
 
 @pytest.mark.parametrize("fields", [{}, {"stream": False}, {"stream_format": "sse"}])
