@@ -78,7 +78,8 @@ EncoreError
 ├── TenantError
 ├── TrainingDataError
 ├── TrainingError
-│   ├── CheckpointDiskFull
+│   ├── AgreedError
+│   │   └── CheckpointDiskFull
 │   ├── JobInvalid
 │   ├── PreflightError
 │   └── ResumeError

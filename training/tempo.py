@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-import av
 import numpy as np
-from av.filter import Graph
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from av.filter import Graph
 
 _SLOWEST_STAGE, _FASTEST_STAGE = 0.5, 2.0
 """FFmpeg's filter drops samples beyond the latter and refuses less than the former."""
@@ -36,6 +38,7 @@ class Tempo:
         samples = np.ascontiguousarray(chunk, dtype=np.float32)
         if self._graph is None or not len(samples):
             return samples
+        av = _ffmpeg()
         frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="flt", layout="mono")
         frame.sample_rate, frame.pts = self.sample_rate, self._num_samples
         frame.time_base = Fraction(1, self.sample_rate)
@@ -52,7 +55,7 @@ class Tempo:
 
     def _pull(self) -> NDArray[np.float32]:
         assert self._graph is not None
-        pieces = []
+        av, pieces = _ffmpeg(), []
         while True:
             try:
                 frame = self._graph.pull()
@@ -76,11 +79,18 @@ def length_at(num_samples: int, speed: float) -> int:
     return round(num_samples / speed)
 
 
+def _ffmpeg() -> ModuleType:
+    """PyAV, which machines that only train lack: at speed 1 nothing of it is needed."""
+    import av.filter  # noqa: PLC0415 - see above
+
+    return av
+
+
 def _build_graph(speed: float, sample_rate: int) -> Graph:
     num_stages = max(1, math.ceil(abs(math.log2(speed))))
     stage = speed ** (1 / num_stages)
     assert _SLOWEST_STAGE <= stage <= _FASTEST_STAGE
-    graph = Graph()
+    graph = _ffmpeg().filter.Graph()
     nodes = [
         graph.add_abuffer(
             format="flt", sample_rate=sample_rate, layout="mono", time_base=Fraction(1, sample_rate), name="in"

@@ -156,11 +156,11 @@ def encode(
             path = shard_codes(run / _CODES / part, shard)
             if path.is_file():
                 continue
-            write_codes(path, encoded(utterances, numbers, tokenizer, pace=pace))
+            write_codes(path, codes_of(utterances, numbers, tokenizer, pace=pace))
             report(f"{part}: encoded shard {shard + 1} of {len(shards)}")
 
 
-def encoded(
+def codes_of(
     corpus: Corpus, numbers: Sequence[int], tokenizer: SpeechTokenizer, *, pace: float = 1.0
 ) -> list[torch.Tensor]:
     """The codes of utterances, each int64 (frames, codebooks) on the CPU, by the encoder of `tokenizer`."""

@@ -28,22 +28,22 @@ def paired_codes(
     before: CodedCorpus,
     after: CodedCorpus,
     *,
-    encode: Callable[[Sequence[int]], list[Tensor]] | None = None,
+    codes_of: Callable[[Sequence[int]], list[Tensor]] | None = None,
     max_frames: int = _MAX_FRAMES,
 ) -> tuple[Tensor, Tensor]:
     """Codes of the same frames by two codecs, each int64 (frames, codebooks), of utterances from the whole corpus.
 
     Args:
-        encode: writes utterances in the new codes at the pace of the old ones, where `after` has another.
+        codes_of: writes utterances in the new codes at the pace of the old ones, where `after` has another.
 
     Raises:
         PretrainError: the codecs have written different corpora.
     """
-    is_paced = encode is not None
+    is_paced = codes_of is not None
     if len(before) != len(after) or (not is_paced and (before.num_frames != after.num_frames).any()):
         raise PretrainError("The codes to start from and the run's are not of the same corpus.")
     numbers = range(0, len(before), max(1, round(int(before.num_frames.sum()) / max_frames)))
-    new = [after.codes(number) for number in numbers] if encode is None else encode(numbers)
+    new = [after.codes(number) for number in numbers] if codes_of is None else codes_of(numbers)
     return torch.cat([before.codes(number) for number in numbers]), torch.cat(new)
 
 

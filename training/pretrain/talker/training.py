@@ -103,15 +103,15 @@ class TalkerTraining(TrainingRun):
             read_weights(start, self.networks)
         if self._start_codes is not None:
             self.report("carrying its tables over to other codes")
-            pairs = paired_codes(self._start_codes, self._coded, encode=self._encode_as_recorded())
+            pairs = paired_codes(self._start_codes, self._coded, codes_of=self._codes_as_recorded())
             recode(self.network.talker, *pairs)
         record_start(self.folder, start, stage="talker")
 
-    def _encode_as_recorded(self) -> Callable[[Sequence[int]], list[Tensor]] | None:
+    def _codes_as_recorded(self) -> Callable[[Sequence[int]], list[Tensor]] | None:
         """Writes utterances at the pace of their recordings; none if the run's codes have it."""
         if self.job.pace == 1:
             return None
-        return lambda numbers: frame_codes.encoded(self._coded.corpus, numbers, self._tokenizer)
+        return lambda numbers: frame_codes.codes_of(self._coded.corpus, numbers, self._tokenizer)
 
     def train_step(self) -> dict[str, float]:
         """One update; returns its losses."""
