@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,7 +78,7 @@ def length_at(num_samples: int, speed: float) -> int:
     return round(num_samples / speed)
 
 
-def _ffmpeg() -> ModuleType:
+def _ffmpeg() -> Any:  # Any: the module itself
     """PyAV, which machines that only train lack: at speed 1 nothing of it is needed."""
     import av.filter  # noqa: PLC0415 - see above
 
@@ -90,7 +89,7 @@ def _build_graph(speed: float, sample_rate: int) -> Graph:
     num_stages = max(1, math.ceil(abs(math.log2(speed))))
     stage = speed ** (1 / num_stages)
     assert _SLOWEST_STAGE <= stage <= _FASTEST_STAGE
-    graph = _ffmpeg().filter.Graph()
+    graph: Graph = _ffmpeg().filter.Graph()
     nodes = [
         graph.add_abuffer(
             format="flt", sample_rate=sample_rate, layout="mono", time_base=Fraction(1, sample_rate), name="in"
