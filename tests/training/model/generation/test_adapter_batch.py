@@ -176,11 +176,11 @@ def test_an_adapter_of_another_model_is_refused(golden_model):
             Adapter.pack(one, 1.0, talker)
 
 
-def test_no_code_of_the_embedded_model_differs_from_merged_weights(monkeypatch):
+def test_takes_of_the_embedded_model_differ_from_merged_weights_by_rounding_alone(monkeypatch):
     """A take without adapter and two by two adapters at once, to their ends, against each alone with its weights.
 
-    The logits differ by rounding, so a draw on the very edge could fall to either side: the benchmark of adapters
-    counts codes in 1,000 frames.
+    The logits differ by rounding, so on some processor a draw on the very edge falls to the other side, and the take
+    goes on from there by itself: the benchmark of adapters counts codes in 1,000 frames.
     """
     torch.set_num_threads(1)
     model = VoiceModel.load(EMBEDDED_FOLDER, precision="fp32", device="cpu")
@@ -191,15 +191,22 @@ def test_no_code_of_the_embedded_model_differs_from_merged_weights(monkeypatch):
     together, reasons = run(loop, [(0, slot, take) for slot, take in enumerate(takes)])
     assert set(reasons.values()) == {FinishReason.EOS}
     assert sum(map(len, together.values())) > 150
+    num_alike = 0
     for slot, (one, take) in enumerate(zip(matrices, takes, strict=True)):
         whole = new_loop(merged(model.talker, one, WIDE), model.config)
         expected = logits_drawn_from(whole, monkeypatch)
         codes = run(whole, [(0, 0, replace(take, adapter=None))])[0][0]
-        assert torch.equal(together[slot], codes)
+        shorter = min(len(codes), len(together[slot]))
+        differs = (codes[:shorter] != together[slot][:shorter]).any(dim=1).nonzero()
+        same = int(differs[0]) if len(differs) else shorter
+        num_alike += same
         # While the batch is filled, it draws for the takes that are there already.
-        found = [rows[slot] for rows in beside[len(takes) :] if len(rows) > slot][: len(expected) - 1]
+        found = [rows[slot] for rows in beside[len(takes) :] if len(rows) > slot][: min(same, len(expected) - 1)]
+        assert found
         difference = torch.stack(found) - torch.cat(expected[1 : 1 + len(found)])
         assert difference.abs().max() < MAX_LOGIT_DIFFERENCE
+    # Such draws are rare: most of what is said is the same.
+    assert num_alike > 100
 
 
 def mini_take(model, seed, matrices):
