@@ -22,6 +22,16 @@ EXPORT_FOLDER = "export"
 CURVE = "losses.svg"
 
 
+_RECIPE_OPTIONS = {
+    "in_context_ratio": "share of the batches that continue references",
+    "guidance_weight": "of showing attention where in the text it is, at first; little is enough with --start",
+    "misheard_share": "of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
+    "blended_share": "of what continues a reference: with an embedding that is partly another's, so that it listens",
+    "pace": "of what it learns to say, relative to the recordings (0.93: slower by 7 %%); takes hurry otherwise",
+}
+"""Fields of the recipe that are options as they are, and what they say."""
+
+
 def main(arguments: list[str]) -> int:
     """Train, continue or export a run, as the command line says; returns the exit status."""
     options = _parse(arguments)
@@ -88,40 +98,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         default=TalkerSize().num_predictor_layers,
         help="of the code predictor; it may have more than the checkpoint that it starts from",
     )
-    recipe = TalkerJob()
     parser.add_argument(
-        "--in-context-ratio",
-        type=float,
-        default=recipe.in_context_ratio,
-        help="share of the batches that continue references",
+        "--references-per-speaker",
+        type=int,
+        default=TalkerJob().references_per_speaker,
+        help="to encode and continue",
     )
-    parser.add_argument(
-        "--references-per-speaker", type=int, default=recipe.references_per_speaker, help="to encode and continue"
-    )
-    parser.add_argument(
-        "--guidance-weight",
-        type=float,
-        default=recipe.guidance_weight,
-        help="of showing attention where in the text it is, at first; little is enough with --start",
-    )
-    parser.add_argument(
-        "--misheard-share",
-        type=float,
-        default=recipe.misheard_share,
-        help="of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
-    )
-    parser.add_argument(
-        "--blended-share",
-        type=float,
-        default=recipe.blended_share,
-        help="of what continues a reference: with an embedding that is partly another speaker's, so that it listens",
-    )
-    parser.add_argument(
-        "--pace",
-        type=float,
-        default=recipe.pace,
-        help="of what it learns to say, relative to the recordings (0.93: slower by 7 %%); takes hurry otherwise",
-    )
+    for name, purpose in _RECIPE_OPTIONS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=getattr(TalkerJob(), name), help=purpose)
     parser.add_argument(
         "--unconditional-share",
         type=float,
