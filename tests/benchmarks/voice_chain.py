@@ -32,7 +32,7 @@ from tests.benchmarks.voice_sources import REFERENCE_SENTENCES, Source, source_o
 from training.model.hub.hub import resolve_model
 from training.model.speaker_verifier import SpeakerVerifier, load_verifier
 from training.model.voice_model import VoiceModel
-from training.pretrain.corpus.recordings import read_g722
+from training.pretrain.corpus.own_sentences import read_g722
 from training.pretrain.corpus.speakers import by_name
 from training.pretrain.corpus.tts_engines import synthesize, tidy
 

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from backend.watermark.detector import detect
 from tests.benchmarks.report import line
 from tests.benchmarks.watermark_takes import KEY, Sound
-from training.pretrain.corpus.recordings import read_g722
+from training.pretrain.corpus.own_sentences import read_g722
 from training.pretrain.corpus.text_sources import load_text_sources
 
 CLIP_EVERY_SECONDS = {5: 30, 30: 90}

@@ -7,7 +7,8 @@
     corpus/held-out-parameters/...      training voices with unseen pitch, formants and rate
     corpus/held-out-voice/...           a voice that no training speaker is derived from
 
-    corpus/recordings/...               of a person, if installed: for the tokenizer, never for the talker
+    corpus/recordings/...               of a person, if installed: for the tokenizer
+    corpus/other-languages/...          voices that read English by rules of their own, or nothing that is given them
 
 A shard is complete when its index exists, which is written last.
 """
@@ -31,7 +32,7 @@ TRAIN = "train"
 HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE = "held-out-texts", "held-out-parameters", "held-out-voice"
 PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE, TRAIN)
 RECORDINGS, OTHER_LANGUAGES = "recordings", "other-languages"
-"""Parts that a corpus may have besides: people, and engines' voices that read English by rules of their own."""
+"""Parts that a corpus may have besides: a person for the tokenizer, and voices to be heard without text."""
 _SAMPLE_TYPE = np.dtype("<i2")
 FULL_SCALE = 32768.0
 

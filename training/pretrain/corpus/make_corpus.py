@@ -20,18 +20,19 @@ from numpy.typing import NDArray
 from training.pretrain.corpus import corpus, speakers
 from training.pretrain.corpus import tts_engines as engines
 from training.pretrain.corpus.corpus import Entry
-from training.pretrain.corpus.recordings import RUSSIAN_PROMPTS, RecordedPart, recorded_part
+from training.pretrain.corpus.own_sentences import RUSSIAN_PROMPTS
+from training.pretrain.corpus.recordings import RecordedPart, recorded_part
 from training.pretrain.corpus.speakers import Speaker
 from training.pretrain.corpus.text_sources import TextSources, load_text_sources
 from training.pretrain.corpus.texts import TextStream
 from training.pretrain.errors import CorpusError
 
-RECIPE_VERSION = 3
+RECIPE_VERSION = 4
 """Incremented whenever the same seed would give other utterances."""
 
 UTTERANCES_PER_SHARD = 500
 # Voices of other languages say as many utterances as this for each in a held-out part.
-_FOREIGN_PER_HELD_OUT = 6
+_FOREIGN_PER_HELD_OUT = 20
 # Shorter or longer audio is left out: engines sigh or spell texts that they cannot read.
 _MIN_SECONDS, _MAX_SECONDS = 0.3, 20.0
 
@@ -50,11 +51,11 @@ class Part:
     """... or this number of utterances."""
 
     def utterance(self, index: int) -> tuple[str, str, NDArray[np.int16] | None]:
-        """Speaker, text and audio at `index`; the audio is None if it is not usable."""
+        """Speaker, text if it is known, and audio at `index`; the audio is None if it is not usable."""
         speaker = random.Random(f"{self.seed} {self.name} speaker {index}").choice(self.people)
         text = self.texts.text(index)
         audio = engines.synthesize(speaker, text)
-        return speaker.name, text, audio
+        return speaker.name, "" if speaker.says_own_sentences else text, audio
 
 
 def main(arguments: list[str]) -> int:
@@ -144,7 +145,7 @@ def _parts(
         parts.append(recorded)
     texts = TextStream(sources, seed)
     parts.append(Part(name=corpus.TRAIN, people=everyone, texts=texts, seed=seed, hours=hours))
-    # Last, because nothing but the optional stage of the speaker encoder needs it.
+    # Last, because only the optional stage of the speaker encoder and the talker's textless share need it.
     if foreign := engines.installed_foreign_speakers():
         num_utterances = _FOREIGN_PER_HELD_OUT * num_held_out
         texts = TextStream(sources, seed + len(held_out))

@@ -1,4 +1,4 @@
-"""Recordings of a person that Debian packages: for the codec, which knows no language, and never for the talker."""
+"""Recordings of a person that Debian packages, as a part of the corpus: for the codec, which knows no language."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ, tidy
+from training.pretrain.corpus.own_sentences import read_g722, recordings_in
+from training.pretrain.corpus.tts_engines import tidy
 
-RUSSIAN_PROMPTS = Path("/usr/share/asterisk/sounds/ru_RU_f_IvrvoiceRU")
-"""Of Debian's asterisk-core-sounds-ru-g722, by Maxim Topal (ivrvoice.ru), CC-BY 3.0."""
 SPEAKER = "asterisk-ru"
-_PATTERN = "**/*.g722"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +34,5 @@ class RecordedPart:
 
 def recorded_part(name: str, folder: Path) -> RecordedPart | None:
     """The recordings in this folder, or None without any."""
-    files = tuple(sorted(folder.glob(_PATTERN)))
+    files = recordings_in(folder)
     return RecordedPart(name=name, files=files) if files else None
-
-
-def read_g722(path: Path) -> NDArray[np.float32]:
-    """A file of raw G.722, mono at 16 kHz, in [-1, 1]."""
-    # Not needed on machines that only train.
-    import av  # noqa: PLC0415
-
-    with av.open(path, format="g722") as container:
-        blocks = [frame.to_ndarray().reshape(-1) for frame in container.decode(audio=0)]
-        assert container.streams.audio[0].rate == SAMPLE_RATE_HZ
-    # Some files are empty.
-    return np.concatenate([np.zeros(0, np.int16), *blocks]).astype(np.float32) / np.float32(32768)

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from training.pretrain.corpus.timbre import Timbre
 
 FLITE, ESPEAK, PICO, RHVOICE = "flite", "espeak-ng", "pico2wave", "RHVoice-test"
+FESTIVAL, RECORDED = "text2wave", "recordings"
+"""They say sentences of their own, see own_sentences.py."""
 HELD_OUT_VOICE = "rms"
 """flite's voice that no training utterance uses: the unseen speaker."""
 
@@ -35,12 +37,14 @@ _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-u
 _NUM_ESPEAK = 60
 _NUM_OTHER_ESPEAK = 40
 # RHVoice's voices in other languages, as far as their licences let them be altered. They read English by rules of their
-# own, so that nothing but the speaker encoder hears them.
+# own, so that the talker hears them without text, if at all.
 FOREIGN_VOICES = (
     *("Aleksandr", "Alicja", "Anatol", "Anna", "Azamat", "Elena", "Irina", "Magda"),
     *("Michal", "Natalia", "Natan", "Nazgul", "Ondro", "Spomenka", "Zdenek"),
 )
-_NUM_FOREIGN = 30
+OWN_VOICES = {"asterisk-ru": RECORDED, "nsh": FESTIVAL}
+"""Two Russians, a woman and a man."""
+_NUM_FOREIGN = 60
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -61,6 +65,11 @@ class Speaker:
     """Standard deviation of f0 passed to flite; None for the voice's own."""
     timbre: Timbre | None = None
     """What its sound is filtered by."""
+
+    @property
+    def says_own_sentences(self) -> bool:
+        """Whether it does not say what it is given; pitch and rate can then change with the tract alone."""
+        return self.engine in (FESTIVAL, RECORDED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,14 +155,16 @@ def extra_speakers(engine: str) -> tuple[Speaker, ...]:
 
 @cache
 def foreign_speakers() -> tuple[Speaker, ...]:
-    """Speakers made of RHVoice's voices in other languages, those voices as they are first."""
+    """Speakers made of voices of other languages, those voices as they are first."""
     plain = [Speaker(name=voice.lower(), engine=RHVOICE, voice=voice) for voice in FOREIGN_VOICES]
+    plain += [Speaker(name=voice, engine=engine, voice=voice) for voice, engine in OWN_VOICES.items()]
     varied = [
         _extra(f"{voice.lower()}-{number:03d}", RHVOICE, voice, number, has_timbre=number % 2 == 0)
         for voice in FOREIGN_VOICES
         for number in range(1, _NUM_FOREIGN)
     ]
-    return (*plain, *varied)
+    own = [_own(voice, engine, number) for voice, engine in OWN_VOICES.items() for number in range(1, _NUM_FOREIGN)]
+    return (*plain, *varied, *own)
 
 
 @cache
@@ -217,6 +228,20 @@ def _extra(name: str, engine: str, voice: str, number: int, *, has_timbre: bool)
         formants=_between(ranges.formant_range, number, base=3),
         rate=_between(ranges.rate_range, number, base=5),
         timbre=Timbre.drawn(name) if has_timbre else None,
+    )
+
+
+def _own(voice: str, engine: str, number: int) -> Speaker:
+    name = f"{voice}-{number:03d}"
+    tract = _between(FORMANT_RANGE, number, base=3)
+    return Speaker(
+        name=name,
+        engine=engine,
+        voice=voice,
+        f0=tract,
+        formants=tract,
+        rate=tract,
+        timbre=Timbre.drawn(name) if number % 2 == 0 else None,
     )
 
 

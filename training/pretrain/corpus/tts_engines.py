@@ -19,7 +19,18 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from training.pretrain.corpus.speakers import ESPEAK, EXTRA_VOICES, FLITE, PICO, RHVOICE, Speaker, foreign_speakers
+from training.pretrain.corpus.own_sentences import RUSSIAN_PROMPTS, RUSSIAN_VOICE, own_sentence, recorded
+from training.pretrain.corpus.speakers import (
+    ESPEAK,
+    EXTRA_VOICES,
+    FESTIVAL,
+    FLITE,
+    PICO,
+    RECORDED,
+    RHVOICE,
+    Speaker,
+    foreign_speakers,
+)
 from training.pretrain.errors import CorpusError
 
 SAMPLE_RATE_HZ = 16_000
@@ -53,9 +64,15 @@ def installed_extras() -> tuple[str, ...]:
 
 def installed_foreign_speakers() -> tuple[Speaker, ...]:
     """Those of `foreign_speakers` whose voices are installed."""
-    if shutil.which(RHVOICE) is None:
-        return ()
-    return tuple(speaker for speaker in foreign_speakers() if _has_voice(RHVOICE, speaker.voice))
+    return tuple(speaker for speaker in foreign_speakers() if _can_speak(speaker))
+
+
+def _can_speak(speaker: Speaker) -> bool:
+    if speaker.engine == RECORDED:
+        return RUSSIAN_PROMPTS.is_dir()
+    if speaker.engine == FESTIVAL:
+        return shutil.which(FESTIVAL) is not None and RUSSIAN_VOICE.is_dir()
+    return shutil.which(speaker.engine) is not None and _has_voice(speaker.engine, speaker.voice)
 
 
 def _has_voice(engine: str, voice: str) -> bool:
@@ -108,6 +125,8 @@ def tidy(samples: NDArray[np.float32]) -> NDArray[np.int16] | None:
 
 def _engine_output(speaker: Speaker, text: str) -> bytes:
     """The file that the engine writes."""
+    if speaker.says_own_sentences:
+        return recorded(text) if speaker.engine == RECORDED else own_sentence(text)
     with tempfile.TemporaryDirectory(prefix="speech-") as folder:
         # pico2wave and RHVoice write to no pipe, and pico2wave asks for this ending.
         file = Path(folder) / "said.wav"

@@ -60,11 +60,15 @@ _RECORDINGS = """ The codec has also learnt from {minutes:.0f}
 minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoice.ru), CC-BY 3.0, as Debian's
 asterisk-core-sounds-ru-g722 holds them; they were cut, levelled and played as through rooms and telephones."""
 
-_FOREIGN = """ Its speaker encoder has also learnt from RHVoice's
+_FOREIGN = """ Its {learners} also learnt from RHVoice's
 voices of other languages, with the licences that Debian's packages name: Aleksandr, Anna, Azamat, Irina and Nazgul
 (Olga Yakovleva, GPL 2 or later), Elena and Spomenka (GPL 3), Anatol and Natalia (LGPL 2.1), Alicja by Magdalena
 Marciniszyn, Arkadiusz Świętnicki, Tomasz Bilecki and Zvonimir Stanecic, and Magda by Magda and Roman Roczeń and
 Grzegorz Złotowicz (CC-BY 4.0; their speech was altered), and Michal, Natan, Ondro and Zdenek (public domain)."""
+
+_TEXTLESS = """ The talker
+heard these voices without text, and with them those prompts and festival's voice nsh of Debian's festvox-ru (Nickolay
+V. Shmyrev, a licence like BSD's), most of them altered."""
 
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
@@ -79,8 +83,12 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     if "corpus" in about:
         recorded = about["corpus"]["parts"].get("recordings", {}).get("hours", 0.0)
         recordings = _RECORDINGS.format(minutes=60 * recorded) if recorded else ""
-        if "speaker" in runs and about["corpus"]["parts"].get(OTHER_LANGUAGES, {}).get("utterances"):
-            recordings += _FOREIGN
+        is_textless = bool(runs["talker"]["recipe"].get("textless_share"))
+        heard_by = {"talker": is_textless, "speaker encoder": "speaker" in runs}
+        if any(heard_by.values()) and about["corpus"]["parts"].get(OTHER_LANGUAGES, {}).get("utterances"):
+            learners = " and ".join(name for name, hears in heard_by.items() if hears)
+            has = "have" if all(heard_by.values()) else "has"
+            recordings += _FOREIGN.format(learners=f"{learners} {has}") + (_TEXTLESS if is_textless else "")
         part = about["corpus"]["parts"]["train"]
         corpus = f" The corpus has {part['hours']:.1f} hours by {part['speakers']} speakers."
     return _CARD.format(

@@ -132,6 +132,8 @@ class TalkerJob(StageJob):
     voices that it does not know the engines' pace."""
     unconditional_share: float = Field(default=0.0, ge=0, le=1)
     """Of the utterances: learnt without their text and speaker, so that takes can be guided away from such speech."""
+    textless_share: float = Field(default=0.0, ge=0, le=1)
+    """Of the batches: voices of other languages and recordings, without text, see textless.py."""
     # Fine-tuning has a quarter and .3. Of what mini's talker loses in understanding, its code predictor loses most.
     code_predictor_fraction: PositiveFloat = 0.5
     code_predictor_weight: NonNegativeFloat = 1.0

@@ -17,7 +17,16 @@ from training.model.device import supports_bf16
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import TokenizerJob
-from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, PARTS, TRAIN
+from training.pretrain.corpus.corpus import (
+    HELD_OUT_PARAMETERS,
+    HELD_OUT_TEXTS,
+    HELD_OUT_VOICE,
+    OTHER_LANGUAGES,
+    PARTS,
+    TRAIN,
+    has_part,
+)
+from training.pretrain.errors import PretrainError
 from training.pretrain.run import muon
 from training.pretrain.run.prefetch import Prefetch
 from training.pretrain.run.run_start import record_start
@@ -29,6 +38,7 @@ from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.network import TalkerNetwork
 from training.pretrain.talker.recoding import paired_codes, recode
 from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
+from training.pretrain.talker.textless import MixedSource, TextlessSource
 
 _VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
 _NUM_VALIDATED = 32
@@ -67,14 +77,26 @@ class TalkerTraining(TrainingRun):
         self.network.speaker_encoder.requires_grad_(not job.keeps_speaker_encoder)
         config = self.network.config
         codes_run = run if job.pace != 1 or _speaks_encoder_codes(tokenizer_run) else tokenizer_run
-        if codes_run == run:
-            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report, pace=job.pace)
+        encoded: tuple[str, ...] = PARTS if codes_run == run else ()
+        if job.textless_share:
+            if not has_part(corpus, OTHER_LANGUAGES):
+                raise PretrainError(
+                    f"{corpus} has no voices of other languages to learn without text. Install RHVoice, festvox-ru or "
+                    "asterisk-core-sounds-ru-g722 and continue the corpus, or leave out --textless-share."
+                )
+            encoded = (*encoded, OTHER_LANGUAGES)
+        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
+        frame_codes.encode(corpus, run, tokenizer, encoded, report, pace=job.pace)
         coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN, pace=job.pace)
         self._start_codes = None if start_codes is None else frame_codes.open_codes(corpus, start_codes, TRAIN)
-        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
-        self._batches = Prefetch(BatchSource(coded, shelf, job, config).batch, device)
+        read = BatchSource(coded, shelf, job, config)
+        make = read.batch
+        if job.textless_share:
+            foreign = frame_codes.open_codes(corpus, run, OTHER_LANGUAGES, pace=job.pace)
+            make = MixedSource(read, TextlessSource(foreign, job, config), job).batch
+        self._batches = Prefetch(make, device)
         self._validation = {
             part: _validation_batches(
                 frame_codes.open_codes(corpus, codes_run, part, pace=job.pace), tokenizer, job, config

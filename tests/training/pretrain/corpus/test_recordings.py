@@ -6,7 +6,8 @@ import numpy as np
 
 from training.pretrain.corpus.corpus import RECORDINGS, has_part, open_corpus
 from training.pretrain.corpus.make_corpus import _make_part
-from training.pretrain.corpus.recordings import SPEAKER, read_g722, recorded_part
+from training.pretrain.corpus.own_sentences import read_g722
+from training.pretrain.corpus.recordings import SPEAKER, recorded_part
 
 
 def write_g722(path: Path, samples: np.ndarray) -> None:

@@ -21,6 +21,7 @@ from training.pretrain.codec import precision
 from training.pretrain.codec.training import TokenizerTraining
 from training.pretrain.errors import PretrainError
 from training.pretrain.pack import pack as packing
+from training.pretrain.pack.model_card import model_card
 from training.pretrain.pack.run_summary import thinned
 from training.pretrain.speaker.job import SpeakerJob
 from training.pretrain.speaker.training import SpeakerTraining
@@ -145,7 +146,14 @@ def test_a_checkpoint_is_given_a_speaker_encoder_that_was_trained_alone(
     kept = json.loads((tmp_path / "later" / "training" / "about.json").read_text(encoding="utf-8"))
     assert kept["runs"] == about["runs"]
     assert kept["corpus"]["parts"] == {"train": train, "other-languages": foreign}
-    assert "Marciniszyn" in (tmp_path / "later" / "README.md").read_text(encoding="utf-8")
+    card = (tmp_path / "later" / "README.md").read_text(encoding="utf-8")
+    assert "Its speaker encoder has also learnt from RHVoice's" in card
+    assert "Marciniszyn" in card
+    assert "festvox-ru" not in card
+    about["runs"]["talker"]["recipe"]["textless_share"] = 0.2
+    card = model_card({**kept, **about}, 1_000_000)
+    assert "Its talker and speaker encoder have also learnt from RHVoice's" in card
+    assert "festvox-ru" in card
     assert (tmp_path / "later" / "training" / "speaker.jsonl").is_file()
     again = load_file(tmp_path / "later" / "model.safetensors")
     assert all(torch.equal(again[name], after[name]) for name in after)
