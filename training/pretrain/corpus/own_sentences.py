@@ -1,4 +1,4 @@
-"""Two Russians who say sentences of their own only: one is recorded, of the other festival's voice has what it was of.
+"""Two Russians who say sentences of their own only: one is recorded, the other is festival's voice and knows no Latin.
 
 Nothing of what is said is known to the talker, which learns from them how people sound.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
 import zlib
 from functools import cache
 from pathlib import Path
@@ -24,14 +23,12 @@ RUSSIAN_VOICE = Path("/usr/share/festival/voices/russian/msu_ru_nsh_clunits")
 """Of Debian's festvox-ru, by Nickolay V. Shmyrev, under a licence like BSD's: made of his own recordings."""
 RECORDING_RATE_HZ = 16_000
 
-_FESTIVAL = "text2wave"
 _SENTENCES = RUSSIAN_VOICE / "etc" / "txt.done.data"
 _SENTENCE = re.compile(r'^\( *\S+ +"(.*)" *\)$')
 # Shorter ones are words and sighs; longer ones are read for half a minute.
 _LETTERS = (20, 160)
 _MIN_BYTES = 12_000
 _PATTERN = "**/*.g722"
-_SECONDS = 120
 
 
 def recorded(text: str) -> bytes:
@@ -48,26 +45,16 @@ def recorded(text: str) -> bytes:
     return written.getvalue()
 
 
-def own_sentence(text: str) -> bytes:
-    """A sentence by festival's voice, always the same for a text, as a WAV file.
+def own_sentence(text: str) -> str:
+    """A sentence of those that festival's voice is made of, always the same for a text.
 
     Raises:
-        CorpusError: the voice is not installed, or festival failed.
+        CorpusError: the voice is not installed.
     """
     sentences = _sentences()
     if not sentences:
         raise CorpusError(f"{RUSSIAN_VOICE} does not exist. Install festvox-ru.")
-    command = [_FESTIVAL, "-eval", f"(voice_{RUSSIAN_VOICE.name})", "-o", "/dev/stdout"]
-    sentence = sentences[_number(text, len(sentences))]
-    said = subprocess.run(command, input=sentence.encode(), capture_output=True, check=False, timeout=_SECONDS)
-    if said.returncode != 0 or not said.stdout:
-        reason = said.stderr.decode(errors="replace").strip() or "no audio"
-        raise CorpusError(f"{_FESTIVAL} cannot say {sentence!r}: {reason}")
-    # Its header does not say how long a stream is.
-    samples = np.frombuffer(said.stdout[44:], "<i2")
-    written = io.BytesIO()
-    soundfile.write(written, samples, RECORDING_RATE_HZ, format="WAV")
-    return written.getvalue()
+    return sentences[_number(text, len(sentences))]
 
 
 def read_g722(path: Path) -> NDArray[np.float32]:

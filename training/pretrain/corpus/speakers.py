@@ -11,7 +11,6 @@ from training.pretrain.corpus.timbre import Timbre
 
 FLITE, ESPEAK, PICO, RHVOICE = "flite", "espeak-ng", "pico2wave", "RHVoice-test"
 FESTIVAL, RECORDED = "text2wave", "recordings"
-"""They say sentences of their own, see own_sentences.py."""
 HELD_OUT_VOICE = "rms"
 """flite's voice that no training utterance uses: the unseen speaker."""
 
@@ -36,15 +35,25 @@ _F0_SPREAD_HZ = {"slt": (12.0, 45.0), "awb": (10.0, 40.0), "kal16": (6.0, 20.0)}
 _ESPEAK_VOICES = ("en-us", "en-us+f2", "en-us+f3", "en-us+f4", "en-us+m3", "en-us+m7", "en-gb", "en-gb+f5")
 _NUM_ESPEAK = 60
 _NUM_OTHER_ESPEAK = 40
-# RHVoice's voices in other languages, as far as their licences let them be altered. They read English by rules of their
-# own, so that the talker hears them without text, if at all.
-FOREIGN_VOICES = (
-    *("Aleksandr", "Alicja", "Anatol", "Anna", "Azamat", "Elena", "Irina", "Magda"),
-    *("Michal", "Natalia", "Natan", "Nazgul", "Ondro", "Spomenka", "Zdenek"),
+# Voices of other languages, as far as their licences let them be altered. They read English by rules of their own, so
+# that the talker hears them without text, if at all. festival's ked is the judges', and none of these.
+FOREIGN_VOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        RHVOICE: (
+            *("Aleksandr", "Alicja", "Anatol", "Anna", "Azamat", "Elena", "Irina", "Magda"),
+            *("Michal", "Natalia", "Natan", "Nazgul", "Ondro", "Spomenka", "Zdenek"),
+        ),
+        PICO: ("de-DE", "es-ES", "fr-FR", "it-IT"),
+        FESTIVAL: (
+            *("czech_dita", "czech_krb", "czech_machac", "czech_ph", "hy_fi_mv_diphone", "lp_diphone", "pc_diphone"),
+            *("suo_fi_lj_diphone", "upc_ca_ona_hts", "msu_ru_nsh_clunits"),
+        ),
+        RECORDED: ("asterisk-ru",),
+    }
 )
-OWN_VOICES = {"asterisk-ru": RECORDED, "nsh": FESTIVAL}
-"""Two Russians, a woman and a man."""
-_NUM_FOREIGN = 60
+_SAY_OWN_SENTENCES = ("msu_ru_nsh_clunits", "asterisk-ru")
+"""Two Russians, see own_sentences.py."""
+_NUM_FOREIGN = 40
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -68,8 +77,8 @@ class Speaker:
 
     @property
     def says_own_sentences(self) -> bool:
-        """Whether it does not say what it is given; pitch and rate can then change with the tract alone."""
-        return self.engine in (FESTIVAL, RECORDED)
+        """Whether it does not say what it is given."""
+        return self.voice in _SAY_OWN_SENTENCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,15 +165,14 @@ def extra_speakers(engine: str) -> tuple[Speaker, ...]:
 @cache
 def foreign_speakers() -> tuple[Speaker, ...]:
     """Speakers made of voices of other languages, those voices as they are first."""
-    plain = [Speaker(name=voice.lower(), engine=RHVOICE, voice=voice) for voice in FOREIGN_VOICES]
-    plain += [Speaker(name=voice, engine=engine, voice=voice) for voice, engine in OWN_VOICES.items()]
+    voices = [(engine, voice) for engine, voices in FOREIGN_VOICES.items() for voice in voices]
+    plain = [Speaker(name=voice.lower(), engine=engine, voice=voice) for engine, voice in voices]
     varied = [
-        _extra(f"{voice.lower()}-{number:03d}", RHVOICE, voice, number, has_timbre=number % 2 == 0)
-        for voice in FOREIGN_VOICES
+        _foreign(f"{voice.lower()}-{number:03d}", engine, voice, number)
+        for engine, voice in voices
         for number in range(1, _NUM_FOREIGN)
     ]
-    own = [_own(voice, engine, number) for voice, engine in OWN_VOICES.items() for number in range(1, _NUM_FOREIGN)]
-    return (*plain, *varied, *own)
+    return (*plain, *varied)
 
 
 @cache
@@ -231,18 +239,14 @@ def _extra(name: str, engine: str, voice: str, number: int, *, has_timbre: bool)
     )
 
 
-def _own(voice: str, engine: str, number: int) -> Speaker:
-    name = f"{voice}-{number:03d}"
+def _foreign(name: str, engine: str, voice: str, number: int) -> Speaker:
+    has_timbre = number % 2 == 0
+    if engine in EXTRA_VOICES:
+        return _extra(name, engine, voice, number, has_timbre=has_timbre)
+    # Pitch and rate of these cannot be set, and change with the tract.
     tract = _between(FORMANT_RANGE, number, base=3)
-    return Speaker(
-        name=name,
-        engine=engine,
-        voice=voice,
-        f0=tract,
-        formants=tract,
-        rate=tract,
-        timbre=Timbre.drawn(name) if number % 2 == 0 else None,
-    )
+    timbre = Timbre.drawn(name) if has_timbre else None
+    return Speaker(name=name, engine=engine, voice=voice, f0=tract, formants=tract, rate=tract, timbre=timbre)
 
 
 def _between(limits: tuple[float, float], number: int, *, base: int) -> float:

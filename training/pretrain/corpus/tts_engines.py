@@ -1,4 +1,4 @@
-"""Text to speech by flite, espeak-ng and, where they are installed, pico2wave and RHVoice.
+"""Text to speech by flite, espeak-ng and, where they are installed, pico2wave, RHVoice and festival.
 
 It makes the corpus; the app does not need it.
 """
@@ -19,7 +19,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from training.pretrain.corpus.own_sentences import RUSSIAN_PROMPTS, RUSSIAN_VOICE, own_sentence, recorded
+from training.pretrain.corpus.own_sentences import RUSSIAN_PROMPTS, own_sentence, recorded
 from training.pretrain.corpus.speakers import (
     ESPEAK,
     EXTRA_VOICES,
@@ -43,6 +43,7 @@ _ESPEAK_WORDS_PER_MINUTE = 160  # as fast as the flite voices
 _ESPEAK_PITCH_PER_OCTAVE = 70  # measured: 20, 50 and 80 give 84, 101 and 138 Hz
 _PICO_SPEED = 115  # as fast as the flite voices
 _RHVOICE_VOICES = Path("/usr/share/RHVoice/voices")
+_FESTIVAL_VOICES = Path("/usr/share/festival/voices")
 _LEVEL_DBFS = -23.0
 _PEAK = 0.9
 _FRAME = SAMPLE_RATE_HZ // 100
@@ -70,12 +71,12 @@ def installed_foreign_speakers() -> tuple[Speaker, ...]:
 def _can_speak(speaker: Speaker) -> bool:
     if speaker.engine == RECORDED:
         return RUSSIAN_PROMPTS.is_dir()
-    if speaker.engine == FESTIVAL:
-        return shutil.which(FESTIVAL) is not None and RUSSIAN_VOICE.is_dir()
     return shutil.which(speaker.engine) is not None and _has_voice(speaker.engine, speaker.voice)
 
 
 def _has_voice(engine: str, voice: str) -> bool:
+    if engine == FESTIVAL:
+        return any(_FESTIVAL_VOICES.glob(f"*/{voice}"))
     # RHVoice says what it is given with any other voice where it does not have the one.
     return engine != RHVOICE or (_RHVOICE_VOICES / voice.lower()).is_dir()
 
@@ -97,6 +98,9 @@ def versions() -> dict[str, str]:
         voice, name = next(iter(EXTRA_VOICES[engine].names.items()))
         sample = _engine_output(Speaker(name=name, engine=engine, voice=voice), "One, two, three.")
         found[engine] = hashlib.sha256(sample).hexdigest()[:12]
+    if of_festival := [speaker for speaker in installed_foreign_speakers() if speaker.engine == FESTIVAL]:
+        sample = _engine_output(of_festival[0], "One, two, three.")
+        found[FESTIVAL] = hashlib.sha256(sample).hexdigest()[:12]
     return found
 
 
@@ -125,13 +129,15 @@ def tidy(samples: NDArray[np.float32]) -> NDArray[np.int16] | None:
 
 def _engine_output(speaker: Speaker, text: str) -> bytes:
     """The file that the engine writes."""
+    if speaker.engine == RECORDED:
+        return recorded(text)
     if speaker.says_own_sentences:
-        return recorded(text) if speaker.engine == RECORDED else own_sentence(text)
+        text = own_sentence(text)
     with tempfile.TemporaryDirectory(prefix="speech-") as folder:
-        # pico2wave and RHVoice write to no pipe, and pico2wave asks for this ending.
+        # pico2wave and RHVoice write to no pipe, festival not how much there is, and pico2wave asks for this ending.
         file = Path(folder) / "said.wav"
         command = _command(speaker, text, file)
-        typed = text.encode() if speaker.engine == RHVOICE else None
+        typed = text.encode() if speaker.engine in (RHVOICE, FESTIVAL) else None
         said = subprocess.run(command, input=typed, capture_output=True, check=False, timeout=_ENGINE_SECONDS)
         output = file.read_bytes() if file.is_file() else said.stdout
     if said.returncode != 0 or not output:
@@ -145,6 +151,8 @@ def _command(speaker: Speaker, text: str, file: Path) -> list[str]:
         return _pico_command(speaker, text, file)
     if speaker.engine == RHVOICE:
         return _rhvoice_command(speaker, file)
+    if speaker.engine == FESTIVAL:
+        return [FESTIVAL, "-eval", f"(voice_{speaker.voice})", "-o", str(file)]
     return _flite_command(speaker, text) if speaker.engine == FLITE else _espeak_command(speaker, text)
 
 

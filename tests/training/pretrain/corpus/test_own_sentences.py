@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from training.pretrain.corpus import own_sentences, tts_engines
-from training.pretrain.corpus.speakers import OWN_VOICES, by_name, foreign_speakers
+from training.pretrain.corpus.speakers import FESTIVAL, RECORDED, by_name, foreign_speakers
 from training.pretrain.errors import CorpusError
+
+OWN_VOICES = ("asterisk-ru", "msu_ru_nsh_clunits")
 
 
 def is_installed(voice: str) -> bool:
@@ -25,12 +27,18 @@ def test_a_sentence_is_the_same_for_a_text_and_another_for_others(voice: str):
     assert all(len(sound) > 0.3 * tts_engines.SAMPLE_RATE_HZ for sound in (one, *others))
 
 
+def test_pitch_and_rate_that_cannot_be_set_change_with_the_tract():
+    fixed = [speaker for speaker in foreign_speakers() if speaker.engine in (FESTIVAL, RECORDED)]
+    assert all(speaker.f0 == speaker.formants == speaker.rate for speaker in fixed)
+    assert {speaker.voice for speaker in fixed if speaker.says_own_sentences} == set(OWN_VOICES)
+
+
 @pytest.mark.parametrize("voice", OWN_VOICES)
 def test_what_changes_pitch_and_rate_changes_the_tract_as_well(voice: str):
     own = [speaker for speaker in foreign_speakers() if speaker.voice == voice]
     assert len(own) > 20
     assert own[0].formants == 1.0
-    assert all(speaker.says_own_sentences and speaker.f0 == speaker.formants == speaker.rate for speaker in own)
+    assert all(speaker.says_own_sentences for speaker in own)
     if not is_installed(voice):
         pytest.skip(f"the voice {voice} is not installed (asterisk-core-sounds-ru-g722, festival, festvox-ru)")
     plain = next(speaker for speaker in own[1:] if speaker.timbre is None)
