@@ -137,7 +137,7 @@ def _parts(
 ) -> list[Part | RecordedPart]:
     """The held-out parts come first: they are small, and every later stage needs them from its first step."""
     extra = [speaker for engine in engines.installed_extras() for speaker in speakers.extra_speakers(engine)]
-    everyone = (*speakers.training_speakers(), *extra)
+    everyone = (*speakers.training_speakers(), *extra, *engines.installed_like_speakers())
     held_out = [
         (corpus.HELD_OUT_TEXTS, everyone),
         (corpus.HELD_OUT_PARAMETERS, speakers.unseen_parameter_speakers()),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from training.pretrain.corpus.likeness import Likeness
 from training.pretrain.corpus.timbre import Timbre
 
 FLITE, ESPEAK, PICO, RHVOICE = "flite", "espeak-ng", "pico2wave", "RHVoice-test"
@@ -54,6 +55,9 @@ FOREIGN_VOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _SAY_OWN_SENTENCES = ("msu_ru_nsh_clunits", "asterisk-ru")
 """Two Russians, see own_sentences.py."""
 _NUM_FOREIGN = 40
+# Made like people of those, of each voice that speaks English well; in turn with timbres of their own.
+_NUM_LIKE = 600
+_LIKE_FLITE_VOICES = ("slt", "awb")
 _NUM_UNSEEN_PER_VOICE = {"slt": 4, "awb": 4, "kal16": 2}
 
 
@@ -72,8 +76,10 @@ class Speaker:
     """Speaking rate relative to the voice's own."""
     f0_spread_hz: float | None = None
     """Standard deviation of f0 passed to flite; None for the voice's own."""
+    likeness: Likeness | None = None
+    """Whom it is made like."""
     timbre: Timbre | None = None
-    """What its sound is filtered by."""
+    """What its sound is filtered by, in the end."""
 
     @property
     def says_own_sentences(self) -> bool:
@@ -176,6 +182,18 @@ def foreign_speakers() -> tuple[Speaker, ...]:
 
 
 @cache
+def like_speakers() -> tuple[Speaker, ...]:
+    """More speakers of the training part, where voices of other languages are installed that they are made like."""
+    voices = [(FLITE, voice, voice) for voice in _LIKE_FLITE_VOICES]
+    voices += [(engine, voice, name) for engine, of in EXTRA_VOICES.items() for voice, name in of.names.items()]
+    return tuple(
+        _like(f"{name}-like-{number:03d}", engine, voice, number)
+        for engine, voice, name in voices
+        for number in range(1, _NUM_LIKE + 1)
+    )
+
+
+@cache
 def unseen_parameter_speakers() -> tuple[Speaker, ...]:
     """Speakers of the training voices with numbers that no training speaker has."""
     return tuple(
@@ -195,7 +213,8 @@ def unseen_voice() -> Speaker:
 def by_name() -> Mapping[str, Speaker]:
     """All speakers by name."""
     extra = (speaker for engine in EXTRA_VOICES for speaker in extra_speakers(engine))
-    everyone = (*training_speakers(), *extra, *foreign_speakers(), *unseen_parameter_speakers(), unseen_voice())
+    others = (*foreign_speakers(), *like_speakers(), *unseen_parameter_speakers(), unseen_voice())
+    everyone = (*training_speakers(), *extra, *others)
     return MappingProxyType({speaker.name: speaker for speaker in everyone})
 
 
@@ -247,6 +266,22 @@ def _foreign(name: str, engine: str, voice: str, number: int) -> Speaker:
     tract = _between(FORMANT_RANGE, number, base=3)
     timbre = Timbre.drawn(name) if has_timbre else None
     return Speaker(name=name, engine=engine, voice=voice, f0=tract, formants=tract, rate=tract, timbre=timbre)
+
+
+def _like(name: str, engine: str, voice: str, number: int) -> Speaker:
+    pitches, rates = WIDE_F0_RANGE, RATE_RANGE
+    if engine in EXTRA_VOICES:
+        pitches, rates = EXTRA_VOICES[engine].f0_range, EXTRA_VOICES[engine].rate_range
+    people = tuple(voice.lower() for voices in FOREIGN_VOICES.values() for voice in voices)
+    return Speaker(
+        name=name,
+        engine=engine,
+        voice=voice,
+        f0=_between(pitches, number, base=2),
+        rate=_between(rates, number, base=5),
+        likeness=Likeness.drawn(name, people),
+        timbre=Timbre.drawn(name) if number % 2 == 0 else None,
+    )
 
 
 def _between(limits: tuple[float, float], number: int, *, base: int) -> float:

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_WINDOW = 512
-_HOP = 128
-_BINS = _WINDOW // 2 + 1
+from training.pretrain.corpus.spectral_envelope import NUM_BINS, WINDOW, LogGains, Spectra, cepstra_of, filtered
+
 # Cepstral coefficients of the envelope: fine enough for formants, too coarse for the harmonics of voices below 400 Hz.
 _ENVELOPE_ORDER = 28
-_FLOOR = 1e-5
 _MAX_LOG_GAIN = 2.5
 
 # In thousandths of half the sample rate: about where the formants of people lie, each with room to move.
@@ -57,33 +55,22 @@ class Timbre:
 
     def applied(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same sentence (samples,) by that vocal tract; the level changes too."""
-        window = np.hanning(_WINDOW + 1)[:-1]
-        padded = np.concatenate([np.zeros(_WINDOW), samples, np.zeros(_WINDOW + _HOP)])
-        places = np.arange(0, len(padded) - _WINDOW, _HOP)
-        spectra = np.fft.rfft(padded[places[:, None] + np.arange(_WINDOW)] * window)
-        spectra *= np.exp(self._log_gains(spectra))
-        pieces = np.fft.irfft(spectra) * window
-        sound, weight = np.zeros(len(padded)), np.zeros(len(padded))
-        for place, piece in zip(places, pieces, strict=True):
-            sound[place : place + _WINDOW] += piece
-            weight[place : place + _WINDOW] += np.square(window)
-        kept = slice(_WINDOW, _WINDOW + len(samples))
-        return (sound[kept] / weight[kept]).astype(np.float32)
+        return filtered(samples, self._log_gains)
 
-    def _log_gains(self, spectra: NDArray[np.complex128]) -> NDArray[np.float64]:
+    def _log_gains(self, spectra: Spectra) -> LogGains:
         """What every bin (frames, bins) is multiplied by, as a logarithm."""
-        cepstra = np.fft.irfft(np.log(np.abs(spectra) + _FLOOR))
-        cepstra[:, _ENVELOPE_ORDER : _WINDOW - _ENVELOPE_ORDER + 1] = 0
+        cepstra = cepstra_of(spectra)
+        cepstra[:, _ENVELOPE_ORDER : WINDOW - _ENVELOPE_ORDER + 1] = 0
         envelopes = np.fft.rfft(cepstra).real
-        place = np.linspace(0, 1000, _BINS)
+        place = np.linspace(0, 1000, NUM_BINS)
         # Where in the old envelope each bin of the new one is found.
-        before = np.interp(place, *self._moved()) * (_BINS - 1) / 1000
-        low = np.minimum(before.astype(int), _BINS - 2)
+        before = np.interp(place, *self._moved()) * (NUM_BINS - 1) / 1000
+        low = np.minimum(before.astype(int), NUM_BINS - 2)
         share = before - low
         moved = envelopes[:, low] * (1 - share) + envelopes[:, low + 1] * share
         octaves = np.log2(np.maximum(place, _TILT_LOWEST) / _TILT_PIVOT)
         colour_db = np.interp(place, _BANDS, self.band_db) + self.tilt_db * octaves
-        gains: NDArray[np.float64] = np.clip(moved - envelopes, -_MAX_LOG_GAIN, _MAX_LOG_GAIN)
+        gains: LogGains = np.clip(moved - envelopes, -_MAX_LOG_GAIN, _MAX_LOG_GAIN)
         gains += colour_db * (np.log(10) / 20)
         return gains
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
+from training.pretrain.corpus.likeness import VoiceSpectrum, made_like
 from training.pretrain.corpus.own_sentences import RUSSIAN_PROMPTS, own_sentence, recorded
 from training.pretrain.corpus.speakers import (
     ESPEAK,
@@ -29,7 +31,9 @@ from training.pretrain.corpus.speakers import (
     RECORDED,
     RHVOICE,
     Speaker,
+    by_name,
     foreign_speakers,
+    like_speakers,
 )
 from training.pretrain.errors import CorpusError
 
@@ -45,6 +49,20 @@ _PICO_SPEED = 115  # as fast as the flite voices
 _RHVOICE_VOICES = Path("/usr/share/RHVoice/voices")
 _FESTIVAL_VOICES = Path("/usr/share/festival/voices")
 _LEVEL_DBFS = -23.0
+_FULL_SCALE = 32768
+# Half a minute that voices of all languages can say, and for those that say sentences of their own, as many of these.
+_KNOWN_BY = (
+    "Please remember to bring a warm coat and a good pair of shoes.",
+    "Nobody told us about the long delay at the station.",
+    "A young man in a red hat is waiting for you outside.",
+    "Do you want to come along, or would you rather stay at home?",
+    "In summer the garden is full of birds and butterflies.",
+    "My uncle sold the old boat and bought a small farm in the hills.",
+    "You can pay now or later, just as you like.",
+    "They found a box of letters under the floor of the empty house.",
+    "Our team lost the first game and won the other five.",
+    "The doctor said that you need a lot of sleep.",
+)
 _PEAK = 0.9
 _FRAME = SAMPLE_RATE_HZ // 100
 # Frames this far below the loudest one are silence: quieter than any speech sound here, louder than kal16's hum.
@@ -66,6 +84,16 @@ def installed_extras() -> tuple[str, ...]:
 def installed_foreign_speakers() -> tuple[Speaker, ...]:
     """Those of `foreign_speakers` whose voices are installed."""
     return tuple(speaker for speaker in foreign_speakers() if _can_speak(speaker))
+
+
+def installed_like_speakers() -> tuple[Speaker, ...]:
+    """Those of `like_speakers` whose own voice and both people's are installed."""
+    people = {speaker.name for speaker in installed_foreign_speakers()}
+    return tuple(
+        speaker
+        for speaker in like_speakers()
+        if _can_speak(speaker) and speaker.likeness is not None and people.issuperset(speaker.likeness.people)
+    )
 
 
 def _can_speak(speaker: Speaker) -> bool:
@@ -113,12 +141,25 @@ def synthesize(speaker: Speaker, text: str) -> NDArray[np.int16]:
     samples, rate_hz = soundfile.read(io.BytesIO(_engine_output(speaker, text)), dtype="float32")
     # Playing faster by the formant factor shortens the vocal tract; pitch and rate were compensated in advance.
     samples = soxr.resample(samples, rate_hz * speaker.formants, SAMPLE_RATE_HZ)
+    if speaker.likeness is not None and len(samples):
+        first, second = (_spectrum(by_name()[name]) for name in speaker.likeness.people)
+        # At the voice's own pitch, of which so few coefficients know nothing.
+        own = _spectrum(Speaker(name=speaker.voice, engine=speaker.engine, voice=speaker.voice))
+        wanted = first.towards(second, speaker.likeness.share)
+        samples = made_like(samples, own, wanted, speaker.likeness.amount)
     if speaker.timbre is not None and len(samples):
         samples = speaker.timbre.applied(samples)
     tidied = tidy(samples)
     if tidied is None:
         raise CorpusError(f"{speaker.engine} makes no sound for {text!r} as {speaker.name}.")
     return tidied
+
+
+@cache
+def _spectrum(speaker: Speaker) -> VoiceSpectrum:
+    """What a voice is like; of each it takes some seconds once."""
+    said = [synthesize(speaker, text).astype(np.float32) / np.float32(_FULL_SCALE) for text in _KNOWN_BY]
+    return VoiceSpectrum.of(said)
 
 
 def tidy(samples: NDArray[np.float32]) -> NDArray[np.int16] | None:
@@ -203,4 +244,4 @@ def _level(samples: NDArray[np.float32]) -> NDArray[np.int16]:
     """Normalise the loudness, with less gain if peaks would clip."""
     wanted = 10 ** (_LEVEL_DBFS / 20) / float(np.sqrt(np.square(samples, dtype=np.float64).mean()))
     gain = min(wanted, _PEAK / float(np.abs(samples).max()))
-    return np.round(samples * (gain * 32767)).astype(np.int16)
+    return np.round(samples * (gain * (_FULL_SCALE - 1))).astype(np.int16)

@@ -6,7 +6,7 @@ from typing import Any
 
 from training.model.generation_defaults import GUIDANCE_SCALE, is_guidance
 from training.pretrain.corpus.corpus import OTHER_LANGUAGES
-from training.pretrain.corpus.speakers import EXTRA_VOICES, PICO, RHVOICE
+from training.pretrain.corpus.speakers import EXTRA_VOICES, FESTIVAL, PICO, RHVOICE
 
 _CARD = """\
 # Encore mini
@@ -60,15 +60,22 @@ _RECORDINGS = """ The codec has also learnt from {minutes:.0f}
 minutes of Russian telephone prompts recorded by Maxim Topal (http://www.ivrvoice.ru), CC-BY 3.0, as Debian's
 asterisk-core-sounds-ru-g722 holds them; they were cut, levelled and played as through rooms and telephones."""
 
-_FOREIGN = """ Its {learners} also learnt from RHVoice's
-voices of other languages, with the licences that Debian's packages name: Aleksandr, Anna, Azamat, Irina and Nazgul
-(Olga Yakovleva, GPL 2 or later), Elena and Spomenka (GPL 3), Anatol and Natalia (LGPL 2.1), Alicja by Magdalena
-Marciniszyn, Arkadiusz Świętnicki, Tomasz Bilecki and Zvonimir Stanecic, and Magda by Magda and Roman Roczeń and
-Grzegorz Złotowicz (CC-BY 4.0; their speech was altered), and Michal, Natan, Ondro and Zdenek (public domain)."""
-
-_TEXTLESS = """ The talker
-heard these voices without text, and with them those prompts and festival's voice nsh of Debian's festvox-ru (Nickolay
-V. Shmyrev, a licence like BSD's), most of them altered."""
+_FOREIGN = """
+Voices of other languages {uses}: {voices}. Their speech was
+altered, and the licences are those that Debian's packages name."""
+_FOREIGN_VOICES = {
+    RHVOICE: """RHVoice's Aleksandr, Anna, Azamat, Irina and Nazgul (Olga Yakovleva, GPL 2 or later), Elena and
+Spomenka (GPL 3), Anatol and Natalia (LGPL 2.1), Alicja by Magdalena Marciniszyn, Arkadiusz Świętnicki, Tomasz Bilecki
+and Zvonimir Stanecic, and Magda by Magda and Roman Roczeń and Grzegorz Złotowicz (CC-BY 4.0), and Michal, Natan, Ondro
+and Zdenek (public domain)""",
+    PICO: "Pico's German, Spanish, French and Italian ones",
+    FESTIVAL: """festival's nsh (festvox-ru, Nickolay V. Shmyrev, a licence like BSD's), dita, krb and machac (Brailcom,
+GPL 3), ph (GPL 2 or later), lj and mv (Universities of Helsinki and Joensuu, LGPL 2 or later), lp and pc (ISTC-SPFD CNR
+and ITC-irst, GPL 2 or later) and ona (Universitat Politècnica de Catalunya, LGPL 2.1 or later)""",
+}
+_PROMPTS = "the prompts named above"
+_LIKENESS_SINCE = 4
+"""The corpus's recipe with speakers that are made like voices of other languages."""
 
 
 def model_card(about: dict[str, Any], num_parameters: int) -> str:
@@ -83,12 +90,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
     if "corpus" in about:
         recorded = about["corpus"]["parts"].get("recordings", {}).get("hours", 0.0)
         recordings = _RECORDINGS.format(minutes=60 * recorded) if recorded else ""
-        is_textless = bool(runs["talker"]["recipe"].get("textless_share"))
-        heard_by = {"talker": is_textless, "speaker encoder": "speaker" in runs}
-        if any(heard_by.values()) and about["corpus"]["parts"].get(OTHER_LANGUAGES, {}).get("utterances"):
-            learners = " and ".join(name for name, hears in heard_by.items() if hears)
-            has = "have" if all(heard_by.values()) else "has"
-            recordings += _FOREIGN.format(learners=f"{learners} {has}") + (_TEXTLESS if is_textless else "")
+        recordings += _foreign(about["corpus"], runs)
         part = about["corpus"]["parts"]["train"]
         corpus = f" The corpus has {part['hours']:.1f} hours by {part['speakers']} speakers."
     return _CARD.format(
@@ -105,6 +107,26 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         engines=f"{', '.join(['flite', *(_ENGINE_NAMES[engine] for engine in extra)])} and espeak-ng",
         extra="".join(_EXTRA[engine] for engine in extra),
     )
+
+
+def _foreign(corpus: dict[str, Any], runs: dict[str, Any]) -> str:
+    """Which voices of other languages had a part in it, and what part."""
+    if not corpus["parts"].get(OTHER_LANGUAGES, {}).get("utterances"):
+        return ""
+    has_likeness = corpus.get("recipe_version", 0) >= _LIKENESS_SINCE
+    uses = {
+        "were heard by the speaker encoder": "speaker" in runs,
+        "were heard by the talker, without text": bool(runs["talker"]["recipe"].get("textless_share")),
+        "lent their spectrum to speakers of the corpus": has_likeness,
+    }
+    used = [use for use, is_made in uses.items() if is_made]
+    if not used:
+        return ""
+    # Before there was any likeness, none but RHVoice's were in that part.
+    known = {RHVOICE} if not has_likeness else set(corpus.get("engines", {}))
+    voices = [names for engine, names in _FOREIGN_VOICES.items() if engine in known]
+    voices += [_PROMPTS] if has_likeness and corpus["parts"].get("recordings", {}).get("utterances") else []
+    return _FOREIGN.format(uses=" and ".join(used), voices="; ".join(voices))
 
 
 def _row(stage: str, run: dict[str, Any]) -> str:

@@ -106,7 +106,7 @@ def test_the_reader_returns_what_was_said(made: Path):
 def test_parts_keep_voices_and_texts_apart(made: Path):
     parts = {name: open_corpus(made, name) for name in corpus.PARTS}
     extra = [speaker for engine in speakers.EXTRA_VOICES for speaker in speakers.extra_speakers(engine)]
-    training = {speaker.name for speaker in (*speakers.training_speakers(), *extra)}
+    training = {speaker.name for speaker in (*speakers.training_speakers(), *extra, *speakers.like_speakers())}
     said_by = {name: {entry.speaker for entry in part.entries} for name, part in parts.items()}
     assert said_by[corpus.TRAIN] <= training
     assert said_by[corpus.HELD_OUT_TEXTS] <= training
@@ -146,7 +146,9 @@ def test_voices_of_other_languages_wait_where_the_time_is_up(tmp_path: Path, mon
 def test_the_manifest_counts_what_is_there(made: Path):
     manifest = json.loads((made / corpus.MANIFEST).read_text(encoding="utf-8"))
     assert manifest["seed"] == 1
-    assert set(manifest["engines"]) == {"flite", "espeak-ng", *engines.installed_extras()}
+    foreign = {speaker.engine for speaker in engines.installed_foreign_speakers()}
+    besides = {*engines.installed_extras(), *({speakers.FESTIVAL} & foreign)}
+    assert set(manifest["engines"]) == {"flite", "espeak-ng", *besides}
     for name in corpus.PARTS:
         part = open_corpus(made, name)
         assert manifest["parts"][name]["utterances"] == len(part)

@@ -72,7 +72,8 @@ def test_speakers_are_several_hundred_and_all_different():
     training = speakers.training_speakers()
     assert len(training) >= 400
     extra = [speaker for engine in speakers.EXTRA_VOICES for speaker in speakers.extra_speakers(engine)]
-    others = [*speakers.foreign_speakers(), *speakers.unseen_parameter_speakers(), speakers.unseen_voice()]
+    others = [*speakers.foreign_speakers(), *speakers.like_speakers(), *speakers.unseen_parameter_speakers()]
+    others.append(speakers.unseen_voice())
     assert len(speakers.by_name()) == len(training) + len(extra) + len(others)
     settings = {dataclasses.replace(speaker, name="") for speaker in speakers.by_name().values()}
     assert len(settings) == len(speakers.by_name())

@@ -147,13 +147,15 @@ def test_a_checkpoint_is_given_a_speaker_encoder_that_was_trained_alone(
     assert kept["runs"] == about["runs"]
     assert kept["corpus"]["parts"] == {"train": train, "other-languages": foreign}
     card = (tmp_path / "later" / "README.md").read_text(encoding="utf-8")
-    assert "Its speaker encoder has also learnt from RHVoice's" in card
+    assert "were heard by the speaker encoder: RHVoice's" in card
     assert "Marciniszyn" in card
     assert "festvox-ru" not in card
     about["runs"]["talker"]["recipe"]["textless_share"] = 0.2
+    about["corpus"] |= {"recipe_version": 4, "engines": {"RHVoice-test": "1", "text2wave": "2"}}
     card = model_card({**kept, **about}, 1_000_000)
-    assert "Its talker and speaker encoder have also learnt from RHVoice's" in card
+    assert "by the talker, without text and lent their spectrum to speakers of the corpus: RHVoice's" in card
     assert "festvox-ru" in card
+    assert "Pico's German" not in card
     assert (tmp_path / "later" / "training" / "speaker.jsonl").is_file()
     again = load_file(tmp_path / "later" / "model.safetensors")
     assert all(torch.equal(again[name], after[name]) for name in after)
