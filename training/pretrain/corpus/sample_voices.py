@@ -105,8 +105,9 @@ def make_sample_voices(out: Path, *, report: Callable[[str], None]) -> None:
 
 
 def _described(speaker: Speaker) -> dict[str, Any]:
-    """What a speaker was made with. A timbre is mentioned where there is one."""
-    return {name: value for name, value in asdict(speaker).items() if name != "timbre" or value is not None}
+    """What a speaker was made with. Likeness and timbre are mentioned where there are any."""
+    only_if_any = ("likeness", "timbre")
+    return {name: value for name, value in asdict(speaker).items() if name not in only_if_any or value is not None}
 
 
 def speak(sample: Sample) -> Piece:

@@ -125,7 +125,9 @@ def test_voices_of_other_languages_have_a_part_of_their_own_where_there_are_any(
 
 
 def test_voices_of_other_languages_wait_where_the_time_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engines, "installed_foreign_speakers", speakers.foreign_speakers)
+    foreign = tuple(speaker for speaker in speakers.foreign_speakers() if speaker.engine == speakers.RHVOICE)
+    monkeypatch.setattr(engines, "installed_foreign_speakers", lambda: foreign)
+    monkeypatch.setattr(engines, "installed_like_speakers", lambda: ())
     lines: list[str] = []
     make_corpus.make_corpus(
         tmp_path,
