@@ -67,7 +67,7 @@ NOT_SPEECH = {
     "ui/tabs/voice/source.py": "records and plays what the person gives",
     "ui/tabs/voice/spoken_consent.py": "records and plays what the person gives",
     "training/pretrain/codec/evaluation.py": "decoded recordings, for whoever trains a codec",
-    "training/pretrain/corpus/recordings.py": "reads",
+    "training/pretrain/corpus/own_sentences.py": "recordings as they were given, for the corpus",
     "training/pretrain/corpus/sample_voices.py": "made by other programs",
     "training/model/codec/tokenizer.py": "codes, not files",
 }
