@@ -85,10 +85,11 @@ class TalkerTraining(TrainingRun):
                     "asterisk-core-sounds-ru-g722 and continue the corpus, or leave out --textless-share."
                 )
             encoded = (*encoded, OTHER_LANGUAGES)
-        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
-        frame_codes.encode(corpus, run, tokenizer, encoded, report, pace=job.pace)
+        if encoded:
+            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), encoded, report, pace=job.pace)
         coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN, pace=job.pace)
         self._start_codes = None if start_codes is None else frame_codes.open_codes(corpus, start_codes, TRAIN)
+        tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
         read = BatchSource(coded, shelf, job, config)
