@@ -32,8 +32,8 @@ class Likeness:
     """Whom a voice is made like.
 
     Attributes:
-        people: two of them, which may be the same.
-        share: of the second one.
+        people: two of them.
+        share: of the second one; 0 for the first alone.
         amount: how far towards them the voice is moved; 1 is all the way.
     """
 

@@ -77,14 +77,7 @@ class TalkerTraining(TrainingRun):
         self.network.speaker_encoder.requires_grad_(not job.keeps_speaker_encoder)
         config = self.network.config
         codes_run = run if job.pace != 1 or _speaks_encoder_codes(tokenizer_run) else tokenizer_run
-        encoded: tuple[str, ...] = PARTS if codes_run == run else ()
-        if job.textless_share:
-            if not has_part(corpus, OTHER_LANGUAGES):
-                raise PretrainError(
-                    f"{corpus} has no voices of other languages to learn without text. Install RHVoice, festvox-ru or "
-                    "asterisk-core-sounds-ru-g722 and continue the corpus, or leave out --textless-share."
-                )
-            encoded = (*encoded, OTHER_LANGUAGES)
+        encoded = (*(PARTS if codes_run == run else ()), *_textless_parts(job, corpus))
         if encoded:
             frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), encoded, report, pace=job.pace)
         coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN, pace=job.pace)
@@ -179,6 +172,22 @@ class TalkerTraining(TrainingRun):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
             losses: SpeechLosses = self.network(moved, random, **shares)
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
+
+
+def _textless_parts(job: TalkerJob, corpus: Path) -> tuple[str, ...]:
+    """The parts of the corpus that a run learns without text.
+
+    Raises:
+        PretrainError: the corpus has none.
+    """
+    if not job.textless_share:
+        return ()
+    if not has_part(corpus, OTHER_LANGUAGES):
+        raise PretrainError(
+            f"{corpus} has no voices of other languages to learn without text. Install RHVoice's or festival's, or "
+            "asterisk-core-sounds-ru-g722, and continue the corpus, or leave out --textless-share."
+        )
+    return (OTHER_LANGUAGES,)
 
 
 def _speaks_encoder_codes(tokenizer_run: Path) -> bool:
