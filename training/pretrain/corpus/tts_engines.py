@@ -126,9 +126,9 @@ def versions() -> dict[str, str]:
         voice, name = next(iter(EXTRA_VOICES[engine].names.items()))
         sample = _engine_output(Speaker(name=name, engine=engine, voice=voice), "One, two, three.")
         found[engine] = hashlib.sha256(sample).hexdigest()[:12]
-    if of_festival := [speaker for speaker in installed_foreign_speakers() if speaker.engine == FESTIVAL]:
-        sample = _engine_output(of_festival[0], "One, two, three.")
-        found[FESTIVAL] = hashlib.sha256(sample).hexdigest()[:12]
+    for speaker in installed_foreign_speakers():
+        if speaker.engine not in (RECORDED, *found):
+            found[speaker.engine] = hashlib.sha256(_engine_output(speaker, "One, two, three.")).hexdigest()[:12]
     return found
 
 

@@ -111,21 +111,22 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
 
 def _foreign(corpus: dict[str, Any], runs: dict[str, Any]) -> str:
     """Which voices of other languages had a part in it, and what part."""
-    if not corpus["parts"].get(OTHER_LANGUAGES, {}).get("utterances"):
-        return ""
-    has_likeness = corpus.get("recipe_version", 0) >= _LIKENESS_SINCE
+    has_heard = bool(corpus["parts"].get(OTHER_LANGUAGES, {}).get("utterances"))
+    is_likened = corpus.get("recipe_version", 0) >= _LIKENESS_SINCE and bool(
+        _FOREIGN_VOICES.keys() & corpus.get("engines", {}).keys()
+    )
     uses = {
-        "were heard by the speaker encoder": "speaker" in runs,
-        "were heard by the talker, without text": bool(runs["talker"]["recipe"].get("textless_share")),
-        "lent their spectrum to speakers of the corpus": has_likeness,
+        "were heard by the speaker encoder": has_heard and "speaker" in runs,
+        "were heard by the talker, without text": has_heard and bool(runs["talker"]["recipe"].get("textless_share")),
+        "lent their spectrum to speakers of the corpus": is_likened,
     }
     used = [use for use, is_made in uses.items() if is_made]
     if not used:
         return ""
     # Before there was any likeness, none but RHVoice's were in that part.
-    known = {RHVOICE} if not has_likeness else set(corpus.get("engines", {}))
+    known = set(corpus["engines"]) if is_likened else {RHVOICE}
     voices = [names for engine, names in _FOREIGN_VOICES.items() if engine in known]
-    voices += [_PROMPTS] if has_likeness and corpus["parts"].get("recordings", {}).get("utterances") else []
+    voices += [_PROMPTS] if is_likened and corpus["parts"].get("recordings", {}).get("utterances") else []
     return _FOREIGN.format(uses=" and ".join(used), voices="; ".join(voices))
 
 

@@ -128,6 +128,7 @@ def test_voices_of_other_languages_wait_where_the_time_is_up(tmp_path: Path, mon
     foreign = tuple(speaker for speaker in speakers.foreign_speakers() if speaker.engine == speakers.RHVOICE)
     monkeypatch.setattr(engines, "installed_foreign_speakers", lambda: foreign)
     monkeypatch.setattr(engines, "installed_like_speakers", lambda: ())
+    monkeypatch.setattr(engines, "versions", dict)
     lines: list[str] = []
     make_corpus.make_corpus(
         tmp_path,
@@ -149,7 +150,7 @@ def test_the_manifest_counts_what_is_there(made: Path):
     manifest = json.loads((made / corpus.MANIFEST).read_text(encoding="utf-8"))
     assert manifest["seed"] == 1
     foreign = {speaker.engine for speaker in engines.installed_foreign_speakers()}
-    besides = {*engines.installed_extras(), *({speakers.FESTIVAL} & foreign)}
+    besides = {*engines.installed_extras(), *foreign} - {speakers.RECORDED}
     assert set(manifest["engines"]) == {"flite", "espeak-ng", *besides}
     for name in corpus.PARTS:
         part = open_corpus(made, name)

@@ -156,6 +156,10 @@ def test_a_checkpoint_is_given_a_speaker_encoder_that_was_trained_alone(
     assert "by the talker, without text and lent their spectrum to speakers of the corpus: RHVoice's" in card
     assert "festvox-ru" in card
     assert "Pico's German" not in card
+    # A corpus whose part of them was never made has speakers like them all the same.
+    about["corpus"]["parts"]["other-languages"] = {}
+    card = model_card({**kept, **about}, 1_000_000)
+    assert "Voices of other languages lent their spectrum to speakers of the corpus: RHVoice's" in card
     assert (tmp_path / "later" / "training" / "speaker.jsonl").is_file()
     again = load_file(tmp_path / "later" / "model.safetensors")
     assert all(torch.equal(again[name], after[name]) for name in after)
