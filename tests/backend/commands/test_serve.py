@@ -136,10 +136,11 @@ def check_a_crowd_keeps_nobody_out(served: tuple[subprocess.Popen[str], httpx.Cl
     # All places are theirs once one of them is refused.
     refused = next(reply for reply in map(Future.result, as_completed(asked)) if reply.status_code == 429)
     assert int(refused.headers["retry-after"]) >= 1
-    assert sum(not one.done() for one in asked) > 10
+    waiting = [one for one in asked if not one.done()]
+    assert len(waiting) > 10
     late = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
     assert late.status_code == 200, late.text
-    # The model's weights are random: a take may be over at once, and the next of the crowd begins.
-    heard = [one for one in asked if one.done() and one.result().status_code == 200]
-    assert len(heard) <= NUM_SLOTS + 1, "it waited behind the crowd"
-    assert not all(one.done() for one in asked), "the crowd was over before it could be in the way"
+    # The model's weights are random: a take may be over at once, and the next of the crowd begins beside the late one.
+    # Behind all of them, it would have been answered after the last.
+    overtook = sum(one.done() for one in waiting)
+    assert overtook < len(waiting) / 2, "it waited behind the crowd"
