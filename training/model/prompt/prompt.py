@@ -98,8 +98,8 @@ def x_vector_prompt(
     return Prompt(inputs=concatenate([*_head_inputs(config, head), body, start]))
 
 
-def textless_prompt(config: ModelConfig, head: PromptHead) -> Prompt:
-    """No text: what speech by the head's speaker is like, whatever is said.
+def unconditional_prompt(config: ModelConfig, role_ids: Sequence[int]) -> Prompt:
+    """Neither a text nor a speaker: what any speech is like, for classifier-free guidance (Ho & Salimans 2022).
 
     | positions | text channel | codec channel |
     |-----------|--------------|---------------|
@@ -109,12 +109,8 @@ def textless_prompt(config: ModelConfig, head: PromptHead) -> Prompt:
     """
     talker = config.talker
     text, codec = [config.tts_eos_token_id, config.tts_pad_token_id], [talker.codec_pad_id, talker.codec_bos_id]
-    return Prompt(inputs=concatenate([*_head_inputs(config, head), id_positions(text, codec, talker.num_code_groups)]))
-
-
-def unconditional_prompt(config: ModelConfig, role_ids: Sequence[int]) -> Prompt:
-    """Neither a text nor a speaker: what any speech is like, for classifier-free guidance (Ho & Salimans 2022)."""
-    return textless_prompt(config, PromptHead(role_ids=role_ids, has_speaker=False))
+    head = _head_inputs(config, PromptHead(role_ids=role_ids, has_speaker=False))
+    return Prompt(inputs=concatenate([*head, id_positions(text, codec, talker.num_code_groups)]))
 
 
 def in_context_prompt(

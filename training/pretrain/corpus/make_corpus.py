@@ -151,7 +151,7 @@ def _parts(
         parts.append(recorded)
     texts = TextStream(sources, seed)
     parts.append(Part(name=corpus.TRAIN, people=everyone, texts=texts, seed=seed, hours=hours))
-    # Last, because only the optional stage of the speaker encoder and the talker's textless share need it.
+    # Last, because only the optional stage of the speaker encoder needs it.
     if foreign := engines.installed_foreign_speakers():
         num_utterances = _FOREIGN_PER_HELD_OUT * num_held_out
         texts = TextStream(sources, seed + len(held_out))

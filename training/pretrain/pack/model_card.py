@@ -117,7 +117,6 @@ def _foreign(corpus: dict[str, Any], runs: dict[str, Any]) -> str:
     )
     uses = {
         "were heard by the speaker encoder": has_heard and "speaker" in runs,
-        "were heard by the talker, without text": has_heard and bool(runs["talker"]["recipe"].get("textless_share")),
         "lent their spectrum to speakers of the corpus": is_likened,
     }
     used = [use for use, is_made in uses.items() if is_made]

@@ -326,11 +326,10 @@ def _about(sources: Sources, codec_weights: str) -> dict[str, Any]:
         about |= {"corpus": told["corpus"]} if "corpus" in told else {}
     if sources.corpus is not None:
         about["corpus"] = json.loads((sources.corpus / MANIFEST).read_text(encoding="utf-8"))
-        # Recordings are for the codec, other languages for the speaker encoder, or for it and the talker: those that
-        # they were trained on are named, wherever they come from.
-        is_textless = bool(runs["talker"]["recipe"].get("textless_share"))
-        foreign = sources.talker if is_textless else sources.speaker or sources.talker
-        for part, source in {RECORDINGS: sources.tokenizer, OTHER_LANGUAGES: foreign}.items():
+        # Recordings are for the codec, other languages for the speaker encoder: those that they were trained on are
+        # named, wherever they come from.
+        speaker = sources.speaker or sources.talker
+        for part, source in {RECORDINGS: sources.tokenizer, OTHER_LANGUAGES: speaker}.items():
             if _is_packed(source):
                 parts = about["corpus"]["parts"]
                 parts.pop(part, None)

@@ -27,7 +27,7 @@ _RECIPE_OPTIONS = {
     "guidance_weight": "of showing attention where in the text it is, at first; little is enough with --start",
     "misheard_share": "of what it hears of the past, at most: exchanged, so that it learns to go on from mistakes",
     "blended_share": "of what continues a reference: with an embedding that is partly another's, so that it listens",
-    "textless_share": "of the batches: voices of other languages, if the corpus has them, without text",
+    "speaker_encoder_rate": "of the learning rates, for the speaker encoder: less where it was trained alone",
     "pace": "of what it learns to say, relative to the recordings (0.93: slower by 7 %%); takes hurry otherwise",
 }
 """Fields of the recipe that are options as they are, and what they say."""
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
             guidance_weight=options.guidance_weight,
             misheard_share=options.misheard_share,
             blended_share=options.blended_share,
-            textless_share=options.textless_share,
+            speaker_encoder_rate=options.speaker_encoder_rate,
             pace=options.pace,
             unconditional_share=TalkerJob.share_for(options.out, options.unconditional_share),
             keeps_speaker_encoder=options.keep_speaker_encoder,

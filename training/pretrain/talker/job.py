@@ -118,11 +118,13 @@ class TalkerJob(StageJob):
     """In a batch, padding included."""
     in_context_ratio: float = Field(default=0.3, ge=0, le=1)
     """Share of batches in which utterances continue a reference by the same speaker."""
-    references_per_speaker: PositiveInt = 3
-    """Of some 2,500 speakers; each is continued a few times in a run."""
+    references_per_speaker: PositiveInt = 4
+    """Utterances of each speaker that may be continued, joined or alone."""
     explicit_language_ratio: NonNegativeFloat = 0.5
     keeps_speaker_encoder: bool = False
     """Where it was trained alone: learning with the talker, it would forget whom the corpus does not have."""
+    speaker_encoder_rate: PositiveFloat = Field(default=1.0, le=1)
+    """Of the learning rates: slower where it was trained alone, and should forget little."""
     misheard_share: float = Field(default=0.0, ge=0, le=1)
     """Of the past frames' codes, at most: exchanged for others, see mishearing.py."""
     blended_share: float = Field(default=0.0, ge=0, le=1)
@@ -132,8 +134,6 @@ class TalkerJob(StageJob):
     voices that it does not know the engines' pace."""
     unconditional_share: float = Field(default=0.0, ge=0, le=1)
     """Of the utterances: learnt without their text and speaker, so that takes can be guided away from such speech."""
-    textless_share: float = Field(default=0.0, ge=0, le=1)
-    """Of the batches: voices of other languages and recordings, without text, see textless.py."""
     # Fine-tuning has a quarter and .3. Of what mini's talker loses in understanding, its code predictor loses most.
     code_predictor_fraction: PositiveFloat = 0.5
     code_predictor_weight: NonNegativeFloat = 1.0

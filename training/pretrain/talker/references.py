@@ -1,10 +1,11 @@
-"""References for in-context training: recordings of each speaker, encoded by the speech tokenizer.
+"""References for in-context training: utterances of each speaker, encoded by the speech tokenizer.
 
-In use a reference is several sentences with pauses, and its codes come from the encoder, unlike the talker's targets,
-which come from the analysis. A talker that was trained only to continue single, analysed utterances hurries and mumbles
-after a real reference.
+In use a reference is several sentences with pauses, and its codes come from the encoder, at the recording's pace. A
+talker that was trained only to continue single utterances hurries and mumbles after a real reference. So several are
+joined, and never the one that is to be spoken, which would teach the talker to copy.
 
-run/references.npz    codes (frames of all, codebooks), num_frames (references,), members (references, 4), -1 for none
+run/references.npz    codes (frames of all, codebooks), num_frames (references,), members (references, 1 or more): the
+                      utterances' numbers, -1 for none
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from training.model.codec.speech_tokenizer import SpeechTokenizer
@@ -31,10 +31,8 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_state import has_state, read_job, read_networks
 
 _FILE = "references.npz"
-_MAX_MEMBERS = 4
+# After each utterance.
 _PAUSE_SECONDS = (0.1, 0.6)
-# Longer ones take long to encode; several are joined.
-_MAX_SECONDS = 15.0
 _REPORT_EVERY = 500
 
 
@@ -57,16 +55,14 @@ class ReferenceShelf:
             speaker = corpus.entries[reference.members[0]].speaker
             self._by_speaker.setdefault(speaker, []).append(reference)
 
-    @property
-    def mean_tokens(self) -> int:
-        """Average number of text tokens and frames of a reference."""
-        every = [len(one.text.encode()) + len(one.codes) for shelf in self._by_speaker.values() for one in shelf]
-        return round(sum(every) / len(every))
+    def has_other(self, speaker: str, number: int) -> bool:
+        """Whether the speaker has a reference without utterance `number`."""
+        return any(number not in reference.members for reference in self._by_speaker.get(speaker, ()))
 
     def draw(self, speaker: str, number: int, wanted_frames: int) -> Reference:
-        """The reference nearest in length to `wanted_frames`, if possible without utterance `number`.
+        """References without utterance `number`, joined to about `wanted_frames`: where none is as long, several.
 
-        One that contains it would teach the talker to copy. Several are joined where none is as long as wanted.
+        A speaker who said nothing else is given that utterance: such losses compare runs, and teach to copy.
         """
         shelf = self._by_speaker[speaker]
         others = [reference for reference in shelf if number not in reference.members] or shelf
@@ -99,21 +95,25 @@ def make_references(
     seed: int,
     report: Callable[[str], None] = lambda line: None,
 ) -> list[Reference]:
-    """Draw and encode `per_speaker` references of each speaker from the given utterances."""
+    """Encode up to `per_speaker` of each speaker's given utterances, each with a pause behind it."""
     found: list[Reference] = []
 
     def make(place: int, numbers: list[int]) -> list[Reference]:
         random = np.random.default_rng((seed, 0x4EF, place))
-        return [_make(corpus, numbers, tokenizer, random) for _ in range(per_speaker)]
+        chosen = list(map(int, random.permutation(numbers)[:per_speaker]))
+        heard = [_heard(corpus, number, random) for number in chosen]
+        codes = (one.cpu() for one in tokenizer.encode(heard))
+        return [Reference((number,), _text_of(corpus, number), one) for number, one in zip(chosen, codes, strict=True)]
 
+    num_wanted = sum(min(per_speaker, len(numbers)) for numbers in by_speaker.values())
     num_threads = torch.get_num_threads()
-    # One reference is too little work for several threads.
+    # A speaker's references are too little work for several threads.
     with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         for made in pool.map(make, itertools.count(), by_speaker.values()):
             before = len(found)
             found += made
             if len(found) // _REPORT_EVERY > before // _REPORT_EVERY:
-                report(f"{len(found)} of {len(by_speaker) * per_speaker} references")
+                report(f"{len(found)} of {num_wanted} references")
     torch.set_num_threads(num_threads)
     return found
 
@@ -133,22 +133,11 @@ def read_tokenizer(run: Path) -> SpeechTokenizer:
     return network.tokenizer.eval()
 
 
-def _make(corpus: Corpus, numbers: list[int], tokenizer: SpeechTokenizer, random: np.random.Generator) -> Reference:
-    wanted = min(int(random.integers(1, _MAX_MEMBERS + 1)), len(numbers))
-    members: list[int] = []
-    sounds: list[NDArray[np.float32]] = []
-    num_samples = 0
-    for number in map(int, random.choice(numbers, wanted, replace=False)):
-        audio = corpus.utterance(number).audio.astype(np.float32) / np.float32(FULL_SCALE)
-        pause = np.zeros(int(random.uniform(*_PAUSE_SECONDS) * SAMPLE_RATE_HZ), np.float32)
-        num_samples += len(pause) + len(audio)
-        if members and num_samples > _MAX_SECONDS * SAMPLE_RATE_HZ:
-            break
-        sounds += [pause, audio] if members else [audio]
-        members.append(number)
-    heard = sometimes_through_channel(np.concatenate(sounds), random)
-    codes = tokenizer.encode([torch.from_numpy(heard)])[0].cpu()
-    return Reference(tuple(members), _text_of(corpus, members), codes)
+def _heard(corpus: Corpus, number: int, random: np.random.Generator) -> Tensor:
+    """An utterance and a pause, sometimes over a channel: float32 (samples,)."""
+    audio = corpus.utterance(number).audio.astype(np.float32) / np.float32(FULL_SCALE)
+    pause = np.zeros(int(random.uniform(*_PAUSE_SECONDS) * SAMPLE_RATE_HZ), np.float32)
+    return torch.from_numpy(sometimes_through_channel(np.concatenate([audio, pause]), random))
 
 
 def _join(references: Sequence[Reference]) -> Reference:
@@ -159,21 +148,18 @@ def _join(references: Sequence[Reference]) -> Reference:
     return Reference(members, " ".join(reference.text for reference in references), codes)
 
 
-def _text_of(corpus: Corpus, members: Iterable[int]) -> str:
-    return " ".join(corpus.entries[number].text.strip() for number in members)
+def _text_of(corpus: Corpus, number: int) -> str:
+    return corpus.entries[number].text.strip()
 
 
 def _write(path: Path, references: list[Reference]) -> None:
-    members = np.full((len(references), _MAX_MEMBERS), -1, np.int64)
-    for row, reference in zip(members, references, strict=True):
-        row[: len(reference.members)] = reference.members
     temporary = path.with_suffix(".new")
     with temporary.open("wb") as file:
         np.savez_compressed(
             file,
             codes=torch.cat([reference.codes for reference in references]).numpy().astype(np.int16),
             num_frames=np.array([len(reference.codes) for reference in references]),
-            members=members,
+            members=np.array([reference.members for reference in references]),
         )
     temporary.replace(path)
 
@@ -181,5 +167,7 @@ def _write(path: Path, references: list[Reference]) -> None:
 def _read(path: Path, corpus: Corpus) -> list[Reference]:
     with np.load(path, allow_pickle=False) as kept:
         pieces = torch.from_numpy(kept["codes"].astype(np.int64)).split(kept["num_frames"].tolist())
+        # A reference of runs from before was several utterances.
         members = [tuple(number for number in row if number >= 0) for row in kept["members"].tolist()]
-    return [Reference(one, _text_of(corpus, one), codes) for one, codes in zip(members, pieces, strict=True)]
+    texts = (" ".join(_text_of(corpus, number) for number in one) for one in members)
+    return [Reference(*found) for found in zip(members, texts, pieces, strict=True)]

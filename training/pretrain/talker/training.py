@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.loss import SpeechLosses
 from training.model.checkpoint.reading import CONFIG_FILE, read_config
@@ -17,16 +17,7 @@ from training.model.device import supports_bf16
 from training.pretrain.codec import frame_codes
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import TokenizerJob
-from training.pretrain.corpus.corpus import (
-    HELD_OUT_PARAMETERS,
-    HELD_OUT_TEXTS,
-    HELD_OUT_VOICE,
-    OTHER_LANGUAGES,
-    PARTS,
-    TRAIN,
-    has_part,
-)
-from training.pretrain.errors import PretrainError
+from training.pretrain.corpus.corpus import HELD_OUT_PARAMETERS, HELD_OUT_TEXTS, HELD_OUT_VOICE, PARTS, TRAIN
 from training.pretrain.run import muon
 from training.pretrain.run.prefetch import Prefetch
 from training.pretrain.run.run_start import record_start
@@ -38,7 +29,6 @@ from training.pretrain.talker.job import TalkerJob
 from training.pretrain.talker.network import TalkerNetwork
 from training.pretrain.talker.recoding import paired_codes, recode
 from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
-from training.pretrain.talker.textless import MixedSource, TextlessSource
 
 _VALIDATED_PARTS = (HELD_OUT_TEXTS, HELD_OUT_PARAMETERS, HELD_OUT_VOICE)
 _NUM_VALIDATED = 32
@@ -77,20 +67,14 @@ class TalkerTraining(TrainingRun):
         self.network.speaker_encoder.requires_grad_(not job.keeps_speaker_encoder)
         config = self.network.config
         codes_run = run if job.pace != 1 or _speaks_encoder_codes(tokenizer_run) else tokenizer_run
-        encoded = (*(PARTS if codes_run == run else ()), *_textless_parts(job, corpus))
-        if encoded:
-            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), encoded, report, pace=job.pace)
+        if codes_run == run:
+            frame_codes.encode(corpus, run, read_tokenizer(tokenizer_run).to(device), PARTS, report, pace=job.pace)
         coded = self._coded = frame_codes.open_codes(corpus, codes_run, TRAIN, pace=job.pace)
         self._start_codes = None if start_codes is None else frame_codes.open_codes(corpus, start_codes, TRAIN)
         tokenizer = self._tokenizer = read_tokenizer(tokenizer_run).to(device)
         per_speaker = job.references_per_speaker
         shelf = open_references(coded.corpus, tokenizer, run, per_speaker=per_speaker, seed=job.seed, report=report)
-        read = BatchSource(coded, shelf, job, config)
-        make = read.batch
-        if job.textless_share:
-            foreign = frame_codes.open_codes(corpus, run, OTHER_LANGUAGES, pace=job.pace)
-            make = MixedSource(read, TextlessSource(foreign, job, config), job).batch
-        self._batches = Prefetch(make, device)
+        self._batches = Prefetch(BatchSource(coded, shelf, job, config).batch, device)
         self._validation = {
             part: _validation_batches(
                 frame_codes.open_codes(corpus, codes_run, part, pace=job.pace), tokenizer, job, config
@@ -99,13 +83,28 @@ class TalkerTraining(TrainingRun):
         }
         self._guide = AttentionGuide(self.network.talker)
         self.networks = {"network": self.network.to(device)}
-        matrices, rest = muon.matrices_of(self.network, but=_NOT_FOR_MUON)
-        self.optimizers = {
-            "muon": muon.Muon(matrices, lr=job.muon_learning_rate, weight_decay=job.weight_decay),
-            "adamw": torch.optim.AdamW(rest, lr=job.peak_learning_rate, betas=job.adam_betas, weight_decay=0.0),
-        }
+        self.optimizers = self._optimizers()
         self._autocast = supports_bf16(device)
         self.open(start, corpus_size=len(coded))
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """Muon and AdamW, and where the speaker encoder learns more slowly, two more for that."""
+        job = self.job
+
+        def both_of(network: nn.Module, rate: float) -> dict[str, torch.optim.Optimizer]:
+            matrices, rest = muon.matrices_of(network, but=_NOT_FOR_MUON)
+            adamw = torch.optim.AdamW(rest, lr=rate * job.peak_learning_rate, betas=job.adam_betas, weight_decay=0.0)
+            return {
+                "muon": muon.Muon(matrices, lr=rate * job.muon_learning_rate, weight_decay=job.weight_decay),
+                "adamw": adamw,
+            }
+
+        if job.keeps_speaker_encoder or job.speaker_encoder_rate == 1:
+            return both_of(self.network, 1.0)
+        # Without its first module the network's names are as they were.
+        talker = nn.ModuleDict({"loss": self.network.loss})
+        of_encoder = both_of(self.network.speaker_encoder, job.speaker_encoder_rate)
+        return both_of(talker, 1.0) | {f"speaker_encoder/{name}": one for name, one in of_encoder.items()}
 
     def read_start(self, start: Path) -> None:
         """Begin with the weights of another run or of a checkpoint, whose code predictor may have fewer layers."""
@@ -172,22 +171,6 @@ class TalkerTraining(TrainingRun):
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._autocast):
             losses: SpeechLosses = self.network(moved, random, **shares)
         return losses._replace(talker=losses.talker.float(), code_predictor=losses.code_predictor.float())
-
-
-def _textless_parts(job: TalkerJob, corpus: Path) -> tuple[str, ...]:
-    """The parts of the corpus that a run learns without text.
-
-    Raises:
-        PretrainError: the corpus has none.
-    """
-    if not job.textless_share:
-        return ()
-    if not has_part(corpus, OTHER_LANGUAGES):
-        raise PretrainError(
-            f"{corpus} has no voices of other languages to learn without text. Install RHVoice's or festival's, or "
-            "asterisk-core-sounds-ru-g722, and continue the corpus, or leave out --textless-share."
-        )
-    return (OTHER_LANGUAGES,)
 
 
 def _speaks_encoder_codes(tokenizer_run: Path) -> bool:

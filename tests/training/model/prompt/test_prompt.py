@@ -13,7 +13,6 @@ from training.model.prompt.prompt import (
     instruction_prefix,
     language_tag,
     named_speaker_prompt,
-    textless_prompt,
     unconditional_prompt,
     x_vector_prompt,
 )
@@ -65,15 +64,6 @@ def test_an_unconditional_prompt_has_neither_text_nor_speaker(config, head):
     assert text == [*head.role_ids, pad, pad, pad, config.tts_bos_token_id, config.tts_eos_token_id, pad]
     tag = [talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id]
     assert codec == [NOTHING] * 3 + tag + [talker.codec_pad_id] * 2 + [talker.codec_bos_id]
-
-
-def test_a_textless_prompt_is_an_unconditional_one_with_a_speaker(config, head):
-    text, codec = channels(textless_prompt(config, head))
-    text_of_none, codec_of_none = channels(unconditional_prompt(config, head.role_ids))
-    place = codec.index("S")
-    assert codec[:place] + codec[place + 1 :] == codec_of_none
-    assert text[place] == config.tts_pad_token_id
-    assert text[:place] + text[place + 1 :] == text_of_none
 
 
 def test_a_named_language_moves_the_speaker_one_row_on(config, head):

@@ -24,7 +24,13 @@ from training.pretrain.errors import PretrainError
 from training.pretrain.run.training_log import read_log
 from training.pretrain.talker.batches import BatchSource
 from training.pretrain.talker.job import UNCONDITIONAL_SHARE, TalkerJob, TalkerSize
-from training.pretrain.talker.references import ReferenceShelf, make_references, open_references, read_tokenizer
+from training.pretrain.talker.references import (
+    Reference,
+    ReferenceShelf,
+    make_references,
+    open_references,
+    read_tokenizer,
+)
 from training.pretrain.talker.training import TalkerTraining
 from training.pretrain.talker.write_checkpoint import export_checkpoint
 from training.tempo import at_tempo
@@ -229,6 +235,50 @@ def test_batches_fit_and_hold_every_utterance_once_in_a_pass(source: BatchSource
             assert drawn.examples.labels_BT.numel() <= most or len(batch) == 1
 
 
+def test_nobody_continues_what_is_to_be_said(corpus: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch):
+    coded = frame_codes.open_codes(corpus, tokenizer, TRAIN)
+    by_speaker = coded.corpus.by_speaker()
+    lone, *others = by_speaker
+    # The first has one reference: what it says elsewhere may continue it, and not that itself.
+    given = {lone: by_speaker[lone][:1], **{name: by_speaker[name] for name in others}}
+    shelf = ReferenceShelf(coded.corpus, make_references(coded.corpus, given, read_tokenizer(tokenizer), 2, seed=1))
+    drawn: list[tuple[int, tuple[int, ...]]] = []
+    draw = ReferenceShelf.draw
+
+    def noted(self: ReferenceShelf, speaker: str, number: int, wanted_frames: int) -> Reference:
+        found = draw(self, speaker, number, wanted_frames)
+        drawn.append((number, found.members))
+        return found
+
+    monkeypatch.setattr(ReferenceShelf, "draw", noted)
+    source = BatchSource(coded, shelf, JOB.model_copy(update={"in_context_ratio": 1.0}), JOB.size.config())
+    for step in range(2 * len(source._paired)):
+        source.batch(step)
+    assert drawn
+    assert all(number not in members for number, members in drawn)
+    assert {number for number, _ in drawn} == set(range(len(coded))) - set(given[lone])
+
+
+def test_a_speaker_encoder_that_was_trained_alone_can_learn_more_slowly(
+    corpus: Path, tokenizer: Path, finished: Path, tmp_path: Path
+):
+    moved = {}
+    for rate in (0.1, 1.0):
+        job = JOB.model_copy(update={"speaker_encoder_rate": rate, "num_warmup_steps": 1})
+        training = open_training(corpus, tokenizer, tmp_path / str(rate), job, start=finished)
+        parts = {"encoder": training.network.speaker_encoder, "talker": training.network.talker}
+        before = {name: torch.cat([one.flatten() for one in part.parameters()]) for name, part in parts.items()}
+        learning = {
+            id(one) for opt in training.optimizers.values() for group in opt.param_groups for one in group["params"]
+        }
+        assert learning == {id(one) for one in training.network.parameters() if one.requires_grad}
+        training.train_step()
+        after = {name: torch.cat([one.flatten() for one in part.parameters()]) for name, part in parts.items()}
+        moved[rate] = {name: float((after[name] - before[name]).detach().norm()) for name in parts}
+    assert moved[0.1]["talker"] == pytest.approx(moved[1.0]["talker"], rel=1e-3)
+    assert moved[0.1]["encoder"] == pytest.approx(0.1 * moved[1.0]["encoder"], rel=1e-2)
+
+
 def test_a_step_draws_the_same_batch_whenever_it_is_done(source: BatchSource):
     one, other = source.batch(3), source.batch(3)
     assert torch.equal(one.examples.labels_BT, other.examples.labels_BT)
@@ -385,7 +435,11 @@ def test_what_is_learnt_can_have_another_pace_than_the_recordings(
     # What is continued stays at the pace of the recordings.
     references = open_references(paced.corpus, encoder, tmp_path, per_speaker=3, seed=JOB.seed, report=print)
     made = make_references(paced.corpus, paced.corpus.by_speaker(), encoder, 3, seed=JOB.seed)
-    assert references.mean_tokens == ReferenceShelf(paced.corpus, made).mean_tokens
+    anew = ReferenceShelf(paced.corpus, made)
+    for number, entry in enumerate(paced.corpus.entries):
+        one, other = (shelf.draw(entry.speaker, number, wanted_frames=30) for shelf in (references, anew))
+        assert one.members == other.members
+        assert torch.equal(one.codes, other.codes)
 
 
 def test_tables_are_carried_over_by_what_was_recorded_whatever_the_pace(
