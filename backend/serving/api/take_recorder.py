@@ -35,7 +35,8 @@ class TakeRecorder:
         self._file: IO[bytes] | None = None
         self._has_failed, self._comment, self.problem = False, "", ""
         # A listener may leave while the last of it is being written in another thread.
-        self._closing = threading.Lock()
+        self._finishing = threading.Lock()
+        self._is_closed = False
 
     def begin(self, event: SpeechBegun) -> None:
         """What the file will say of itself; before the first bytes."""
@@ -57,7 +58,7 @@ class TakeRecorder:
 
     def finish(self, summary: SpeechSummary) -> None:
         """Add the complete speech to the takes. May wait for the disk."""
-        with self._closing:
+        with self._finishing:
             if self._takes is None or self._has_failed or self._file is None or self._path is None:
                 return
             try:
@@ -67,14 +68,21 @@ class TakeRecorder:
                 self._takes.add(summary.facts.model_copy(update={"audio_format": self._format}), self._path)
             except (OSError, EncoreError) as error:
                 self._give_up(error)
+        if self._is_closed:
+            self.close()
 
     def close(self) -> None:
-        """Remove an incomplete file; nothing is stored from then on."""
-        with self._closing:
+        """Remove an incomplete file; nothing is stored from then on. Never waits: who is finishing removes it then."""
+        self._is_closed = True
+        if not self._finishing.acquire(blocking=False):
+            return
+        try:
             self._has_failed = True
             # What a full disk refused before, it may refuse again on closing; the file is removed all the same.
             with suppress(OSError):
                 self._stack.close()
+        finally:
+            self._finishing.release()
 
     def _give_up(self, error: Exception) -> None:
         _logger.warning("a take is not kept: %s", error)
