@@ -57,7 +57,10 @@ def begin_comparing(page: Page, sentences: str) -> None:
     choose(page, "side-1", "Sample Iris: zero-shot, in context")
     choose(page, "side-2", "Sample Iris: zero-shot, from the sound alone")
     page.locator("#compare-settings > button").click()
-    page.locator("#compare-text textarea").fill(sentences)
+    text = page.locator("#compare-text textarea")
+    # An accordion makes its fields when it is opened; what is filled in before they have their own text is replaced.
+    expect(text).not_to_have_value("")
+    text.fill(sentences)
     page.locator("#compare").click()
     await_pair(page)
 
