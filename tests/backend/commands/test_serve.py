@@ -141,6 +141,5 @@ def check_a_crowd_keeps_nobody_out(served: tuple[subprocess.Popen[str], httpx.Cl
     late = client.post("/v1/audio/speech", json={"input": "Hi.", "voice": "Anna"})
     assert late.status_code == 200, late.text
     # The model's weights are random: a take may be over at once, and the next of the crowd begins beside the late one.
-    # Behind all of them, it would have been answered after the last.
-    overtook = sum(one.done() for one in waiting)
-    assert overtook < len(waiting) / 2, "it waited behind the crowd"
+    # Behind all of them, it would have been answered when hardly any was left.
+    assert sum(not one.done() for one in waiting) > NUM_SLOTS, "it waited behind the crowd"
