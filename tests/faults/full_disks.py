@@ -22,7 +22,7 @@ from backend.takes.takes import Takes
 from backend.voices.consent import Consent
 from backend.voices.registry import Voices
 from tests.backend.audio.small_disk import run_on_small_disk
-from tests.backend.takes.test_takes import FACTS
+from tests.backend.takes.facts import FACTS
 from tests.faults.attack import Attack, LeftOut, Outcome, Result, last_of
 from tests.faults.world import World
 

@@ -20,7 +20,7 @@ from backend.takes.keeper import TakeKeeper
 from backend.takes.takes import Takes
 from backend.voices.registry import Voices
 from tests.backend.serving.api.served import CONSENT, MODEL, ask, client_of, load
-from tests.backend.takes.test_takes import FACTS
+from tests.backend.takes.facts import FACTS
 from tests.golden import GOLDEN_CHECKPOINT
 from tests.ui.recordings import write_voice
 import numpy as np
@@ -72,7 +72,7 @@ import numpy as np
 from backend.store.home import Home
 from backend.takes.keeper import TakeKeeper
 from backend.takes.takes import Takes
-from tests.backend.takes.test_takes import FACTS
+from tests.backend.takes.facts import FACTS
 
 takes = Takes(Home(Path(sys.argv[1]) / "home"))
 (takes.folder / "incoming").mkdir(parents=True)

@@ -11,28 +11,8 @@ from backend.store.errors import StoreError
 from backend.store.home import Home
 from backend.store.trash import Trash
 from backend.takes.errors import TakeNotFound
-from backend.takes.take import TakeFacts
 from backend.takes.takes import TakeBounds, Takes
-from backend.voices.consent import Consent
-from training.model.generation.finish_reason import FinishReason
-from training.model.sampling_settings import Sampling
-
-FACTS = TakeFacts(
-    made_by="studio",
-    voice="Anna",
-    text="Hello.",
-    model_name="mini",
-    is_in_context=True,
-    is_fine_tuned=False,
-    language="auto",
-    sampling=Sampling(temperature=0.5),
-    seeds=(1, 2),
-    seconds=1.5,
-    real_time_factor=0.5,
-    seconds_to_first_audio=0.1,
-    finish_reason=FinishReason.EOS,
-    consent=Consent.give("Ann Author"),
-)
+from tests.backend.takes.facts import FACTS
 
 
 def open_takes(home, **bounds):

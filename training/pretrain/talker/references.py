@@ -62,7 +62,7 @@ class ReferenceShelf:
     def draw(self, speaker: str, number: int, wanted_frames: int) -> Reference:
         """References without utterance `number`, joined to about `wanted_frames`: where none is as long, several.
 
-        A speaker who said nothing else is given that utterance: such losses compare runs, and teach to copy.
+        A speaker who said nothing else is given that utterance: validation has such, training leaves them out.
         """
         shelf = self._by_speaker[speaker]
         others = [reference for reference in shelf if number not in reference.members] or shelf

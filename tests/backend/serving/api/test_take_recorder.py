@@ -14,27 +14,9 @@ from backend.store.errors import StoreError
 from backend.store.home import Home
 from backend.takes.take import Take, TakeFacts
 from backend.takes.takes import TakeBounds, Takes
-from backend.voices.consent import Consent
-from training.model.generation.finish_reason import FinishReason
-from training.model.sampling_settings import Sampling
+from tests.backend.takes.facts import FACTS
 
 DEADLINE_SECONDS = 30
-FACTS = TakeFacts(
-    made_by="api",
-    voice="Anna",
-    text="Hello.",
-    model_name="mini",
-    is_in_context=True,
-    is_fine_tuned=False,
-    language="auto",
-    sampling=Sampling(),
-    seeds=(1,),
-    seconds=1.5,
-    real_time_factor=0.5,
-    seconds_to_first_audio=0.1,
-    finish_reason=FinishReason.EOS,
-    consent=Consent.give("Ann Author"),
-)
 ORDER = SynthesisRequest(voice=Reference(name="Anna", recording=b""), text="Hello.", audio_format="flac")
 SUMMARY = SpeechSummary(facts=FACTS, sample_rate=24_000, num_frames=2)
 
