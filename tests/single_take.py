@@ -88,7 +88,7 @@ class Synthesizer:
             precision=model.precision,
             cache_length=cache_length,
             guided=model.is_guided,
-            consume=consume,
+            consume=consume and not model.matches_timbre,
         )
         self._references = ReferenceDecoders(model.speech_tokenizer)
 

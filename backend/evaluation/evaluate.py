@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from backend.audio.decoding import decode_recording
+from backend.audio.recording import Recording
 from backend.audio.writing import write_wav
 from backend.errors import EncoreError
 from backend.evaluation.plan import EvaluatedSentence, EvaluationPlan
@@ -22,6 +23,7 @@ from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.audio_stream import AudioStream
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
+from backend.voices.cloning import clone_voice
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from training.model.voice_model import VoiceModel
@@ -49,18 +51,21 @@ def evaluate(
     folder: Path,
     *,
     statement: SpeechStatement | None = None,
+    is_zero_shot: bool = False,
     cancelled: Callable[[], bool] | None = None,
 ) -> list[EvaluatedTake]:
     """Let a model speak all sentences of the plan, keep the takes in `folder`, and score them.
 
-    Each file says what `statement` says, as a take of its own.
+    Each file says what `statement` says, as a take of its own. A model that speaks zero-shot, without having learnt the
+    voices, is given what it is given when it serves, the timbre of their recordings included.
 
     Raises:
         EncoreError: the model cannot speak a sentence, or a take cannot be stored.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Engine(model, num_slots=_NUM_SLOTS, cache_length=_CACHE_LENGTH) as engine:
-        return list(_evaluate(engine, plan, scorers, folder, statement, cancelled or (lambda: False)))
+        voices = {one.voice: _voice_of(model, one, is_zero_shot=is_zero_shot) for one in plan.speakers}
+        return list(_evaluate(engine, plan, voices, scorers, folder, statement, cancelled or (lambda: False)))
 
 
 def own_errors(plan: EvaluationPlan, transcribers: Sequence[Transcriber], known: OwnErrors) -> OwnErrors:
@@ -84,9 +89,11 @@ def _own_errors(
     errors: dict[str, list[float]] = {}
     # A plan of an earlier version has no texts.
     for clip, text in zip(plan.clips, plan.clip_texts, strict=False) if unheard else ():
-        samples = _read_clip(clip, TRANSCRIBER_HZ)
-        for listener in unheard if samples is not None else ():
-            heard = hear(listener, samples, TRANSCRIBER_HZ, text, plan.language)
+        recording = _read_recording(clip, TRANSCRIBER_HZ)
+        if recording is None:
+            continue
+        for listener in unheard:
+            heard = hear(listener, recording.samples, TRANSCRIBER_HZ, text, plan.language)
             if heard is not None:
                 errors.setdefault(listener.name, []).append(heard.character_error)
     return found | {name: statistics.fmean(values) for name, values in errors.items()}
@@ -95,6 +102,7 @@ def _own_errors(
 def _evaluate(
     engine: Engine,
     plan: EvaluationPlan,
+    voices: Mapping[str, VoicePrompt],
     scorers: Scorers,
     folder: Path,
     statement: SpeechStatement | None,
@@ -112,7 +120,8 @@ def _evaluate(
     left = deque(to_say)
     for position, (speaker, sentence) in enumerate(to_say):
         while left and len(asked) <= _NUM_SLOTS and not cancelled():
-            asked.append(_ask(engine, *left.popleft()))
+            next_speaker, next_sentence = left.popleft()
+            asked.append(_ask(engine, voices[next_speaker.voice], next_speaker.language, next_sentence))
         if cancelled():
             return
         speech = asked.popleft()
@@ -145,10 +154,19 @@ def _evaluate(
         )
 
 
-def _ask(engine: Engine, plan: EvaluationPlan, sentence: EvaluatedSentence) -> AudioStream:
-    weights = next(engine.model.talker.parameters())
-    voice = VoicePrompt(speaker=torch.tensor(plan.speaker, device=engine.model.device, dtype=weights.dtype))
-    request = TakeRequest(text=sentence.text, voice=voice, language=plan.language, seed=sentence.seed)
+def _voice_of(model: VoiceModel, plan: EvaluationPlan, *, is_zero_shot: bool) -> VoicePrompt:
+    weights = next(model.talker.parameters())
+    speaker = torch.tensor(plan.speaker, device=model.device, dtype=weights.dtype)
+    if not (is_zero_shot and model.matches_timbre):
+        return VoicePrompt(speaker=speaker)
+    recording = _read_recording(plan.reference_clip, model.tokenizer_sample_rate)
+    if recording is None:
+        return VoicePrompt(speaker=speaker)
+    return clone_voice(model, recording, plan.reference_text, speaker=speaker).without_context()
+
+
+def _ask(engine: Engine, voice: VoicePrompt, language: str, sentence: EvaluatedSentence) -> AudioStream:
+    request = TakeRequest(text=sentence.text, voice=voice, language=language, seed=sentence.seed)
     return AudioStream.of_engine(engine, request, streaming=False)
 
 
@@ -156,14 +174,15 @@ def _verified_target(plan: EvaluationPlan, verifier: SpeakerVerifier | None) -> 
     """The person's mean direction for the verifier, over the clips that can be read."""
     if verifier is None:
         return None
-    recordings = (_read_clip(clip, VERIFIER_SAMPLE_RATE) for clip in plan.clips)
-    heard = [verifier.embed(samples) for samples in recordings if samples is not None]
+    recordings = (_read_recording(clip, VERIFIER_SAMPLE_RATE) for clip in plan.clips)
+    heard = [verifier.embed(recording.samples) for recording in recordings if recording is not None]
     return np.mean(heard, axis=0, dtype=np.float32) if heard else None
 
 
-def _read_clip(clip: Path, sample_rate: int) -> NDArray[np.float32] | None:
+def _read_recording(clip: Path, sample_rate: int) -> Recording | None:
+    """A clip of the person; None for one that is gone or damaged since."""
     try:
-        return decode_recording(clip, sample_rate=sample_rate).samples
+        return decode_recording(clip, sample_rate=sample_rate)
     except EncoreError as error:
         _logger.warning("a clip cannot be compared with: %s", error)
         return None

@@ -6,7 +6,6 @@ import io
 import threading
 import wave
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -63,9 +62,9 @@ class VoiceResolver:
         if folder is not None and isinstance(request.voice, Voice):
             adapter = lease.enter_context(engine.adapters.use(folder))
             if (style := style_with_clip(request.voice, request.style)) is not None:
-                return replace(self._prompts_of(engine).styled(request.voice, style), adapter=adapter)
+                return self._prompts_of(engine).styled(request.voice, style).adapted(adapter)
             if request.mode == "fine-tuned-in-context":
-                return replace(self._prompts_of(engine).get(request.voice), adapter=adapter)
+                return self._prompts_of(engine).get(request.voice).adapted(adapter)
             # What was trained as a row of the codec vocabulary, at the position where a merged checkpoint has it.
             return VoicePrompt(speaker=next(iter(adapter.speakers.values())), adapter=adapter)
         match request.voice:
@@ -79,7 +78,7 @@ class VoiceResolver:
                 return self._prompts_of(engine).styled(voice, style)
             case Voice() as voice:
                 prompt = self._prompts_of(engine).get(voice)
-                return VoicePrompt(speaker=prompt.speaker) if request.mode == "x-vector" else prompt
+                return prompt.without_context() if request.mode == "x-vector" else prompt
         raise AssertionError(request.voice)
 
     def instruction(self, request: SynthesisRequest, engine: Engine) -> str:

@@ -9,7 +9,6 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -71,8 +70,8 @@ class VoicePrompts:
 
         def make() -> VoicePrompt:
             """Analyse the clip, and the voice's reference where it was not before."""
-            made = clone_voice(self._model, read_reference(clip), style.transcript)
-            return replace(made, speaker=self.get(voice).speaker) if voice.reference is not None else made
+            own = self.get(voice).speaker if voice.reference is not None else None
+            return clone_voice(self._model, read_reference(clip), style.transcript, speaker=own)
 
         return self._cached((clip, style.transcript), make)
 
@@ -90,8 +89,7 @@ class VoicePrompts:
         """Of the prompts in memory."""
         with self._lock:
             prompts = list(self._prompts.values())
-        tensors = [tensor for one in prompts for tensor in (one.speaker, one.reference_codes) if tensor is not None]
-        return sum(tensor.nbytes for tensor in tensors)
+        return sum(tensor.nbytes for prompt in prompts for tensor in prompt.tensors)
 
     def forget_deleted(self) -> None:
         """Drop the prompts of stored voices that have been deleted."""
@@ -146,7 +144,9 @@ class VoicePrompts:
         talker = self._model.config.talker
         if prompt.speaker is None or prompt.speaker.shape != (talker.hidden_size,):
             return False
-        codes = prompt.reference_codes
+        codes, timbre = prompt.reference_codes, prompt.timbre
+        if timbre is not None and not timbre.fits(self._model):
+            return False
         if codes is None:
             return True
         vocabulary = self._model.speech_tokenizer.config.decoder.codebook_size
@@ -167,11 +167,17 @@ class VoicePrompts:
 
 
 def fingerprint(model: VoiceModel) -> str:
-    """A hash of what a prompt depends on: the encoders' weights, and how much of a recording can be continued."""
-    networks = [network for network in (model.speaker_encoder, model.speech_tokenizer) if network is not None]
+    """A hash of what a prompt depends on: the encoders' weights, and how much of a recording can be continued.
+
+    Where a voice's timbre is matched, also the talker's weights and how it draws.
+    """
+    talker = model.talker if model.matches_timbre else None
+    networks = [one for one in (model.speaker_encoder, model.speech_tokenizer, talker) if one is not None]
     digests = "".join(map(_hash_weights, networks))
     if model.max_reference_seconds is not None:
         digests += f" {model.max_reference_seconds}"
+    if talker is not None:
+        digests += f" {model.default_sampling.of_residual_codebooks}"
     return hashlib.sha256(digests.encode()).hexdigest()[:_FINGERPRINT_CHARACTERS]
 
 

@@ -17,6 +17,9 @@ MAX_TAKE_FRAMES = 2048
 GUIDANCE_SCALE = "speech_guidance_scale"
 """Not a name of the public format, whose takes are not guided. `guidance_scale` would change what transformers does."""
 
+TIMBRE_MATCHING = "speech_timbre_matching"
+"""Not a name of the public format either, whose talkers need none; see `generation/timbre_match.py`."""
+
 ROWS_OF_GUIDED = 2
 """Rows of the decode loop that a guided take is: one that follows its prompt, then one without text and speaker."""
 
@@ -30,12 +33,14 @@ class GenerationDefaults:
         max_take_frames: the longest take.
         max_reference_seconds: see `VoiceModel`, as the next.
         guidance_scale: of classifier-free guidance.
+        matches_timbre: whether takes of a cloned voice are moved to the timbre of its recording.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
     max_take_frames: int = MAX_TAKE_FRAMES
     max_reference_seconds: float | None = None
     guidance_scale: float = 1.0
+    matches_timbre: bool = False
 
 
 def is_guidance(scale: float) -> bool:
@@ -56,6 +61,11 @@ def read_generation_defaults(folder: Path) -> GenerationDefaults:
             for target, name in (("max_reference_seconds", "max_reference_seconds"), ("guidance_scale", GUIDANCE_SCALE))
             if raw.get(name) is not None
         }
-        return GenerationDefaults(sampling=Sampling.from_generation_config(raw), max_take_frames=int(longest), **own)
+        return GenerationDefaults(
+            sampling=Sampling.from_generation_config(raw),
+            max_take_frames=int(longest),
+            matches_timbre=as_declared(raw.get(TIMBRE_MATCHING) or False, "bool", TIMBRE_MATCHING),
+            **own,
+        )
     except (ValueError, PromptError, ConfigError) as error:
         raise CheckpointError(f"{path} cannot be used: {error}") from error

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from training.model.checkpoint.reading import (
     read_speech_tokenizer_config,
 )
 from training.model.checkpoint.writing import save_checkpoint
+from training.model.codec.quantizer import CodeVectors
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.model.config import NUM_CONTROL_CODES, ModelConfig, SpeechTokenizerConfig
 from training.model.device import choose_device, supports_bf16
@@ -45,6 +47,7 @@ class VoiceModel:
         max_reference_seconds: the longest recording that the talker goes on from in context without leaving words out;
             None where no length is known that is too long, as of the public checkpoints.
         guidance_scale: of classifier-free guidance, which the talker has learnt if it is not 1.
+        matches_timbre: whether takes of a cloned voice are moved to the timbre of its recording.
     """
 
     folder: Path
@@ -57,6 +60,7 @@ class VoiceModel:
     max_take_frames: int
     max_reference_seconds: float | None = None
     guidance_scale: float = 1.0
+    matches_timbre: bool = False
     precision: Precision
     device: torch.device
 
@@ -112,6 +116,7 @@ class VoiceModel:
             max_take_frames=defaults.max_take_frames,
             max_reference_seconds=defaults.max_reference_seconds,
             guidance_scale=defaults.guidance_scale,
+            matches_timbre=defaults.matches_timbre,
             precision=chosen,
             device=chosen_device,
         )
@@ -125,6 +130,14 @@ class VoiceModel:
     def is_guided(self) -> bool:
         """Whether takes are guided, each in two rows of the decode loop."""
         return is_guidance(self.guidance_scale)
+
+    @cached_property
+    def acoustic_vectors(self) -> CodeVectors:
+        """Between the codes of a frame's acoustic codebooks, all but the first, and the points that they stand for."""
+        quantizer = self.speech_tokenizer.encoder.quantizer
+        # The public encoder has more codebooks than are used.
+        number = self.config.talker.num_code_groups - quantizer.num_semantic
+        return quantizer.acoustic_residual_vector_quantizer.code_vectors(number)
 
     @property
     def sample_rate(self) -> int:

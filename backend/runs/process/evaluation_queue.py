@@ -205,7 +205,7 @@ def evaluate_checkpoint(
     if checkpoint is None:
         model = VoiceModel.load(plan.base_model)
         said = SpeechStatement(checkpoint=checkpoint_digest(plan.base_model), voice="zero-shot")
-        takes = evaluate(model, plan, scorers, folder.takes / name, statement=said)
+        takes = evaluate(model, plan, scorers, folder.takes / name, statement=said, is_zero_shot=True)
         return _as_json(takes), errors
     exported = folder.evaluating / name
     shutil.rmtree(exported, ignore_errors=True)

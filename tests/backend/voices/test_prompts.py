@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,50 @@ def test_a_prompt_is_what_cloning_makes_and_is_read_back_the_same(model, voice):
         assert prompt.reference_text == "Hello there."
     assert path.suffix == ".safetensors"
     assert set(load_file(path)) == {"speaker", "codes"}
+
+
+@pytest.fixture(scope="module")
+def matching(model):
+    return dataclasses.replace(model, matches_timbre=True)
+
+
+def test_of_a_model_that_matches_timbre_the_match_is_kept_too(model, matching, voice):
+    made = VoicePrompts(matching).get(voice)
+    (path,) = voice.prompts_folder.iterdir()
+    assert set(load_file(path)) == {"speaker", "codes", "timbre_matrix", "timbre_offset"}
+    voice.reference.unlink()
+    again = VoicePrompts(matching).get(voice)
+    assert torch.equal(again.timbre.matrix_EE, made.timbre.matrix_EE)
+    assert torch.equal(again.timbre.offset_E, made.timbre.offset_E)
+    assert fingerprint(matching) != fingerprint(model), "another talker would have another match"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"timbre_matrix": None},
+        {"timbre_offset": None},
+        {"timbre_matrix": lambda matrix: matrix * torch.nan},
+        {"timbre_offset": lambda offset: offset.unsqueeze(0)},
+        {"timbre_matrix": lambda matrix: matrix[1:, 1:].contiguous(), "timbre_offset": lambda offset: offset[1:]},
+        {"timbre_matrix": lambda matrix: matrix.half()},
+    ],
+)
+def test_a_match_that_does_not_fit_is_made_anew(matching, voice, change):
+    made = VoicePrompts(matching).get(voice)
+    (path,) = voice.prompts_folder.iterdir()
+    tensors = load_file(path)
+    changed = {name: change.get(name, lambda value: value) for name in tensors}
+    save_file({name: how(tensors[name]).clone() for name, how in changed.items() if how is not None}, path)
+    again = VoicePrompts(matching).get(voice)
+    assert torch.equal(again.timbre.matrix_EE, made.timbre.matrix_EE)
+
+
+def test_a_match_is_not_used_by_a_model_that_needs_none(model, matching, voice):
+    VoicePrompts(matching).get(voice)
+    (path,) = voice.prompts_folder.iterdir()
+    path.rename(path.with_stem(fingerprint(model)))
+    assert VoicePrompts(model).get(voice).timbre is None
 
 
 def test_a_prompt_that_two_ask_for_at_once_is_made_once(model, voice, monkeypatch):

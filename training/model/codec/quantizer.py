@@ -8,6 +8,8 @@ number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -32,6 +34,44 @@ def _project(quantized_BFD: Tensor, projection: nn.Conv1d | None) -> Tensor:
     return F.linear(quantized_BFD.to(weight.dtype), weight).transpose(1, 2)
 
 
+class EntryTable:
+    """The entries of a codebook, ready to be searched again and again."""
+
+    def __init__(self, table_VD: Tensor) -> None:
+        self.entries_VD = table_VD
+        # |x - e|^2 without |x|^2, which is the same for every entry and would only cost precision.
+        self._half_norms_V = table_VD.square().sum(dim=-1) / 2
+
+    def encode(self, vectors_ND: Tensor) -> Tensor:
+        """Index of the nearest entry of each vector, int64 (N,); distances are taken in float32."""
+        return torch.addmm(self._half_norms_V, vectors_ND.float(), self.entries_VD.t(), alpha=-1).argmin(dim=-1)
+
+
+class CodeVectors:
+    """Codes as points in the space of their codebooks' entries, and back: a frame is the sum of its entries."""
+
+    def __init__(self, tables: Sequence[EntryTable]) -> None:
+        self._tables = tables
+
+    @property
+    def width(self) -> int:
+        """Numbers in a vector."""
+        return self._tables[0].entries_VD.shape[1]
+
+    def vectors(self, codes_NQ: Tensor) -> Tensor:
+        """(N, D) for codes of as many codebooks as there are tables."""
+        pairs = zip(self._tables, codes_NQ.unbind(dim=-1), strict=True)
+        return torch.stack([F.embedding(codes_N, table.entries_VD) for table, codes_N in pairs]).sum(dim=0)
+
+    def codes(self, vectors_ND: Tensor) -> Tensor:
+        """(N, Q): each codebook's entry that is nearest to what the previous ones have left of a vector."""
+        codes, residual_ND = [], vectors_ND.float()
+        for table in self._tables:
+            codes.append(table.encode(residual_ND))
+            residual_ND = residual_ND - F.embedding(codes[-1], table.entries_VD)
+        return torch.stack(codes, dim=-1)
+
+
 class EncoderCodebook(nn.Module):
     """Codebook of the encoder; its statistics are buffers because training updates them by averaging."""
 
@@ -45,12 +85,13 @@ class EncoderCodebook(nn.Module):
         self.register_buffer("cluster_usage", torch.ones(codebook_size))
         self.register_buffer("embed_sum", torch.zeros(codebook_size, width))
 
+    def table(self) -> Tensor:
+        """All entries (V, D) in float32."""
+        return self.embed_sum.float() / self.cluster_usage.float().clamp(min=_MIN_USAGE).unsqueeze(-1)
+
     def encode(self, vectors_ND: Tensor) -> Tensor:
         """Index of the nearest entry of each vector, int64 (N,); distances are taken in float32."""
-        table_VD = self.embed_sum.float() / self.cluster_usage.float().clamp(min=_MIN_USAGE).unsqueeze(-1)
-        # |x - e|^2 without |x|^2, which is the same for every entry and would only cost precision.
-        half_norms_V = table_VD.square().sum(dim=-1) / 2
-        return torch.addmm(half_norms_V, vectors_ND.float(), table_VD.t(), alpha=-1).argmin(dim=-1)
+        return EntryTable(self.table()).encode(vectors_ND)
 
     def decode(self, codes: Tensor) -> Tensor:
         """Entries at `codes`: (...) becomes (..., D)."""
@@ -86,13 +127,13 @@ class EncoderResidualQuantizer(nn.Module):
     def encode(self, latents_BDF: Tensor, num_quantizers: int) -> Tensor:
         """Codes of the first `num_quantizers` codebooks, int64 (B, F, Q)."""
         projected_BDF = latents_BDF if self.input_proj is None else self.input_proj(latents_BDF)
-        residual_ND = projected_BDF.transpose(1, 2).flatten(0, 1).float()
-        codes = []
-        for codebook in self._codebooks()[:num_quantizers]:
-            codes_N = codebook.encode(residual_ND)
-            residual_ND = residual_ND - codebook.decode(codes_N)
-            codes.append(codes_N)
-        return torch.stack(codes, dim=-1).view(latents_BDF.shape[0], latents_BDF.shape[2], num_quantizers)
+        vectors_ND = projected_BDF.transpose(1, 2).flatten(0, 1)
+        codes_NQ = self.code_vectors(num_quantizers).codes(vectors_ND)
+        return codes_NQ.view(latents_BDF.shape[0], latents_BDF.shape[2], num_quantizers)
+
+    def code_vectors(self, num_quantizers: int) -> CodeVectors:
+        """Between codes of the first codebooks and the vectors that they quantize."""
+        return CodeVectors([EntryTable(codebook.table()) for codebook in self._codebooks()[:num_quantizers]])
 
     def decode(self, codes_BFQ: Tensor) -> Tensor:
         """Quantized latents (B, D, F) of the first Q codebooks."""

@@ -8,13 +8,12 @@ sequences of kernels; on CUDA each is captured once as a graph and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from training.model.config import ModelConfig
 from training.model.errors import PromptError
@@ -22,6 +21,7 @@ from training.model.generation.adapter import AdaptedRows, Adapter, arrange
 from training.model.generation.finish_reason import FinishReason
 from training.model.generation.graphed_calls import KV_LENGTH_STEP, GraphedCalls, Recorder, round_up
 from training.model.generation.huge_pages import MIN_WEIGHT_BYTES, use_huge_pages
+from training.model.generation.residual_decoder import ResidualDecoder
 from training.model.generation.sampling import (
     USUAL_PLANS,
     DrawPlan,
@@ -33,7 +33,7 @@ from training.model.generation.sampling import (
 from training.model.generation.slot_state import SlotState
 from training.model.generation.step_transformer import StepTransformer
 from training.model.generation_defaults import ROWS_OF_GUIDED
-from training.model.network.packed_linear import COMPUTE_DTYPE, RowLinear, is_batch_invariant, pack
+from training.model.network.packed_linear import COMPUTE_DTYPE, is_batch_invariant, pack
 from training.model.network.talker import Talker
 from training.model.precision import Precision
 from training.model.prompt.prompt import Prompt
@@ -53,6 +53,10 @@ class Guidance:
     scale: float
 
 
+MoveFrame = Callable[[Tensor], Tensor]
+"""Makes other codes (Q,) of those that were drawn."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FrameRequest:
     """One take to decode.
@@ -66,6 +70,7 @@ class FrameRequest:
         min_frames: the end of speech cannot be drawn before this many.
         adapter: of the voice; None for the model's own weights.
         guidance: in a guided loop, and only there.
+        move_frame: what is given out of every frame; the talker goes on from what was drawn. None for that itself.
     """
 
     prompt: Prompt
@@ -76,6 +81,7 @@ class FrameRequest:
     min_frames: int = 2
     adapter: Adapter | None = None
     guidance: Guidance | None = None
+    move_frame: MoveFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,16 +190,12 @@ class FrameLoop:
         # With a single row and no graphs of the talker, neither masks nor rounding are needed.
         self._is_alone = num_rows == 1 and not self._graphs.needs_equal_work
         self._kv_length_step = 1 if self._is_alone else KV_LENGTH_STEP
-        predictor = talker.code_predictor
-        linears = self._pack_heads()
+        self._codec_head = pack([talker.codec_head], precision, num_rows)
         self._main = StepTransformer(
             talker.model, config.talker, precision=precision, num_slots=num_rows,
             cache_length=round_up(self.cache_length, self._kv_length_step), consume=consume,
         )  # fmt: skip
-        self._depth = StepTransformer(
-            predictor.model, config.code_predictor, precision=precision, num_slots=num_rows,
-            cache_length=num_codebooks, consume=consume,
-        )  # fmt: skip
+        self._residual = ResidualDecoder(talker, config, precision=precision, num_rows=num_rows, consume=consume)
         if self.device.type == "cpu" and self.num_weight_bytes >= MIN_WEIGHT_BYTES:
             use_huge_pages()
         self._state = SlotState.allocate(config, num_rows, self.dtype, self.device)
@@ -205,27 +207,13 @@ class FrameLoop:
         self._skips_empty_slots = (
             self.device.type == "cpu"
             and not self._graphs.needs_equal_work
-            and is_batch_invariant(linears)
+            and is_batch_invariant([self._codec_head])
             and self._main.is_batch_invariant
-            and self._depth.is_batch_invariant
+            and self._residual.is_batch_invariant
         )
         self._takes: list[_Take | None] = [None] * num_slots
         self._adapted = _AdaptedSlots()
         self._codes_unread = False
-
-    def _pack_heads(self) -> list[RowLinear]:
-        """Pack what lies between the two networks and the codes; returns all products that are computed for it."""
-        talker, predictor = self.talker, self.talker.code_predictor
-        heads: list[nn.Linear] = list(predictor.lm_head)  # type: ignore[arg-type]
-        self._heads = [pack([head], self.precision, self._num_rows) for head in heads]
-        self._codec_head = pack([talker.codec_head], self.precision, self._num_rows)
-        self._first_table = talker.model.codec_embedding.weight.detach()
-        self._tables = [table.weight.detach() for table in predictor.model.codec_embedding]  # type: ignore[operator]
-        self._project: RowLinear = lambda x: x
-        if not isinstance(predictor.small_to_mtp_projection, nn.Linear):
-            return [*self._heads, self._codec_head]
-        self._project = pack([predictor.small_to_mtp_projection], self.precision, self._num_rows)
-        return [*self._heads, self._codec_head, self._project]
 
     def _computed_slots(self) -> SlotState:
         """The slots to compute a frame for: all, or those up to the last take if kernels are batch-invariant."""
@@ -240,12 +228,12 @@ class FrameLoop:
     @property
     def num_weight_bytes(self) -> int:
         """Of the packed layers, without what the talker still holds."""
-        return self._main.num_weight_bytes + self._depth.num_weight_bytes
+        return self._main.num_weight_bytes + self._residual.num_weight_bytes
 
     @property
     def num_cache_bytes(self) -> int:
         """Of keys and values of all slots, which are allocated once."""
-        return sum(layer.cache.nbytes for stack in (self._main, self._depth) for layer in stack.layers)
+        return sum(cache.nbytes for cache in (*self._main.caches, *self._residual.caches))
 
     @property
     def free_slots(self) -> tuple[int, ...]:
@@ -289,7 +277,7 @@ class FrameLoop:
         assert len(self.free_slots) == self.num_slots
         self._codes_unread = False
         is_talker = isinstance(key, TalkerKey)
-        stack = self._main if is_talker else self._depth
+        caches = self._main.caches if is_talker else self._residual.caches
 
         def call() -> None:
             """With views of the state that are made by the call itself."""
@@ -302,7 +290,7 @@ class FrameLoop:
 
         self._is_capturing = True
         try:
-            self._graphs.capture(key, call, (*self._state.tensors, *stack.caches))
+            self._graphs.capture(key, call, (*self._state.tensors, *caches))
         finally:
             self._is_capturing = False
 
@@ -404,14 +392,17 @@ class FrameLoop:
             key = None if self._adapted.predictor else PredictorKey(state.rest_draw.plan, count)
             self._graphs.run(key, lambda: self._predict_residual(state))
             self._codes_unread = True
+        codes_BQ = self._state.codes_BQ[:: self._rows_per_take].clone()
         for slot in spoke:
             take = self._takes[slot]
             assert take is not None
+            if take.request.move_frame is not None:
+                codes_BQ[slot] = take.request.move_frame(codes_BQ[slot])
             take.num_frames += 1
             if take.num_frames >= take.request.max_frames:
                 finished[slot] = FinishReason.LENGTH
                 self.release(slot)
-        return FrameStep(codes_BQ=self._state.codes_BQ[:: self._rows_per_take].clone(), spoke=spoke, finished=finished)
+        return FrameStep(codes_BQ=codes_BQ, spoke=spoke, finished=finished)
 
     def _advance(self) -> None:
         """Feed the last frame back to the talker. Put off until needed, so that a frame is out before it."""
@@ -468,24 +459,17 @@ class FrameLoop:
         return logits_BV if self._rows_per_take == 1 else guide(logits_BV, state.guidance_B)
 
     def _predict_residual(self, state: SlotState) -> None:
-        """Codebooks 1..Q-1 of the current frame: two steps at once, then one per codebook.
-
-        Sums the embeddings of all codebooks on the way, because the talker reads them next.
-        """
-        codes, uniforms = [state.next_code_B], state.uniform_BQ.unbind(dim=1)
-        first_BD = F.embedding(state.next_code_B, self._first_table)
-        x_BTD = self._project(torch.stack((state.hidden_BD, first_BD.to(self.dtype)), dim=1))
-        hidden_BD = self._depth.begin_together(x_BTD, self._adapted.predictor_start)[:, 1]
-        embedded: list[Tensor] = []
-        for codebook, (head, table_VD) in enumerate(zip(self._heads, self._tables, strict=True), start=1):
-            logits_BV = self._guided(head(hidden_BD).float(), state)
-            code_B = draw(logits_BV, uniforms[codebook], state.rest_draw)
-            codes.append(code_B)
-            embedded.append(table_VD.index_select(0, code_B))
-            if codebook < len(self._heads):
-                x_BD = self._project(embedded[-1].to(self.dtype))
-                # A graph needs views that are made in it.
-                keep = not self._is_capturing
-                hidden_BD = self._depth.step_together(x_BD, codebook + 1, self._adapted.predictor, keep=keep)
-        torch.stack(codes, dim=1, out=state.codes_BQ)
-        state.frame_BD.copy_(first_BD + sum(embedded[1:], embedded[0]))
+        """Codebooks 1..Q-1 of the current frame, and what the talker reads of it next."""
+        codes_BQ, frame_BD = self._residual.decode(
+            state.hidden_BD,
+            state.next_code_B,
+            lambda logits_BV, codebook: draw(
+                self._guided(logits_BV, state), state.uniform_BQ[:, codebook], state.rest_draw
+            ),
+            first_adapted=self._adapted.predictor_start,
+            adapted=self._adapted.predictor,
+            # A graph needs views that are made in it.
+            keep=not self._is_capturing,
+        )
+        state.codes_BQ.copy_(codes_BQ)
+        state.frame_BD.copy_(frame_BD)

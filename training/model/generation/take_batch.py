@@ -53,7 +53,7 @@ class TakeBatch:
             model: the checkpoint.
             num_slots: takes at once.
             cache_length: tokens per slot, prompt and frames together.
-            consume: empty the talker's layers as they are packed, see `FrameLoop`.
+            consume: empty the talker's layers as they are packed, see `FrameLoop`; one that matches timbre keeps them.
             graph_recorders: capture the talker's and the codec's calls; None for those of the device, if it has any.
         """
         self.model, self.num_slots = model, num_slots
@@ -65,7 +65,8 @@ class TakeBatch:
             num_slots=num_slots,
             cache_length=cache_length,
             guided=model.is_guided,
-            consume=consume,
+            # What a voice's timbre lacks is found by the talker as it was loaded.
+            consume=consume and not model.matches_timbre,
             graph_recorder=talker_recorder,
         )
         with torch.inference_mode():

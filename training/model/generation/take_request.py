@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from training.model.errors import PromptError
 from training.model.generation.adapter import Adapter
-from training.model.generation.frame_loop import FrameRequest, Guidance
+from training.model.generation.frame_loop import FrameRequest, Guidance, MoveFrame
+from training.model.generation.timbre_match import TimbreMatch
 from training.model.prompt.length import frame_cap
 from training.model.prompt.prompt import (
     Prompt,
@@ -35,6 +36,7 @@ class VoicePrompt:
         reference_text: what that recording says; both or neither.
         speaker_name: a `custom_voice` checkpoint's speaker.
         adapter: beside the model's weights; None for those alone.
+        timbre: moves takes to the timbre of a recording, see timbre_match.py; found for the weights without adapter.
     """
 
     speaker: Tensor | None = None
@@ -42,11 +44,27 @@ class VoicePrompt:
     reference_text: str | None = None
     speaker_name: str | None = None
     adapter: Adapter | None = None
+    timbre: TimbreMatch | None = None
 
     @property
     def is_in_context(self) -> bool:
         """Whether takes continue a recording rather than follow an embedding alone."""
         return self.reference_codes is not None and bool(self.reference_text)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that was computed from a recording."""
+        timbre = self.timbre
+        found = [self.speaker, self.reference_codes, *((timbre.matrix_EE, timbre.offset_E) if timbre else ())]
+        return [tensor for tensor in found if tensor is not None]
+
+    def without_context(self) -> VoicePrompt:
+        """The same voice from its embedding, without a recording to continue."""
+        return replace(self, reference_codes=None, reference_text=None)
+
+    def adapted(self, adapter: Adapter) -> VoicePrompt:
+        """The same voice with an adapter, which changes what the talker makes of it."""
+        return replace(self, adapter=adapter, timbre=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +143,15 @@ def lay_out(model: VoiceModel, request: TakeRequest, cache_length: int) -> Frame
         max_frames=min(cap, room),
         adapter=request.voice.adapter,
         guidance=_guidance(model),
+        move_frame=_move_frame(model, request.voice.timbre),
     )
+
+
+def _move_frame(model: VoiceModel, timbre: TimbreMatch | None) -> MoveFrame | None:
+    if timbre is None:
+        return None
+    on_device, vectors = timbre.to(model.device), model.acoustic_vectors
+    return lambda codes_Q: on_device.moved(codes_Q, vectors)
 
 
 def _guidance(model: VoiceModel) -> Guidance | None:
@@ -143,9 +169,11 @@ def check_voice(model: VoiceModel, voice: VoicePrompt) -> None:
         PromptError: shapes or values that are none of this model.
     """
     width, num_codebooks = model.config.talker.hidden_size, model.config.talker.num_code_groups
-    speaker, codes = voice.speaker, voice.reference_codes
+    speaker, codes, timbre = voice.speaker, voice.reference_codes, voice.timbre
     if speaker is not None and not (speaker.shape == (width,) and bool(torch.isfinite(speaker).all())):
         raise PromptError(f"This voice does not fit the model, whose voices have {width} numbers. Clone it again.")
+    if timbre is not None and not timbre.fits(model):
+        raise PromptError("The timbre of this voice was found for another model. Clone it again.")
     if codes is None:
         return
     if codes.ndim != 2 or codes.shape[1] != num_codebooks:

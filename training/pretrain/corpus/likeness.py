@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from training.model.normal_transport import transport
 from training.pretrain.corpus.spectral_envelope import WINDOW, LogGains, Spectra, cepstra_of, filtered, spectra_of
 
 _NUM_COEFFICIENTS = 30
@@ -24,7 +25,6 @@ _MAX_LOG_GAIN = 3.0
 # Quieter frames than this below the loudest one are pauses. What is near it is changed in part.
 _PAUSE_NEPERS, _PAUSE_WIDTH = 4.0, 0.25
 _MIN_AMOUNT = 0.6
-_SMALLEST_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,8 @@ class VoiceSpectrum:
         return VoiceSpectrum(mean_K, step_KK @ self.covariance_KK @ step_KK.T)
 
     def transport(self, other: VoiceSpectrum) -> NDArray[np.float64]:
-        """The matrix (K, K) that carries deviations from this mean over to the other one (Dowson & Landau 1982)."""
-        own_KK = _root(self.covariance_KK)
-        undone_KK = np.linalg.inv(own_KK)
-        matrix: NDArray[np.float64] = undone_KK @ _root(own_KK @ other.covariance_KK @ own_KK) @ undone_KK
-        return matrix
+        """The matrix (K, K) that carries deviations from this mean over to the other one."""
+        return transport(self.covariance_KK, other.covariance_KK)
 
 
 def made_like(
@@ -108,10 +105,3 @@ def _is_speech(cepstra: NDArray[np.float64]) -> NDArray[np.float64]:
     above = (level - level.max() + _PAUSE_NEPERS) / _PAUSE_WIDTH
     speech: NDArray[np.float64] = 1 / (1 + np.exp(-np.clip(above, -30, 30)))
     return speech
-
-
-def _root(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The symmetric square root of a symmetric matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    root: NDArray[np.float64] = (vectors * np.sqrt(np.maximum(values, _SMALLEST_VARIANCE))) @ vectors.T
-    return root
