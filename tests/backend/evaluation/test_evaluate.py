@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from numpy.typing import NDArray
 
 from backend.evaluation.evaluate import evaluate, load_scorers, own_errors
@@ -129,6 +130,23 @@ def test_evaluating_a_model_twice_gives_the_same_scores(dataset: Path, tmp_path:
         assert -1 <= take.speaker_similarity <= 1
         assert take.character_error is None
         assert take.verified_similarity is None
+
+
+def test_what_speaks_zero_shot_is_judged_with_the_timbre_that_it_serves_with(dataset: Path, tmp_path: Path) -> None:
+    chosen = plan(dataset)
+    scorers = Scorers(own=load_model())
+
+    def speak(name: str, *, matches: bool, is_zero_shot: bool) -> NDArray[np.float32]:
+        model = replace(load_model(), matches_timbre=matches)
+        takes = evaluate(model, chosen, scorers, tmp_path / "takes" / name, is_zero_shot=is_zero_shot)
+        return np.concatenate([soundfile.read(tmp_path / take.file, dtype="float32")[0] for take in takes])
+
+    plain = speak("plain", matches=False, is_zero_shot=True)
+    learnt = speak("learnt", matches=True, is_zero_shot=False)
+    matched = speak("matched", matches=True, is_zero_shot=True)
+    # Where memory happens to lie changes the last bit.
+    assert np.abs(learnt - plain).max() < 1e-3
+    assert np.abs(matched - plain).max() > 1e-2
 
 
 def test_transcripts_are_compared_with_the_sentences(dataset: Path, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ number.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -58,10 +60,17 @@ class CodeVectors:
         """Numbers in a vector."""
         return self._tables[0].entries_VD.shape[1]
 
+    @cached_property
+    def _joined(self) -> tuple[Tensor, Tensor]:
+        """The entries of all tables, and where each table's begin."""
+        entries = [table.entries_VD for table in self._tables]
+        starts = list(itertools.accumulate((len(one) for one in entries[:-1]), initial=0))
+        return torch.cat(entries), torch.tensor(starts, device=entries[0].device)
+
     def vectors(self, codes_NQ: Tensor) -> Tensor:
         """(N, D) for codes of as many codebooks as there are tables."""
-        pairs = zip(self._tables, codes_NQ.unbind(dim=-1), strict=True)
-        return torch.stack([F.embedding(codes_N, table.entries_VD) for table, codes_N in pairs]).sum(dim=0)
+        entries_ED, starts_Q = self._joined
+        return F.embedding(codes_NQ + starts_Q, entries_ED).sum(dim=-2)
 
     def codes(self, vectors_ND: Tensor) -> Tensor:
         """(N, Q): each codebook's entry that is nearest to what the previous ones have left of a vector."""

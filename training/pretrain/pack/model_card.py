@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.model.generation_defaults import GUIDANCE_SCALE, is_guidance
+from training.model.generation_defaults import GUIDANCE_SCALE, TIMBRE_MATCHING, is_guidance
 from training.pretrain.corpus.corpus import OTHER_LANGUAGES
 from training.pretrain.corpus.speakers import EXTRA_VOICES, FESTIVAL, PICO, RHVOICE
 
@@ -25,7 +25,7 @@ letters but no real voices. For natural voices use the public Qwen3-TTS checkpoi
 | stage | steps of earlier runs | steps of this run | its recipe's length |
 |---|---|---|---|
 {stages}
-{speaker}{guided}
+{speaker}{guided}{matched}
 The codec's weights are stored as {codec} and the rest as bfloat16. `training/` holds the logs of these runs, their loss
 curves and the recipes (`about.json`).
 
@@ -46,6 +46,12 @@ _GUIDED = f"""
 Its takes are guided: the talker has learnt a share of its speech without text and speaker, and codes are drawn from
 logits that are moved away from those (classifier-free guidance; `{GUIDANCE_SCALE}` in `generation_config.json`, a field
 of its own). Software that does not know the field speaks less clearly.
+"""
+
+_MATCHED = f"""
+It has learnt from few voices and speaks a new one like the nearest of them. So takes of a cloned voice are moved to the
+timbre of its recording (`{TIMBRE_MATCHING}` in `generation_config.json`, another field of its own). Software that does
+not know the field makes clones that are less alike.
 """
 
 _EXTRA = {
@@ -102,6 +108,7 @@ def model_card(about: dict[str, Any], num_parameters: int) -> str:
         stage="`speaker`, " if "speaker" in runs else "",
         speaker=_SPEAKER if "speaker" in runs else "",
         guided=_GUIDED if is_guidance(about["guidance_scale"]) else "",
+        matched=_MATCHED if about["matches_timbre"] else "",
         codec=about["codec_weights"],
         recordings=recordings,
         engines=f"{', '.join(['flite', *(_ENGINE_NAMES[engine] for engine in extra)])} and espeak-ng",

@@ -167,9 +167,11 @@ def pack(sources: Sources, out: Path, *, report: Callable[[str], None], remark: 
         if sources.speaker is not None:
             _replace_speaker_encoder(new, sources.speaker)
         codec_weights = _round_codec(new, sources.speech, report)
+        defaults = read_generation_defaults(new)
         about = {
             **_about(sources, codec_weights),
-            "guidance_scale": read_generation_defaults(new).guidance_scale,
+            "guidance_scale": defaults.guidance_scale,
+            "matches_timbre": defaults.matches_timbre,
             "remark": remark,
             "is_averaged": _is_averaged(sources.average, sources.talker, "is_averaged"),
             "is_decoder_averaged": _is_averaged(sources.average_decoder, sources.tokenizer, "is_decoder_averaged"),

@@ -60,7 +60,8 @@ def test_with_many_frames_points_get_the_mean_and_the_spread_of_the_recording():
     match = _transport(own, wanted)
     moved = own @ match.matrix_EE.double().numpy().T + match.offset_E.double().numpy()
     assert moved.mean(axis=0) == pytest.approx(wanted.mean(axis=0), abs=0.01)
-    assert np.cov(moved.T) == pytest.approx(np.cov(wanted.T), abs=0.05, rel=0.03)
+    before, after = (np.linalg.norm(np.cov(one.T) - np.cov(wanted.T)) for one in (own, moved))
+    assert after < 0.05 * before
 
 
 def test_what_a_voice_is_like_already_is_not_moved():
