@@ -64,6 +64,26 @@ TIERS: dict[str, Callable[[], str | None]] = {
 }
 
 
+# Each takes half a minute or more. Begun last, the longest would keep one of two workers waiting for the other.
+LONG_FILES = {
+    f"tests/{path}.py"
+    for path in (
+        "backend/commands/test_serve",
+        "backend/dataset/test_long_recording",
+        "backend/runs/process/test_watchdog",
+        "backend/web/test_connections",
+        "benchmarks/gpu/test_gpu_benchmark",
+        "faults/test_faults",
+        "training/pretrain/corpus/test_corpus",
+        "training/pretrain/test_embedded_checkpoint",
+        "training/test_lora_strategies",
+        "training/test_strategies",
+        "training/test_worker",
+        "ui/test_studio_page",
+        "ui/test_work_page",
+    )
+}
+
 # What was told to end may take this long where the machine is busy.
 LEFT_RUNNING_SECONDS = 60.0
 
@@ -127,7 +147,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests whose tier cannot run here, or whose programs are missing, with the reason."""
+    """Skip the tests whose tier cannot run here, or whose programs are missing, with the reason; the longest first."""
+    items.sort(key=lambda item: item.path.relative_to(config.rootpath).as_posix() not in LONG_FILES)
     reasons = {tier: missing() for tier, missing in TIERS.items() if any(map(_in_tier(tier), items))}
     config.stash[REASONS] = reasons
     for tier, reason in reasons.items():

@@ -21,7 +21,8 @@ TALLY_VARIABLE = "ENCORE_TEST_TALLY"
 
 LARGE = "ray or browser or deepspeed"
 TIERS = {
-    "default": ["-n", "2", "--dist", "loadfile", "-m", f"not ({LARGE})", "--reruns", "1"],
+    # In the order of tests/conftest.py, which puts the longest files first.
+    "default": ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", f"not ({LARGE})", "--reruns", "1"],
     "large": ["-m", LARGE, "--reruns", "2"],
 }
 PYTEST_INTERRUPTED, PYTEST_FOUND_NO_TEST = 2, 5

@@ -57,15 +57,18 @@ class Shapes:
 
 
 def memory_need(
-    config: ModelConfig, shapes: Shapes, precision: Precision, *, num_rows: int, cache_length: int
+    config: ModelConfig, shapes: Shapes, precision: Precision, *, num_rows: int, cache_length: int, keeps_talker: bool
 ) -> MemoryNeed:
-    """What speaking takes with so many rows of so many tokens: one for each take, two for one that is guided."""
+    """What speaking takes with so many rows of so many tokens: one for each take, two for one that is guided.
+
+    `keeps_talker` if its layers stay beside the packed ones, as where timbre is matched.
+    """
     # Int8 is made of bfloat16, layer by layer.
     loaded = _FLOAT if precision == "fp32" else 2
     length = min(cache_length, config.talker.max_position_embeddings)
     per_row = length * _per_token(config.talker) + config.talker.num_code_groups * _per_token(config.code_predictor)
     return MemoryNeed(
-        weights=loaded * (shapes.talker + shapes.heads) + _FLOAT * shapes.speaker_encoder,
+        weights=loaded * (shapes.talker * (2 if keeps_talker else 1) + shapes.heads) + _FLOAT * shapes.speaker_encoder,
         cache=num_rows * per_row * COMPUTE_DTYPE[precision].itemsize,
         codec=_FLOAT * shapes.codec,
     )
@@ -109,13 +112,15 @@ def find_room(
     config, tokenizer_config = read_config(folder), read_speech_tokenizer_config(folder)
     shapes = shapes_of(config, tokenizer_config)
     talker_layers = shapes.talker_layers
-    is_guided = is_guidance(read_generation_defaults(folder).guidance_scale)
-    num_rows = num_slots * (ROWS_OF_GUIDED if is_guided else 1)
+    defaults = read_generation_defaults(folder)
+    num_rows = num_slots * (ROWS_OF_GUIDED if is_guidance(defaults.guidance_scale) else 1)
 
     def need(on: torch.device, wanted: PrecisionChoice = precision) -> MemoryNeed:
         """Of this checkpoint on a device."""
         chosen = choose_precision(wanted, on, talker_layers)
-        return memory_need(config, shapes, chosen, num_rows=num_rows, cache_length=cache_length)
+        return memory_need(
+            config, shapes, chosen, num_rows=num_rows, cache_length=cache_length, keeps_talker=defaults.matches_timbre
+        )
 
     def needs(on: torch.device) -> int:
         """All of it, or nothing where the precision is refused: that is said when the model is loaded."""

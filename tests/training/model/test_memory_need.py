@@ -45,14 +45,29 @@ def test_a_guided_take_has_a_second_row_in_the_cache(tmp_path):
     assert held <= guided <= 3 * held
 
 
+def test_a_model_that_matches_timbre_holds_its_talker_twice(tmp_path):
+    def needed_and_held(*, matches: bool) -> tuple[int, int]:
+        path.write_text(json.dumps(defaults | {"speech_timbre_matching": matches}))
+        needed = find_room(folder, "fp32", "cpu", num_slots=2, cache_length=1024).needed
+        with Engine.load(folder, precision="fp32", device="cpu", num_slots=2, cache_length=1024) as engine:
+            return needed, sum(engine.num_bytes().values())
+
+    folder = shutil.copytree(EMBEDDED_FOLDER, tmp_path / "matching")
+    (path := folder / "generation_config.json").chmod(0o644)
+    defaults = json.loads(path.read_text())
+    (plain, plain_held), (matching, matching_held) = (needed_and_held(matches=each) for each in (False, True))
+    assert plain_held <= plain < matching
+    assert plain_held < matching_held <= matching
+
+
 def test_what_does_not_fit_is_refused_before_it_is_read_with_what_would_fit(monkeypatch: pytest.MonkeyPatch):
     # Less than float32 needs, and more than int8, which all processors of this kind have; some have no bfloat16.
-    monkeypatch.setattr(memory_need, "free_bytes", lambda device: 115_000_000)
+    monkeypatch.setattr(memory_need, "free_bytes", lambda device: 180_000_000)
     monkeypatch.setattr("training.model.voice_model.VoiceModel.load", lambda *_, **__: pytest.fail("was loaded"))
     with pytest.raises(ModelError) as refused:
         Engine.load(EMBEDDED_FOLDER, precision="fp32", device="cpu", num_slots=1)
     message = str(refused.value)
-    assert "mini needs 0.1 GB on cpu, and 0.1 GB are free" in message
+    assert "mini needs 0.2 GB on cpu, and 0.2 GB are free" in message
     assert "choose a smaller model" in message
     assert "--precision" in message
 
