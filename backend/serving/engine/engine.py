@@ -81,7 +81,7 @@ class Engine:
         """Pack a model and start the thread.
 
         Args:
-            model: the checkpoint; with `consume` its talker can then only embed prompts.
+            model: the checkpoint; with `consume` its talker can then only embed prompts, unless it matches timbre.
             num_slots: takes spoken at once.
             cache_length: tokens per slot, prompt and frames together.
             max_waiting: takes that may wait for a slot; more are refused with EngineBusy.

@@ -33,6 +33,8 @@ _NUM_DRAWS = 2
 MAX_MATCHED_SECONDS = 20.0
 """Of a recording: nearly every sound occurs in it."""
 _MIN_FRAMES = 12
+_MAX_TEXT_TOKENS = 1000
+"""Longer texts are not what is said in so short a time, and would take memory with the square of their length."""
 _PRIOR_FRAMES = 15
 """A recording is believed as if the talker's own frames had added so many: short ones change the spread little."""
 _PRIOR_FRAMES_OF_MEAN = 2
@@ -100,7 +102,9 @@ def match_timbre(model: VoiceModel, speaker_D: Tensor, codes_FQ: Tensor, text: s
 def _states_before(model: VoiceModel, speaker_D: Tensor, codes_FQ: Tensor, text: str) -> Tensor:
     """The talker's state before each of the recording's frames, (F, D)."""
     config, tokenizer = model.config, model.text_tokenizer
-    text_ids: Sequence[int] = tokenizer.encode_text(text) if text.strip() else [config.tts_pad_token_id]
+    text_ids: Sequence[int] = tokenizer.encode_text(text) if text.strip() else ()
+    if not 0 < len(text_ids) <= _MAX_TEXT_TOKENS:
+        text_ids = [config.tts_pad_token_id]
     prompt = x_vector_prompt(config, PromptHead(role_ids=tokenizer.role_ids), text_ids)
     frames = frame_positions(codes_FQ, [config.tts_pad_token_id] * len(codes_FQ))
     inputs = concatenate([prompt.inputs, frames]).batched().to(model.device)

@@ -10,7 +10,7 @@ import torch
 
 from tests.single_take import Synthesizer
 from training.model.codec.quantizer import CodeVectors, EntryTable
-from training.model.errors import PromptError
+from training.model.errors import ModelError, PromptError
 from training.model.generation.take_batch import TakeBatch
 from training.model.generation.take_request import TakeRequest, VoicePrompt, check_voice
 from training.model.generation.timbre_match import MAX_MATCHED_SECONDS, TimbreMatch, _transport, match_timbre
@@ -105,6 +105,35 @@ def test_only_models_that_need_it_have_a_match_and_only_of_a_second_or_more(gold
     assert match_timbre(golden_model, speaker, codes) is None
     assert match_timbre(model, speaker, codes[:11]) is None
     assert match_timbre(model, speaker, codes[:12]) is not None
+
+
+def test_a_text_that_cannot_be_what_is_said_is_not_read(model, speaker, codes):
+    without_text = match_timbre(model, speaker, codes)
+    endless = match_timbre(model, speaker, codes, "What it says, and so on. " * 20_000)
+    assert torch.equal(endless.matrix_EE, without_text.matrix_EE)
+
+
+def test_a_recording_of_nothing_but_one_sound_has_a_match_that_can_be_used(model, speaker):
+    match = match_timbre(model, speaker, torch.full((40, 16), 3))
+    assert match.fits(model)
+    moved = match.moved(torch.full((16,), 5), model.acoustic_vectors)
+    assert 0 <= moved.min() <= moved.max() < 64
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_the_match_of_other_precisions_is_about_the_same(speaker, codes, precision):
+    def found(wanted):
+        loaded = VoiceModel.load(PROJECT_FOLDER / "assets" / "mini", precision=wanted, device="cpu")
+        embedding = torch.zeros(loaded.config.talker.hidden_size)
+        return match_timbre(loaded, embedding, codes.repeat(8, 1), "What it says.")
+
+    try:
+        other = found(precision)
+    except ModelError as error:
+        pytest.skip(str(error))
+    exact = found("fp32")
+    change = (other.matrix_EE - exact.matrix_EE).norm() / (exact.matrix_EE - torch.eye(len(exact.offset_E))).norm()
+    assert change < 0.3
 
 
 def test_of_a_long_recording_the_beginning_is_used(model, speaker):
