@@ -42,6 +42,8 @@ class Purpose:
         details: where Ray's own report can be read.
         shows_workers: whether what workers print is printed here as well.
         ships_code: whether workers on other machines need Encore's code.
+        comes_first: whether its workers have the priority of what the user starts, on a Ray of this machine. Ray's own
+            default is the lowest but four, which suits what nobody waits for.
     """
 
     here: str
@@ -49,6 +51,7 @@ class Purpose:
     details: str
     shows_workers: bool = True
     ships_code: bool = True
+    comes_first: bool = False
 
 
 FINE_TUNE = Purpose(here="unset it to train on this machine", again="resume the run", details="the run's log says why")
@@ -62,6 +65,7 @@ SERVE = Purpose(
     here="unset it to serve from this machine",
     again="start again, or serve with --local, which needs no Ray",
     details="the messages above say why",
+    comes_first=True,
 )
 SPEAK = Purpose(
     here="load the model on this computer (behind the model's name, above)",
@@ -76,6 +80,8 @@ INSPECT = Purpose(
     shows_workers=False,
     ships_code=False,
 )
+
+_NICENESS = "RAY_worker_niceness"
 
 # For a Ray that serves one task on one machine. What its servers and helpers do by themselves takes 60 to 80 ms of each
 # second of processor time, which on two cores is taken from training; these settings halve that.
@@ -144,6 +150,8 @@ def _start(purpose: Purpose, machine: Machine) -> None:
         for name, value in _LOCAL_SETTINGS.items():
             # What is set already is the user's choice.
             os.environ.setdefault(name, value)
+        if purpose.comes_first:
+            os.environ.setdefault(_NICENESS, "0")
         options |= {"address": "local", "num_cpus": machine.num_cpus, "include_dashboard": False}
     else:
         options["address"] = machine.address

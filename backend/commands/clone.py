@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from training.model.hub.hub import DownloadProgress
 
 
+_TRANSCRIPT_UNUSED = (
+    "It is not sure that the transcript is what the recording says, so the voice was cloned from its sound alone. "
+    "Correct the transcript, or use a recording of less than ten seconds."
+)
+
+
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Do it; EncoreError carries anything a person can put right."""
     # What can be wrong without a model is found out before one is downloaded, and before PyTorch is loaded.
@@ -87,6 +93,8 @@ def _speak(arguments: argparse.Namespace, settings: Settings, consent: Consent) 
         output.with_name(f"{output.name}.json"), facts.model_dump_json(indent=2, exclude={"spoken_from"}).encode()
     )
     print(describe(loaded, facts, len(stream.segments), output))
+    if (arguments.transcript or "").strip() and not facts.is_in_context:
+        print(_TRANSCRIPT_UNUSED, file=sys.stderr)
     for line in doubts_of(facts):
         print(line, file=sys.stderr)
     return 0

@@ -41,8 +41,8 @@ def run_add(arguments: argparse.Namespace, settings: Settings) -> int:
         language=arguments.language,
         accept_synthetic=arguments.accept_synthetic,
     )
-    how = "in context" if voice.transcript else "from the speaker embedding"
-    print(f"{voice.name}: cloned {how}. Speak with it: app.py say --voice {voice.name!r} --text ...")
+    how = "kept with its transcript" if voice.transcript else "kept without a transcript, cloned from its sound alone"
+    print(f"{voice.name}: {how}. Speak with it: app.py say --voice {voice.name!r} --text ...")
     return 0
 
 

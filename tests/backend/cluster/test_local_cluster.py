@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backend.cluster.connect import BUILD_DATASET, connect
+from backend.cluster.connect import BUILD_DATASET, SERVE, connect
 from backend.cluster.errors import ClusterError
 from backend.cluster.local_cluster import own_token
 from tests.backend.cluster.listening import is_loopback, listening_sockets
@@ -79,6 +79,22 @@ def test_only_this_user_of_this_machine_reaches_an_own_ray(tmp_path: Path, monke
         assert "joined" not in refused.stdout
     assert os.environ["RAY_AUTH_TOKEN"] == "of a cluster that is joined at other times"
     assert os.environ["RAY_AUTH_MODE"] == "disabled"
+
+
+@pytest.mark.ray
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::ResourceWarning")
+def test_what_serves_comes_before_what_nobody_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray  # noqa: PLC0415 - only this tier needs it
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    found = {}
+    for purpose in (BUILD_DATASET, SERVE):
+        # What the last of them sets is put back after the test.
+        monkeypatch.setenv("RAY_worker_niceness", "")
+        monkeypatch.delenv("RAY_worker_niceness")
+        with connect(purpose, Machine(num_cpus=2, num_gpus=0), home=tmp_path):
+            found[purpose] = ray.get(ray.remote(lambda: os.nice(0)).remote())
+    assert found[SERVE] == os.nice(0) < found[BUILD_DATASET]
 
 
 def files_with(token: str, folder: Path) -> list[Path]:
