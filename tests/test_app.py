@@ -57,6 +57,18 @@ def test_clone_writes_a_take_and_says_how_it_went(tmp_path, reference, capsys, m
     assert all(word in printed for word in ("real-time factor", "first audio after", "finished:"))
 
 
+def test_a_transcript_that_was_not_used_is_said(tmp_path, capsys):
+    sample = PROJECT_FOLDER / "assets" / "voices" / "iris.flac"
+    said = (PROJECT_FOLDER / "assets" / "voices" / "iris.txt").read_text(encoding="utf-8")
+    unused = "It is not sure that the transcript is what the recording says"
+    for transcript, is_used in ((said, True), ("Something else altogether, about the law of taxes.", False)):
+        status, _ = clone(tmp_path, sample, "--transcript", transcript, model="mini")
+        assert status == 0
+        printed = capsys.readouterr()
+        assert ("in context" in printed.out) == is_used
+        assert (unused in printed.err) != is_used
+
+
 def test_a_take_tells_how_it_was_made_and_who_agreed(tmp_path, reference):
     _, output = clone(tmp_path, reference)
     facts = TakeFacts.model_validate_json((tmp_path / "out.wav.json").read_bytes())
