@@ -66,7 +66,7 @@ TIERS: dict[str, Callable[[], str | None]] = {
 
 # Each takes half a minute or more. Begun last, the longest would keep one of two workers waiting for the other.
 LONG_FILES = {
-    f"tests/{path}.py"
+    Path(__file__).parent / f"{path}.py"
     for path in (
         "backend/commands/test_serve",
         "backend/dataset/test_long_recording",
@@ -148,7 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip the tests whose tier cannot run here, or whose programs are missing, with the reason; the longest first."""
-    items.sort(key=lambda item: item.path.relative_to(config.rootpath).as_posix() not in LONG_FILES)
+    items.sort(key=lambda item: item.path not in LONG_FILES)
     reasons = {tier: missing() for tier, missing in TIERS.items() if any(map(_in_tier(tier), items))}
     config.stash[REASONS] = reasons
     for tier, reason in reasons.items():
