@@ -43,7 +43,7 @@ class Purpose:
         shows_workers: whether what workers print is printed here as well.
         ships_code: whether workers on other machines need Encore's code.
         comes_first: whether its workers have the priority of what the user starts, on a Ray of this machine. Ray's own
-            default is the lowest but four, which suits what nobody waits for.
+            default, a niceness of 15, suits what nobody waits for.
     """
 
     here: str

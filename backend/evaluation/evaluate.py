@@ -23,7 +23,7 @@ from backend.provenance.statement import SpeechStatement
 from backend.serving.engine.engine import Engine
 from backend.serving.speech.audio_stream import AudioStream
 from backend.transcription.transcriber import TRANSCRIBER_HZ, Transcriber
-from backend.voices.cloning import clone_voice
+from backend.voices.cloning import timbre_of
 from training.model.generation.take_request import TakeRequest, VoicePrompt
 from training.model.speaker_verifier import VERIFIER_SAMPLE_RATE, SpeakerVerifier
 from training.model.voice_model import VoiceModel
@@ -162,7 +162,7 @@ def _voice_of(model: VoiceModel, plan: EvaluationPlan, *, is_zero_shot: bool) ->
     recording = _read_recording(plan.reference_clip, model.tokenizer_sample_rate)
     if recording is None:
         return VoicePrompt(speaker=speaker)
-    return clone_voice(model, recording, plan.reference_text, speaker=speaker).without_context()
+    return VoicePrompt(speaker=speaker, timbre=timbre_of(model, speaker, recording, plan.reference_text))
 
 
 def _ask(engine: Engine, voice: VoicePrompt, language: str, sentence: EvaluatedSentence) -> AudioStream:

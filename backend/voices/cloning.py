@@ -46,8 +46,7 @@ def clone_voice(
     if speaker is None:
         speaker = model.embed_speaker(torch.from_numpy(resample(samples, sample_rate, model.speaker_sample_rate)))
     text = (transcript or "").strip()
-    timbre = _timbre(model, speaker, prepared, sample_rate, text)
-    voice = VoicePrompt(speaker=speaker, timbre=timbre)
+    voice = VoicePrompt(speaker=speaker, timbre=timbre_of(model, speaker, recording, text))
     if not text:
         return voice
     longest = model.max_reference_seconds
@@ -64,16 +63,25 @@ def clone_voice(
     return replace(voice, reference_codes=_encode(model, prepared, sample_rate), reference_text=text)
 
 
-def _timbre(
-    model: VoiceModel, speaker: torch.Tensor, prepared: NDArray[np.float32], sample_rate: int, text: str
-) -> TimbreMatch | None:
-    """Of more of a recording than is continued: the longer, the surer."""
+def timbre_of(model: VoiceModel, speaker: torch.Tensor, recording: Recording, text: str) -> TimbreMatch | None:
+    """What moves takes to the timbre of a recording, of more of it than is continued: the longer, the surer.
+
+    Args:
+        model: the checkpoint.
+        speaker: the voice's speaker embedding.
+        recording: what the voice is cloned from.
+        text: what it says; empty if that is not known.
+
+    Returns:
+        None where the checkpoint needs no matching, and for less than a second.
+    """
     if not model.matches_timbre:
         return None
-    num_samples = round(MAX_MATCHED_SECONDS * sample_rate)
+    prepared = prepare_reference(recording.samples, recording.sample_rate)
+    num_samples = round(MAX_MATCHED_SECONDS * recording.sample_rate)
     # What a part of it says is not known.
     said = text if len(prepared) <= num_samples else ""
-    return match_timbre(model, speaker, _encode(model, prepared[:num_samples], sample_rate), said)
+    return match_timbre(model, speaker, _encode(model, prepared[:num_samples], recording.sample_rate), said)
 
 
 def _encode(model: VoiceModel, samples: NDArray[np.float32], sample_rate: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ GUIDANCE_SCALE = "speech_guidance_scale"
 """Not a name of the public format, whose takes are not guided. `guidance_scale` would change what transformers does."""
 
 TIMBRE_MATCHING = "speech_timbre_matching"
-"""Not a name of the public format either, whose talkers need none; see `generation/timbre_match.py`."""
+"""Not a name of the public format either, whose talkers know many voices; see `generation/timbre_match.py`."""
 
 ROWS_OF_GUIDED = 2
 """Rows of the decode loop that a guided take is: one that follows its prompt, then one without text and speaker."""

@@ -2,12 +2,11 @@
 """Moves the sound of takes to where the cloned recording's is.
 
 A talker that has learnt from few voices speaks a new one like the nearest of those it knows, even where it continues
-the voice's own frames. What it makes of a voice on average is found without speaking: the code predictor is given the
-recording's own frames one by one, and draws anew how each should sound. Between what it draws and what the recording
-has in the same places lies the error in timbre. As points in the space of the acoustic codebooks both are taken for
+the voice's own frames. The error in timbre is found without speaking: the code predictor draws the acoustic codes of
+the recording's frames anew, each with its own codebook 0, and these are compared with the recorded ones. A frame is
+a point in the space of the acoustic codebooks, the sum of its entries. Drawn and recorded points are taken for two
 normal distributions, and optimal transport from one to the other moves every frame as little as it can. Content stays,
-since the first codebook is left alone; takes go on from their own frames, as drawn, since these are what the talker has
-learnt to read.
+since codebook 0 is left alone. The talker reads its frames as they were drawn, since that is what it has learnt from.
 """
 
 from __future__ import annotations
