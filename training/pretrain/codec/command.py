@@ -60,6 +60,7 @@ def main(arguments: list[str]) -> int:
         analysed_share=options.analysed_share,
         channel_share=options.channel_share,
         codebooks_learn=options.codebooks_learn,
+        codebooks_stay=options.codebooks_stay,
         waveform_weight=options.waveform_weight,
         muon_learning_rate=options.learning_rate,
         peak_learning_rate=options.rest_learning_rate,
@@ -111,7 +112,8 @@ def train(
 def _altered(options: argparse.Namespace) -> dict[str, float]:
     if options.altered_share is None:
         return {}
-    return {"learned_altered_share" if options.codebooks_learn else "altered_share": options.altered_share}
+    is_freely_encoded = options.codebooks_learn or options.codebooks_stay
+    return {"learned_altered_share" if is_freely_encoded else "altered_share": options.altered_share}
 
 
 def _discriminators(options: argparse.Namespace) -> dict[str, int]:
@@ -176,6 +178,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--codebooks-learn", action="store_true", help="with --joint-from: train them; talkers need --start-codes"
     )
+    parser.add_argument(
+        "--codebooks-stay",
+        action="store_true",
+        help="with --joint-from and --start, after a run with --codebooks-learn: train all but them; talkers still fit",
+    )
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
     parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
     parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
@@ -197,7 +204,7 @@ def _add_encoder_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--altered-share",
         type=float,
-        help="with --encoder-only, --decoder-only or --codebooks-learn: of the speech (.7, .7 and none)",
+        help="with --encoder-only, --decoder-only (.7), --codebooks-learn or -stay (none): of the speech",
     )
     parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
     parser.add_argument(

@@ -196,8 +196,11 @@ class TokenizerJob(StageJob):
     codebooks_learn: bool = False
     """With `joint_from`: the acoustic codebooks follow the encoder and lose their meaning of the analysis. Codebook 0,
     which stands for the content, keeps it."""
+    codebooks_stay: bool = False
+    """With `joint_from`: encoder and decoder learn on codebooks that learnt before, and which stay. The encoder is free
+    to choose other acoustic codes; what each of them means to a talker hardly changes."""
     heard_imitation_weight: NonNegativeFloat = 0.1
-    """With `joint_from`: factor of the imitation of acoustic vectors, unless their codebooks learn."""
+    """With `joint_from`: factor of the imitation of acoustic vectors, unless their codebooks learn or learnt before."""
     commitment_weight: NonNegativeFloat = 0.25
     """With `joint_from`: of the distance between the encoder's acoustic vectors and their entries."""
 
@@ -217,7 +220,7 @@ class TokenizerJob(StageJob):
     altered_share: float = Field(default=0.7, ge=0, le=1)
     """With `encoder_only` or `decoder_only`: share of utterances that are altered before they are analysed."""
     learned_altered_share: float = Field(default=0.0, ge=0, le=1)
-    """With `codebooks_learn`, instead of `channel_share`: the same."""
+    """With `codebooks_learn` or `codebooks_stay`, instead of `channel_share`: the same."""
     bfloat16: bool = False
     """Compute in bfloat16, with weights in float32: half the time on processors with AMX."""
 
@@ -233,15 +236,26 @@ class TokenizerJob(StageJob):
     def _check(self) -> Self:
         if self.validate_every % self.log_every:
             raise ValueError("validate_every must be a multiple of log_every")
-        if self.decoder_only and (self.codebooks_learn or self.channel_share > 0):
-            raise ValueError("decoder_only goes with neither codebooks_learn nor channel_share")
+        if self.decoder_only and (self.is_freely_encoded or self.channel_share > 0):
+            raise ValueError("decoder_only goes with none of codebooks_learn, codebooks_stay and channel_share")
         if self.encoder_only and (self.joint_from is not None or self.decoder_only or self.adversarial):
             raise ValueError("encoder_only goes with none of joint_from, decoder_only and adversarial")
-        if self.codebooks_learn and (self.joint_from is None or self.analysed_share > 0):
-            raise ValueError("codebooks_learn needs joint_from and no analysed_share, whose codes lose their meaning")
-        if self.learned_altered_share > 0 and (not self.codebooks_learn or self.channel_share > 0):
-            raise ValueError("learned_altered_share needs codebooks_learn and no channel_share: altering includes it")
+        if self.codebooks_learn and self.codebooks_stay:
+            raise ValueError("codebooks either learn or stay")
+        if self.is_freely_encoded and (self.joint_from is None or self.analysed_share > 0):
+            raise ValueError(
+                "codebooks_learn and codebooks_stay need joint_from and no analysed_share, whose codes lose their meaning"
+            )
+        if self.learned_altered_share > 0 and (not self.is_freely_encoded or self.channel_share > 0):
+            raise ValueError(
+                "learned_altered_share needs codebooks_learn or codebooks_stay and no channel_share: altering includes it"
+            )
         return self
+
+    @property
+    def is_freely_encoded(self) -> bool:
+        """Whether acoustic codes are what the encoder finds, and need not be those of the analysis."""
+        return self.codebooks_learn or self.codebooks_stay
 
     @classmethod
     def of_length(cls, num_steps: int, **changes: Any) -> Self:

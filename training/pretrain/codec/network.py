@@ -127,7 +127,7 @@ class TokenizerNetwork(nn.Module):
         first_written = self._semantic[0].decode(self._semantic[0].encode(first.flatten(0, 1))).view_as(first)
         row = is_encoded[:, None, None]
         decoded = self._decode(torch.where(row, first_written, first_entries), torch.where(row, written, rest_sum))
-        weight = 0.0 if self.job.codebooks_learn else self.job.heard_imitation_weight
+        weight = 0.0 if self.job.is_freely_encoded else self.job.heard_imitation_weight
         imitation = first_imitation + weight * (rest_imitation * crops.is_analysed).mean()
         return NetworkOutput(decoded, imitation, codebook_0, commitment, quantized)
 

@@ -393,6 +393,19 @@ def test_codebooks_that_learn_may_hear_altered_speech(corpus: Path, tmp_path: Pa
     assert joint.is_analysed.all()
 
 
+def test_codebooks_that_stay_are_those_of_the_start_and_all_else_learns(corpus: Path, finished: Path, tmp_path: Path):
+    changes = {"codebooks_stay": True, "joint_from": 0.0, "learned_altered_share": 0.5}
+    job = JOB.model_copy(update={**changes, "num_steps": 4, "validate_every": 4, "num_warmup_steps": 1})
+    start = finished / "speech_tokenizer"
+    assert train(job, corpus, tmp_path, device=CPU, compiled=False, save_every_seconds=1e9, start=start) == 0
+    after, before = (load_file(folder / "model.safetensors") for folder in (tmp_path / "speech_tokenizer", start))
+    books = {name for name in before if name.endswith(("embed_sum", "cluster_usage", "embedding_sum"))}
+    assert books
+    assert all(torch.equal(after[name], before[name]) for name in books)
+    learnt = {name.split(".")[0] for name in before.keys() - books if not torch.equal(after[name], before[name])}
+    assert learnt >= {"encoder", "decoder"}
+
+
 def test_an_encoder_that_is_heard_gets_gradients_through_the_codes(corpus: Path, tmp_path: Path):
     job = JOB.model_copy(update={"joint_from": 0.0, "heard_imitation_weight": 0.0})
     training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
@@ -456,7 +469,11 @@ def test_a_run_whose_time_ends_during_a_validation_saves_its_last_step(
     [
         {"decoder_only": True, "joint_from": 0.5, "channel_share": 0.5},
         {"decoder_only": True, "joint_from": 0.5, "codebooks_learn": True},
+        {"decoder_only": True, "joint_from": 0.5, "codebooks_stay": True},
         {"codebooks_learn": True},
+        {"codebooks_stay": True},
+        {"codebooks_stay": True, "joint_from": 0.5, "codebooks_learn": True},
+        {"codebooks_stay": True, "joint_from": 0.5, "analysed_share": 0.5},
         {"joint_from": 1.5},
         {"encoder_only": True, "decoder_only": True},
         {"encoder_only": True, "joint_from": 0.5},
