@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from tests.training.pretrain.tiny_corpus import tone
 from training.pretrain.codec.frame_features import ContentTarget
-from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
+from training.pretrain.codec.periodicity_loss import PeriodicityLoss
+from training.pretrain.codec.spectral_loss import LONG_RESOLUTIONS, QUIET_FLOOR, SpectralLoss
 
 SAMPLE_RATE_HZ = 16_000
 NUM_SAMPLES = 5120
@@ -44,6 +45,68 @@ def test_another_pitch_is_further_away_than_another_phase(spectral_loss: Spectra
     """A moved start changes every sample but hardly the sound."""
     moved = sound(1).roll(20, dims=1)
     assert spectral_loss(moved, sound(1)) < 0.25 * spectral_loss(sound(2), sound(1))
+
+
+def deep_voice(pitch_hz: float, *, periods_late: float = 0.0) -> torch.Tensor:
+    """Pulses, darker than a click."""
+    place = torch.arange(SAMPLE_RATE_HZ) / SAMPLE_RATE_HZ * pitch_hz + periods_late
+    harmonics = torch.arange(1, int(7000 / pitch_hz)).unsqueeze(1)
+    pulses = (torch.cos(2 * torch.pi * harmonics * place) / torch.hypot(torch.ones(1), harmonics * pitch_hz / 500)).sum(
+        0
+    )
+    return (0.1 * pulses / pulses.std()).unsqueeze(0)
+
+
+def whispered(voice: torch.Tensor) -> torch.Tensor:
+    """Noise with a voice's envelope, and without its pitch."""
+    envelope = torch.nn.functional.avg_pool1d(torch.fft.rfft(voice).abs().square(), 301, 1, 150).sqrt()
+    spectrum = torch.fft.rfft(torch.randn(voice.shape, generator=torch.Generator().manual_seed(0)))
+    found = torch.fft.irfft(spectrum * envelope, voice.shape[-1])
+    return found / found.std() * voice.std()
+
+
+@pytest.mark.parametrize("pitch_hz", [70, 85, 100])
+def test_in_long_windows_a_deep_voice_in_another_phase_is_nearer_than_its_whisper(pitch_hz: float):
+    """And not in short ones, which is why there is a choice."""
+    voice, late = deep_voice(pitch_hz), deep_voice(pitch_hz, periods_late=0.37)
+    in_long = SpectralLoss(SAMPLE_RATE_HZ, QUIET_FLOOR, LONG_RESOLUTIONS)
+    assert in_long(late, voice) < 0.25 * in_long(whispered(voice), voice)
+    in_all = SpectralLoss(SAMPLE_RATE_HZ, QUIET_FLOOR)
+    assert in_all(late, voice) > 0.8 * in_all(whispered(voice), voice)
+
+
+@pytest.mark.parametrize("pitch_hz", [70, 85, 100, 150])
+def test_the_nearer_a_pitch_is_to_the_right_one_the_less_is_lacking(pitch_hz: float):
+    lacking = PeriodicityLoss(SAMPLE_RATE_HZ)
+    voice = deep_voice(pitch_hz)
+    others = [deep_voice(pitch_hz * factor, periods_late=0.37) for factor in (1, 1.02, 1.05)]
+    right, near, further = (float(lacking(other, voice)) for other in others)
+    nothing = float(lacking(whispered(voice), voice))
+    assert right < 0.02 < near < 0.5 * further
+    assert further < 0.7 * nothing
+    assert nothing > 0.8
+    assert 0.3 < lacking(voice + whispered(voice), voice) < 0.7
+
+
+def test_where_nothing_is_voiced_no_pitch_is_lacking():
+    lacking = PeriodicityLoss(SAMPLE_RATE_HZ)
+    silence = torch.zeros(1, NUM_SAMPLES, requires_grad=True)
+    loss = lacking(silence, noise() / 10)
+    assert loss == 0
+    (loss + lacking(silence, sound(1))).backward()
+    assert silence.grad is not None
+    assert silence.grad.isfinite().all()
+
+
+def test_the_gradient_of_a_whisper_leads_to_the_pitch():
+    voice = deep_voice(85)[:, :8192]
+    lacking, decoded = PeriodicityLoss(SAMPLE_RATE_HZ), whispered(voice).requires_grad_()
+    optimizer = torch.optim.Adam([decoded], lr=0.003)
+    for _ in range(40):
+        optimizer.zero_grad()
+        lacking(decoded, voice).backward()
+        optimizer.step()
+    assert lacking(decoded, voice) < 0.2
 
 
 def test_inaudible_differences_do_not_count(spectral_loss: SpectralLoss):

@@ -62,6 +62,8 @@ def main(arguments: list[str]) -> int:
         codebooks_learn=options.codebooks_learn,
         codebooks_stay=options.codebooks_stay,
         waveform_weight=options.waveform_weight,
+        long_windows=options.long_windows,
+        periodicity_weight=options.periodicity_weight,
         muon_learning_rate=options.learning_rate,
         peak_learning_rate=options.rest_learning_rate,
     )
@@ -152,6 +154,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels of its input")
     parser.add_argument(
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
+    )
+    parser.add_argument(
+        "--long-windows", action="store_true", help="judge decoded speech in long windows only, for low voices"
+    )
+    parser.add_argument(
+        "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; .5 suits)"
     )
     size = TokenizerSize()
     parser.add_argument("--filters", type=int, default=size.num_filters, help="channels of the encoder's input")

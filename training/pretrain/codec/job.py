@@ -177,6 +177,10 @@ class TokenizerJob(StageJob):
     max_gradient_norm: PositiveFloat = 2.0
 
     waveform_weight: NonNegativeFloat = 0.5
+    long_windows: bool = False
+    """Judge decoded speech in long windows only, see `LONG_RESOLUTIONS`, so that low voices have a pitch."""
+    periodicity_weight: NonNegativeFloat = 0.0
+    """Of what decoded speech lacks in pitch, see `PeriodicityLoss`."""
     imitation_weight: NonNegativeFloat = 1.0
     """Of the distance between the encoder's vectors and those of the analysis."""
     codebook_0_weight: NonNegativeFloat = 0.2
@@ -244,11 +248,11 @@ class TokenizerJob(StageJob):
             raise ValueError("codebooks either learn or stay")
         if self.is_freely_encoded and (self.joint_from is None or self.analysed_share > 0):
             raise ValueError(
-                "codebooks_learn and codebooks_stay need joint_from and no analysed_share, whose codes lose their meaning"
+                "codebooks_learn and codebooks_stay need joint_from, and no analysed_share: its codes mean nothing"
             )
         if self.learned_altered_share > 0 and (not self.is_freely_encoded or self.channel_share > 0):
             raise ValueError(
-                "learned_altered_share needs codebooks_learn or codebooks_stay and no channel_share: altering includes it"
+                "learned_altered_share needs codebooks_learn or -stay, and no channel_share: altering includes it"
             )
         return self
 

@@ -21,7 +21,8 @@ from training.pretrain.codec.evaluation import evaluate, held_out_speech
 from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import FILTER_BANK_RATIOS, TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
-from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
+from training.pretrain.codec.periodicity_loss import PeriodicityLoss
+from training.pretrain.codec.spectral_loss import LONG_RESOLUTIONS, QUIET_FLOOR, RESOLUTIONS, SpectralLoss
 from training.pretrain.codec.widening import widen
 from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.corpus.corpus import PARTS, RECORDINGS, TRAIN, has_part
@@ -83,7 +84,9 @@ class TokenizerTraining(TrainingRun):
                 filter_bank.install(self.network.tokenizer.encoder, space, _some_speech(coded, recordings, job.seed))
             self._discriminators = Discriminators(job.size.discriminator_width) if job.adversarial else None
         rate_hz = self.network.tokenizer.config.input_sample_rate
-        self._spectral_loss = SpectralLoss(rate_hz, QUIET_FLOOR).to(device)
+        resolutions = LONG_RESOLUTIONS if job.long_windows else RESOLUTIONS
+        self._spectral_loss = SpectralLoss(rate_hz, QUIET_FLOOR, resolutions).to(device)
+        self._periodicity_loss = PeriodicityLoss(rate_hz).to(device) if job.periodicity_weight else None
         networks: dict[str, nn.Module] = {"network": self.network}
         if self._discriminators is not None:
             networks["discriminators"] = self._discriminators
@@ -143,6 +146,9 @@ class TokenizerTraining(TrainingRun):
             losses["spectral"] = self._spectral_loss(output.waveform.float(), crops.waveform)
             losses["waveform"] = functional.l1_loss(output.waveform.float(), crops.waveform)
             total = losses["spectral"] + job.waveform_weight * losses["waveform"]
+            if self._periodicity_loss is not None:
+                losses["periodicity"] = self._periodicity_loss(output.waveform.float(), crops.waveform)
+                total = total + job.periodicity_weight * losses["periodicity"]
         if output.imitation is not None and output.codebook_0 is not None:
             losses |= {"imitation": output.imitation, "codebook_0": output.codebook_0}
             total = total + job.imitation_weight * output.imitation + job.codebook_0_weight * output.codebook_0

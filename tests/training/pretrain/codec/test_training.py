@@ -406,6 +406,17 @@ def test_codebooks_that_stay_are_those_of_the_start_and_all_else_learns(corpus: 
     assert learnt >= {"encoder", "decoder"}
 
 
+def test_a_run_may_judge_in_long_windows_only(corpus: Path, tmp_path: Path):
+    losses = {}
+    for is_long in (False, True):
+        job = JOB.model_copy(update={"long_windows": is_long})
+        folder = tmp_path / str(is_long)
+        training = TokenizerTraining(job, corpus, folder, device=CPU, compiled=False, report=lambda line: None)
+        losses[is_long] = training.train_step()
+    assert losses[True]["waveform"] == losses[False]["waveform"]
+    assert losses[True]["spectral"] != losses[False]["spectral"]
+
+
 def test_an_encoder_that_is_heard_gets_gradients_through_the_codes(corpus: Path, tmp_path: Path):
     job = JOB.model_copy(update={"joint_from": 0.0, "heard_imitation_weight": 0.0})
     training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)

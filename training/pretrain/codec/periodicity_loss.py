@@ -1,0 +1,62 @@
+"""How far decoded speech lacks the pitch of what was recorded.
+
+A spectrum that tells harmonics apart finds a pitch that is wrong by a twentieth as bad as none at all, so a decoder
+that whispers is not led to any. Autocorrelation at the recorded period, of what is below the formants, is nearly right
+where the pitch nearly is, and does not depend on the phase.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_WINDOW, _HOP = 1024, 320
+_PITCH_RANGE_HZ = (60.0, 400.0)
+# Of the waveform: the fundamental and few harmonics, whose autocorrelation has wide peaks.
+_MAX_HZ, _EDGE_HZ = 500.0, 60.0
+# Where sound counts as voiced: its autocorrelation at its period, and its level.
+_VOICED_CORRELATION, _VOICED_LEVEL = 0.6, 3e-3
+_OCTAVE_COST = 0.03
+_MIN_POWER = 1e-6
+
+
+class PeriodicityLoss(nn.Module):
+    """Mean difference of autocorrelations at the recorded periods, over the recording's voiced windows."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        super().__init__()
+        window = torch.hann_window(_WINDOW)
+        own = torch.fft.irfft(torch.fft.rfft(window, 2 * _WINDOW).abs().square())
+        shortest, longest = (int(sample_rate_hz / pitch_hz) for pitch_hz in reversed(_PITCH_RANGE_HZ))
+        self._lags = slice(shortest, longest + 1)
+        # Two periods correlate as well as one.
+        octave_cost = _OCTAVE_COST * torch.log2(torch.arange(shortest, longest + 1) / shortest)
+        self.register_buffer("octave_cost", octave_cost, persistent=False)
+        bins_hz = torch.arange(_WINDOW + 1) * sample_rate_hz / (2 * _WINDOW)
+        self.register_buffer("window", window, persistent=False)
+        # Divided by the window's own (Boersma 1993), or long periods would always look weaker.
+        self.register_buffer("own", (own / own[0])[self._lags], persistent=False)
+        self.register_buffer("kept", torch.sigmoid((_MAX_HZ - bins_hz) / _EDGE_HZ), persistent=False)
+
+    def forward(self, predicted: Tensor, target: Tensor) -> Tensor:
+        """The loss, a scalar from 0 to 2, of two float32 batches (rows, samples); 0 where nothing is voiced."""
+        with torch.no_grad():
+            wanted, level = self._autocorrelation(target)
+            where = (wanted - self.get_buffer("octave_cost")).argmax(dim=-1, keepdim=True)
+            strongest = wanted.gather(-1, where)
+            is_voiced = (strongest[..., 0] > _VOICED_CORRELATION) & (level > _VOICED_LEVEL)
+        found, _ = self._autocorrelation(predicted)
+        missing = (strongest - found.gather(-1, where)).abs()[..., 0] * is_voiced
+        return missing.sum() / is_voiced.sum().clamp(min=1)
+
+    def _autocorrelation(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised at all lags (rows, windows, lags), and the level of each window."""
+        windows = waveform.unfold(-1, _WINDOW, _HOP)
+        level = windows.square().mean(dim=-1).sqrt()
+        spectrum = torch.fft.rfft(
+            (windows - windows.mean(dim=-1, keepdim=True)) * self.get_buffer("window"), 2 * _WINDOW
+        )
+        power = torch.view_as_real(spectrum).square().sum(dim=-1) * self.get_buffer("kept")
+        correlation = torch.fft.irfft(power)
+        normalised = correlation[..., self._lags] / (correlation[..., :1] + _MIN_POWER) / self.get_buffer("own")
+        return normalised, level
