@@ -114,14 +114,26 @@ class FrameFeatures(nn.Module):
         log_mel = (self.get_buffer("bank") @ spectrum.abs()).clamp(min=_FLOOR).log()
         return log_mel.t().reshape(len(waveform) // SAMPLES_PER_FRAME, -1)
 
-    def _pitch(self, waveform: Tensor) -> Tensor:
-        """Weighted pitch and voicing (frames, 2 per pitch window)."""
+    @torch.no_grad()
+    def median_pitch_hz(self, waveform: Tensor) -> float | None:
+        """Of the voiced windows of float32 samples (samples,); None if there are none."""
+        pitch_octaves, is_voiced = self._pitch_and_voicing(waveform)
+        if not is_voiced.any():
+            return None
+        return _MIDDLE_PITCH_HZ * 2 ** float(pitch_octaves[is_voiced].median())
+
+    def _pitch_and_voicing(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
+        """Octaves above the middle pitch, and whether they mean anything; both (windows,)."""
         before = functional.pad(waveform, (_PITCH_WINDOW - _PITCH_HOP, 0))
         windows = before.unfold(0, _PITCH_WINDOW, _PITCH_HOP)
         level = windows.square().mean(dim=1).sqrt()
         pitch_octaves, correlation = self._strongest_period(windows)
-        is_voiced = (correlation > _VOICED_CORRELATION) & (level > _VOICED_LEVEL)
-        values = torch.stack((pitch_octaves * _PITCH_WEIGHT, torch.full_like(level, _VOICING_WEIGHT)), dim=1)
+        return pitch_octaves, (correlation > _VOICED_CORRELATION) & (level > _VOICED_LEVEL)
+
+    def _pitch(self, waveform: Tensor) -> Tensor:
+        """Weighted pitch and voicing (frames, 2 per pitch window)."""
+        pitch_octaves, is_voiced = self._pitch_and_voicing(waveform)
+        values = torch.stack((pitch_octaves * _PITCH_WEIGHT, torch.full_like(pitch_octaves, _VOICING_WEIGHT)), dim=1)
         values = torch.where(is_voiced.unsqueeze(1), values, 0.0)
         return values.reshape(len(waveform) // SAMPLES_PER_FRAME, -1)
 

@@ -53,6 +53,11 @@ class Timbre:
             tilt_db=round(draw(-_TILT_DB_PER_OCTAVE, _TILT_DB_PER_OCTAVE), 2),
         )
 
+    @classmethod
+    def scaled(cls, factor: float) -> Timbre:
+        """All formants moved by one factor, and no colour."""
+        return cls(formant_factors=(factor,) * len(_FORMANTS), band_db=(0.0,) * len(_BANDS), tilt_db=0.0)
+
     def applied(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """The same sentence (samples,) by that vocal tract; the level changes too."""
         return filtered(samples, self._log_gains)
