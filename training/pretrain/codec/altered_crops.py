@@ -22,23 +22,23 @@ from training.pretrain.corpus.channels import through_channel
 from training.pretrain.corpus.tts_engines import SAMPLE_RATE_HZ
 
 # Beyond these, voices sound like no one's.
-_SLOWEST, _FASTEST = 0.78, 1.2
+_SLOWEST, _FASTEST = 0.84, 1.2
 # Clips of data sets have all been brought to one loudness, which can only be guessed where a recording begins.
 _LEVELLED_SHARE = 0.5
 _RESAMPLED_SHARE, _CHANNEL_SHARE = 0.7, 0.6
-# Of the altered speech, as far as it can be.
-_DEEPENED_SHARE = 0.6
 
 
 class AlteredCrops:
     """An endless stream of batches with random access by step."""
 
-    def __init__(self, crops: CropSource, space: CodeSpace, *, altered_share: float) -> None:
-        """Alter a share of the utterances of `crops`; `space` is the analysis of the others."""
+    def __init__(
+        self, crops: CropSource, space: CodeSpace, *, altered_share: float, deepened_share: float = 0.0
+    ) -> None:
+        """Alter a share of the utterances of `crops`, and make a share of these deep; `space` is their analysis."""
         self._crops = crops
         self._space = space
         self._measure = FrameFeatures(SAMPLE_RATE_HZ)
-        self._altered_share = altered_share
+        self._altered_share, self._deepened_share = altered_share, deepened_share
 
     def batch(self, step: int) -> Crops:
         """The crops of step `step`; the analysis was given the same samples for all of them."""
@@ -60,7 +60,7 @@ class AlteredCrops:
         if random.random() >= self._altered_share:
             return speech.numpy(), source.codes(number)
         changed = None
-        if random.random() < _DEEPENED_SHARE:
+        if self._deepened_share and random.random() < self._deepened_share:
             changed = deepened(speech.numpy(), self._measure.median_pitch_hz(speech), random)
         if changed is None:
             changed = altered(speech.numpy(), random, min_samples=(min_frames - 1) * SAMPLES_PER_FRAME + 1)

@@ -64,6 +64,7 @@ def main(arguments: list[str]) -> int:
         waveform_weight=options.waveform_weight,
         long_windows=options.long_windows,
         periodicity_weight=options.periodicity_weight,
+        deepened_share=options.deepened_share,
         muon_learning_rate=options.learning_rate,
         peak_learning_rate=options.rest_learning_rate,
     )
@@ -213,6 +214,9 @@ def _add_encoder_options(parser: argparse.ArgumentParser) -> None:
         "--altered-share",
         type=float,
         help="with --encoder-only, --decoder-only (.7), --codebooks-learn or -stay (none): of the speech",
+    )
+    parser.add_argument(
+        "--deepened-share", type=float, default=0.0, help="of altered speech that is made deep (0; .6 suits)"
     )
     parser.add_argument("--encoder-layers", type=int, help="of the encoder's transformer, if not as many")
     parser.add_argument(

@@ -225,6 +225,8 @@ class TokenizerJob(StageJob):
     """With `encoder_only` or `decoder_only`: share of utterances that are altered before they are analysed."""
     learned_altered_share: float = Field(default=0.0, ge=0, le=1)
     """With `codebooks_learn` or `codebooks_stay`, instead of `channel_share`: the same."""
+    deepened_share: float = Field(default=0.0, ge=0, le=1)
+    """Of altered speech: how much is made deep, as far as it can be. See `deepened`."""
     bfloat16: bool = False
     """Compute in bfloat16, with weights in float32: half the time on processors with AMX."""
 

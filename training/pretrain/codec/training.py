@@ -15,6 +15,7 @@ from training.model.checkpoint.reading import read_speech_tokenizer_config
 from training.model.codec.speech_tokenizer import SpeechTokenizer
 from training.pretrain.codec import filter_bank, frame_codes
 from training.pretrain.codec.altered_crops import AlteredCrops
+from training.pretrain.codec.code_space import CodeSpace
 from training.pretrain.codec.crops import Crops, CropSource
 from training.pretrain.codec.discriminator import Discriminators, adversarial_loss, discriminator_loss, feature_loss
 from training.pretrain.codec.evaluation import evaluate, held_out_speech
@@ -70,9 +71,9 @@ class TokenizerTraining(TrainingRun):
         plain: Callable[[int], Crops] = crops.batch
         joint: Callable[[int], Crops] = partial(crops.batch, channel_share=job.channel_share)
         if job.encoder_only or job.decoder_only:
-            plain = joint = AlteredCrops(crops, space, altered_share=job.altered_share).batch
+            plain = joint = self._altered(crops, space, job.altered_share)
         elif job.learned_altered_share:
-            joint = AlteredCrops(crops, space, altered_share=job.learned_altered_share).batch
+            joint = self._altered(crops, space, job.learned_altered_share)
         self._plain_crops, self._joint_crops = Prefetch(plain, device), Prefetch(joint, device)
         # Weights are drawn on the CPU, so that they do not depend on the device.
         with torch.random.fork_rng(devices=[]):
@@ -96,6 +97,9 @@ class TokenizerTraining(TrainingRun):
         self.open(start, corpus_size=len(coded))
         if compiled:
             self.network.compile_networks()
+
+    def _altered(self, crops: CropSource, space: CodeSpace, share: float) -> Callable[[int], Crops]:
+        return AlteredCrops(crops, space, altered_share=share, deepened_share=self.job.deepened_share).batch
 
     def _optimizers_of(self, name: str) -> dict[str, torch.optim.Optimizer]:
         """Muon for matrices and kernels, AdamW for the rest and for discriminators, by network and optimizer."""

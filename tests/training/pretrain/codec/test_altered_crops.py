@@ -24,9 +24,27 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CodedCorpus, Cod
     return open_codes(corpus, run, TRAIN), space
 
 
-def crops_of(analysed: tuple[CodedCorpus, CodeSpace], altered_share: float) -> AlteredCrops:
+def crops_of(
+    analysed: tuple[CodedCorpus, CodeSpace], altered_share: float, deepened_share: float = 0.0
+) -> AlteredCrops:
     coded, space = analysed
-    return AlteredCrops(CropSource(coded, SHAPES, seed=2), space, altered_share=altered_share)
+    crops = CropSource(coded, SHAPES, seed=2)
+    return AlteredCrops(crops, space, altered_share=altered_share, deepened_share=deepened_share)
+
+
+def test_part_of_what_is_altered_is_made_deep(analysed, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr(
+        "training.pretrain.codec.altered_crops.deepened",
+        lambda speech, pitch_hz, random: asked.append(pitch_hz) or (speech * 0.5 if len(asked) % 2 else None),
+    )
+    for share, most, least in ((0.0, 0, 0), (0.5, 30, 4), (1.0, 48, 48)):
+        asked.clear()
+        for step in range(12):
+            crops_of(analysed, 1.0, share).batch(step)
+        assert least <= len(asked) <= most
+    crops_of(analysed, 0.0, 1.0).batch(0)
+    assert len(asked) == 48
 
 
 @pytest.mark.parametrize("altered_share", [0.0, 1.0])
