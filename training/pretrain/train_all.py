@@ -41,8 +41,6 @@ _JOINT = {
     "joint_from": 0.25,
     "codebooks_learn": True,
     "channel_share": 0.15,
-    "long_windows": True,
-    "periodicity_weight": 0.5,
     "waveform_weight": 0.0,
     "adversarial": True,
     "num_steps_before_discriminators": 55_000,

@@ -157,7 +157,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
     )
     parser.add_argument(
-        "--long-windows", action="store_true", help="judge decoded speech in long windows only, for low voices"
+        "--long-windows",
+        action="store_true",
+        help="judge decoded speech in long windows only: for deep voices, and less clear",
     )
     parser.add_argument(
         "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; .5 suits)"
@@ -190,7 +192,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--codebooks-stay",
         action="store_true",
-        help="with --joint-from and --start, after a run with --codebooks-learn: train all but them; talkers still fit",
+        help="with --joint-from and --start, after a run with --codebooks-learn: train all but them",
     )
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
     parser.add_argument("--compile", action="store_true", help="slower start, faster steps")

@@ -178,7 +178,7 @@ class TokenizerJob(StageJob):
 
     waveform_weight: NonNegativeFloat = 0.5
     long_windows: bool = False
-    """Judge decoded speech in long windows only, see `LONG_RESOLUTIONS`, so that low voices have a pitch."""
+    """Judge decoded speech in long windows only, see `LONG_RESOLUTIONS`: with more pitch, and less clear."""
     periodicity_weight: NonNegativeFloat = 0.0
     """Of what decoded speech lacks in pitch, see `PeriodicityLoss`."""
     imitation_weight: NonNegativeFloat = 1.0
@@ -202,7 +202,7 @@ class TokenizerJob(StageJob):
     which stands for the content, keeps it."""
     codebooks_stay: bool = False
     """With `joint_from`: encoder and decoder learn on codebooks that learnt before, and which stay. The encoder is free
-    to choose other acoustic codes; what each of them means to a talker hardly changes."""
+    to choose other acoustic codes, which a talker has to learn after more than a few hundred steps."""
     heard_imitation_weight: NonNegativeFloat = 0.1
     """With `joint_from`: factor of the imitation of acoustic vectors, unless their codebooks learn or learnt before."""
     commitment_weight: NonNegativeFloat = 0.25
