@@ -4,7 +4,7 @@
 
 Speech by voices that no training of the embedded model knew, some of it slowed down or hurried so that deeper and
 higher ones are among them, is encoded and decoded. Where the source is voiced, the resynthesis should be, with the same
-pitch. Needs flite, and for ked festival.
+pitch. Needs flite, festival with festvox-kdlpc16k, and asterisk-core-sounds-en-g722 with its texts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import soxr
 import torch
 from numpy.typing import NDArray
 
 from tests.benchmarks.machine import describe_machine
 from tests.benchmarks.report import line
+from tests.benchmarks.voice import at_rate
 from tests.benchmarks.voice_chain import sayings_of
 from tests.benchmarks.voice_judges import JUDGE_SAMPLE_RATE_HZ
 from training.model.codec.speech_tokenizer import SpeechTokenizer
@@ -85,9 +85,9 @@ def measure(tokenizer: SpeechTokenizer, speech: Sequence[NDArray[np.float32]]) -
     before, after = [], []
     for samples in speech:
         rate_hz = tokenizer.config.input_sample_rate
-        codes = tokenizer.encode([torch.from_numpy(_at_rate(samples, JUDGE_SAMPLE_RATE_HZ, rate_hz))])[0]
+        codes = tokenizer.encode([torch.from_numpy(at_rate(samples, JUDGE_SAMPLE_RATE_HZ, rate_hz))])[0]
         decoded = tokenizer.decode(codes.unsqueeze(0))[0].float().cpu().numpy()
-        heard = _at_rate(decoded, tokenizer.config.output_sample_rate, JUDGE_SAMPLE_RATE_HZ)[: len(samples)]
+        heard = at_rate(decoded, tokenizer.config.output_sample_rate, JUDGE_SAMPLE_RATE_HZ)[: len(samples)]
         own, other = pitch_track(samples), pitch_track(heard)
         length = min(len(own), len(other))
         before.append(own[:length])
@@ -112,18 +112,13 @@ def speech_of(voice: str, factors: Sequence[float], num_sentences: int) -> Itera
     for sentence in sentences[:num_sentences]:
         samples = say(sentence)
         for factor in factors:
-            yield _at_rate(samples, round(JUDGE_SAMPLE_RATE_HZ * factor), JUDGE_SAMPLE_RATE_HZ)
+            yield at_rate(samples, round(JUDGE_SAMPLE_RATE_HZ * factor), JUDGE_SAMPLE_RATE_HZ)
 
 
 def _autocorrelation(windows: NDArray[np.float64]) -> NDArray[np.float64]:
     size = 2 * windows.shape[1]
     found: NDArray[np.float64] = np.fft.irfft(np.abs(np.fft.rfft(windows, size)) ** 2)[:, : windows.shape[1]]
     return found
-
-
-def _at_rate(samples: NDArray[np.float32], rate_hz: int, wanted_hz: int) -> NDArray[np.float32]:
-    resampled = samples if rate_hz == wanted_hz else soxr.resample(samples, rate_hz, wanted_hz)
-    return np.ascontiguousarray(resampled, dtype=np.float32)
 
 
 def main() -> None:
@@ -147,8 +142,9 @@ def main() -> None:
     ]
     for name in options.models:
         tokenizer = VoiceModel.load(resolve_model(name), precision="fp32", device="cpu").speech_tokenizer
-        lines += ["", f"## {Path(name).name}", "", *table(measure(tokenizer, speech))]
-        print("\n".join(lines[-len(RANGES_HZ) - 3 :]), flush=True)
+        section = ["", f"## {Path(name).name}", "", *table(measure(tokenizer, speech))]
+        print("\n".join(section), flush=True)
+        lines += section
     if options.output is not None:
         options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

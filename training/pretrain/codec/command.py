@@ -153,17 +153,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--decoder-only", action="store_true", help="with --start: do not train the encoder")
     _add_encoder_options(parser)
     parser.add_argument("--decoder-size", type=int, default=TokenizerSize().decoder_size, help="channels of its input")
-    parser.add_argument(
-        "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
-    )
-    parser.add_argument(
-        "--long-windows",
-        action="store_true",
-        help="judge decoded speech in long windows only: for deep voices, and less clear",
-    )
-    parser.add_argument(
-        "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; .5 suits)"
-    )
+    _add_loss_options(parser)
     size = TokenizerSize()
     parser.add_argument("--filters", type=int, default=size.num_filters, help="channels of the encoder's input")
     parser.add_argument("--layers", type=int, default=size.num_layers, help="of each transformer")
@@ -174,6 +164,36 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         default=size.num_refinements,
         help="more blocks at the decoder's lower rate",
     )
+    _add_joint_options(parser)
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
+    parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
+    parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
+    parser.add_argument("--evaluate", action="store_true", help="only evaluate the saved state of the run")
+    return parser.parse_args(arguments)
+
+
+def _add_learning_rates(parser: argparse.ArgumentParser) -> None:
+    job = TokenizerJob()
+    rate, rest = job.muon_learning_rate, job.peak_learning_rate
+    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; a third is enough with --start")
+    parser.add_argument("--rest-learning-rate", type=float, default=rest, help="AdamW's, of what Muon does not train")
+
+
+def _add_loss_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
+    )
+    parser.add_argument(
+        "--long-windows",
+        action="store_true",
+        help="judge decoded speech in long windows only, where deep voices have a pitch",
+    )
+    parser.add_argument(
+        "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; .5 suits)"
+    )
+
+
+def _add_joint_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--joint-from", type=float, help="share of the run after which encoder and decoder are trained jointly"
     )
@@ -194,18 +214,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         action="store_true",
         help="with --joint-from and --start, after a run with --codebooks-learn: train all but them",
     )
-    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16: for processors with AMX, and GPUs")
-    parser.add_argument("--compile", action="store_true", help="slower start, faster steps")
-    parser.add_argument("--save-minutes", type=float, default=5.0, help="how often the state is saved")
-    parser.add_argument("--evaluate", action="store_true", help="only evaluate the saved state of the run")
-    return parser.parse_args(arguments)
-
-
-def _add_learning_rates(parser: argparse.ArgumentParser) -> None:
-    job = TokenizerJob()
-    rate, rest = job.muon_learning_rate, job.peak_learning_rate
-    parser.add_argument("--learning-rate", type=float, default=rate, help="Muon's; a third is enough with --start")
-    parser.add_argument("--rest-learning-rate", type=float, default=rest, help="AdamW's, of what Muon does not train")
 
 
 def _add_encoder_options(parser: argparse.ArgumentParser) -> None:

@@ -178,7 +178,7 @@ class TokenizerJob(StageJob):
 
     waveform_weight: NonNegativeFloat = 0.5
     long_windows: bool = False
-    """Judge decoded speech in long windows only, see `LONG_RESOLUTIONS`: with more pitch, and less clear."""
+    """Judge decoded speech in long windows only, where deep voices have a pitch. See `LONG_RESOLUTIONS`."""
     periodicity_weight: NonNegativeFloat = 0.0
     """Of what decoded speech lacks in pitch, see `PeriodicityLoss`."""
     imitation_weight: NonNegativeFloat = 1.0
@@ -256,6 +256,9 @@ class TokenizerJob(StageJob):
             raise ValueError(
                 "learned_altered_share needs codebooks_learn or -stay, and no channel_share: altering includes it"
             )
+        alters = self.encoder_only or self.decoder_only or self.learned_altered_share > 0
+        if self.deepened_share > 0 and not alters:
+            raise ValueError("deepened_share needs speech that is altered, of which it is a share")
         return self
 
     @property

@@ -417,6 +417,19 @@ def test_a_run_may_judge_in_long_windows_only(corpus: Path, tmp_path: Path):
     assert losses[True]["spectral"] != losses[False]["spectral"]
 
 
+def test_a_run_may_ask_for_the_pitch_that_is_lacking(corpus: Path, tmp_path: Path):
+    norms = []
+    for weight in (0.0, 0.5):
+        job = JOB.model_copy(update={"periodicity_weight": weight})
+        folder = tmp_path / str(weight)
+        training = TokenizerTraining(job, corpus, folder, device=CPU, compiled=False, report=lambda line: None)
+        losses = training.train_step()
+        assert ("periodicity" in losses) == (weight > 0)
+        norms.append(losses["gradient_norm"])
+    assert losses["periodicity"] > 0
+    assert norms[0] != norms[1]
+
+
 def test_an_encoder_that_is_heard_gets_gradients_through_the_codes(corpus: Path, tmp_path: Path):
     job = JOB.model_copy(update={"joint_from": 0.0, "heard_imitation_weight": 0.0})
     training = TokenizerTraining(job, corpus, tmp_path, device=CPU, compiled=False, report=lambda line: None)
@@ -486,6 +499,8 @@ def test_a_run_whose_time_ends_during_a_validation_saves_its_last_step(
         {"codebooks_stay": True, "joint_from": 0.5, "codebooks_learn": True},
         {"codebooks_stay": True, "joint_from": 0.5, "analysed_share": 0.5},
         {"joint_from": 1.5},
+        {"deepened_share": 0.5},
+        {"deepened_share": 0.5, "joint_from": 0.5, "channel_share": 0.5},
         {"encoder_only": True, "decoder_only": True},
         {"encoder_only": True, "joint_from": 0.5},
         {"encoder_only": True, "adversarial": True},
