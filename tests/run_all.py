@@ -1,8 +1,8 @@
 """Every test that can run here, tier after tier, and what became of them: `make test`.
 
-What needs a cluster, a browser or several processes runs by itself after the others. A test that fails is tried again,
-for a machine busy with something else can keep processes from answering in time; the summary names what passed only
-then. All tiers run, also where one has failed. Arguments are pytest's.
+What needs a browser runs after the others, and last, one by one, what needs a cluster or several processes. A test
+that fails is tried again, for a machine busy with something else can keep processes from answering in time; the summary
+names what passed only then. All tiers run, also where one has failed. Arguments are pytest's.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ TALLY_VARIABLE = "ENCORE_TEST_TALLY"
 """Names the file into which tests/conftest.py writes what became of the tests of one pytest run."""
 
 LARGE = "ray or browser or deepspeed"
+MANY_PROCESSES = "ray or deepspeed"
+# In the order of tests/conftest.py, which puts the longest files first.
+TWO_WORKERS = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
 TIERS = {
-    # In the order of tests/conftest.py, which puts the longest files first.
-    "default": ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "-m", f"not ({LARGE})", "--reruns", "1"],
-    "large": ["-m", LARGE, "--reruns", "2"],
+    "default": [*TWO_WORKERS, "-m", f"not ({LARGE})", "--reruns", "1"],
+    "browser": [*TWO_WORKERS, "-m", f"browser and not ({MANY_PROCESSES})", "--reruns", "2"],
+    "large": ["-m", MANY_PROCESSES, "--reruns", "2"],
 }
 PYTEST_INTERRUPTED, PYTEST_FOUND_NO_TEST = 2, 5
 
