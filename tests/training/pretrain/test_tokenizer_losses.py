@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.training.pretrain.tiny_corpus import tone
 from training.pretrain.codec.frame_features import ContentTarget
 from training.pretrain.codec.periodicity_loss import PeriodicityLoss
-from training.pretrain.codec.spectral_loss import LONG_RESOLUTIONS, QUIET_FLOOR, SpectralLoss
+from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
 
 SAMPLE_RATE_HZ = 16_000
 NUM_SAMPLES = 5120
@@ -66,13 +66,29 @@ def whispered(voice: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("pitch_hz", [70, 85, 100])
-def test_in_long_windows_a_deep_voice_in_another_phase_is_nearer_than_its_whisper(pitch_hz: float):
-    """And not in short ones, which is why there is a choice."""
+def test_without_short_windows_a_deep_voice_in_another_phase_is_nearer_than_its_whisper(pitch_hz: float):
+    """And not with them, which is why deep voices may be left out of them."""
     voice, late = deep_voice(pitch_hz), deep_voice(pitch_hz, periods_late=0.37)
-    in_long = SpectralLoss(SAMPLE_RATE_HZ, QUIET_FLOOR, LONG_RESOLUTIONS)
-    assert in_long(late, voice) < 0.25 * in_long(whispered(voice), voice)
-    in_all = SpectralLoss(SAMPLE_RATE_HZ, QUIET_FLOOR)
-    assert in_all(late, voice) > 0.8 * in_all(whispered(voice), voice)
+    spectral_loss = SpectralLoss(SAMPLE_RATE_HZ, QUIET_FLOOR)
+    is_deep = PeriodicityLoss(SAMPLE_RATE_HZ).periods(voice).longer_than(SAMPLE_RATE_HZ / 150, voice.shape[1])
+    assert is_deep.all()
+    whisper = whispered(voice)
+    assert spectral_loss(late, voice, is_deep) < 0.5 * spectral_loss(whisper, voice, is_deep)
+    assert spectral_loss(late, voice) > 0.8 * spectral_loss(whisper, voice)
+
+
+def test_only_where_a_low_voice_speaks_short_windows_do_not_judge():
+    """A higher voice and silence are judged as ever, and a low voice beside them changes nothing."""
+    spectral_loss, periodicity_loss = SpectralLoss(SAMPLE_RATE_HZ), PeriodicityLoss(SAMPLE_RATE_HZ)
+    low, high = deep_voice(90), deep_voice(220)
+    half = SAMPLE_RATE_HZ // 2
+    both = torch.cat([low[:, :half], high[:, :half]], dim=1)
+    is_deep = periodicity_loss.periods(both).longer_than(SAMPLE_RATE_HZ / 150, both.shape[1])
+    assert is_deep[:, : half - 1200].all()
+    assert not is_deep[:, half + 1200 :].any()
+    assert not periodicity_loss.periods(noise()).longer_than(0, NUM_SAMPLES).any()
+    nothing_is_deep = torch.zeros_like(is_deep)
+    assert spectral_loss(whispered(high), high, nothing_is_deep) == spectral_loss(whispered(high), high)
 
 
 @pytest.mark.parametrize("pitch_hz", [70, 85, 100, 150])
@@ -80,20 +96,21 @@ def test_the_nearer_a_pitch_is_to_the_right_one_the_less_is_lacking(pitch_hz: fl
     lacking = PeriodicityLoss(SAMPLE_RATE_HZ)
     voice = deep_voice(pitch_hz)
     others = [deep_voice(pitch_hz * factor, periods_late=0.37) for factor in (1, 1.02, 1.05)]
-    right, near, further = (float(lacking(other, voice)) for other in others)
-    nothing = float(lacking(whispered(voice), voice))
+    recorded = lacking.periods(voice)
+    right, near, further = (float(lacking(other, recorded)) for other in others)
+    nothing = float(lacking(whispered(voice), recorded))
     assert right < 0.02 < near < 0.5 * further
     assert further < 0.7 * nothing
     assert nothing > 0.8
-    assert 0.3 < lacking(voice + whispered(voice), voice) < 0.7
+    assert 0.3 < lacking(voice + whispered(voice), recorded) < 0.7
 
 
 def test_where_nothing_is_voiced_no_pitch_is_lacking():
     lacking = PeriodicityLoss(SAMPLE_RATE_HZ)
     silence = torch.zeros(1, NUM_SAMPLES, requires_grad=True)
-    loss = lacking(silence, noise() / 10)
+    loss = lacking(silence, lacking.periods(noise() / 10))
     assert loss == 0
-    (loss + lacking(silence, sound(1))).backward()
+    (loss + lacking(silence, lacking.periods(sound(1)))).backward()
     assert silence.grad is not None
     assert silence.grad.isfinite().all()
 
@@ -101,12 +118,13 @@ def test_where_nothing_is_voiced_no_pitch_is_lacking():
 def test_the_gradient_of_a_whisper_leads_to_the_pitch():
     voice = deep_voice(85)[:, :8192]
     lacking, decoded = PeriodicityLoss(SAMPLE_RATE_HZ), whispered(voice).requires_grad_()
+    recorded = lacking.periods(voice)
     optimizer = torch.optim.Adam([decoded], lr=0.003)
     for _ in range(40):
         optimizer.zero_grad()
-        lacking(decoded, voice).backward()
+        lacking(decoded, recorded).backward()
         optimizer.step()
-    assert lacking(decoded, voice) < 0.2
+    assert lacking(decoded, recorded) < 0.2
 
 
 def test_inaudible_differences_do_not_count(spectral_loss: SpectralLoss):

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
         codebooks_learn=options.codebooks_learn,
         codebooks_stay=options.codebooks_stay,
         waveform_weight=options.waveform_weight,
-        long_windows=options.long_windows,
+        long_windows_below_hz=options.long_windows_below,
         periodicity_weight=options.periodicity_weight,
         deepened_share=options.deepened_share,
         muon_learning_rate=options.learning_rate,
@@ -184,9 +184,11 @@ def _add_loss_options(parser: argparse.ArgumentParser) -> None:
         "--waveform-weight", type=float, default=TokenizerJob().waveform_weight, help="0 for adversarial training"
     )
     parser.add_argument(
-        "--long-windows",
-        action="store_true",
-        help="judge decoded speech in long windows only, where deep voices have a pitch",
+        "--long-windows-below",
+        type=float,
+        default=0.0,
+        metavar="HZ",
+        help="voices below this pitch are judged in long windows only, where they have one (0; 150 suits)",
     )
     parser.add_argument(
         "--periodicity-weight", type=float, default=0.0, help="of the pitch that decoded speech lacks (0; .5 suits)"

@@ -45,6 +45,8 @@ _FORMER_NAMES = {
     "num_steps_before_opponents": "num_steps_before_discriminators",
     "first_code_weight": "codebook_0_weight",
     "dropout_share": "dropout_ratio",
+    # 0 (false) is the same. True was all speech, and what resumes such a run is refused as another recipe.
+    "long_windows": "long_windows_below_hz",
 }
 
 
@@ -177,8 +179,8 @@ class TokenizerJob(StageJob):
     max_gradient_norm: PositiveFloat = 2.0
 
     waveform_weight: NonNegativeFloat = 0.5
-    long_windows: bool = False
-    """Judge decoded speech in long windows only, where deep voices have a pitch. See `LONG_RESOLUTIONS`."""
+    long_windows_below_hz: NonNegativeFloat = 0.0
+    """Where speech is voiced below this pitch, judge what is decoded in long windows only. See `SHORT`."""
     periodicity_weight: NonNegativeFloat = 0.0
     """Of what decoded speech lacks in pitch, see `PeriodicityLoss`."""
     imitation_weight: NonNegativeFloat = 1.0

@@ -7,6 +7,8 @@ where the pitch nearly is, and does not depend on the phase.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,23 @@ _MAX_HZ, _EDGE_HZ = 500.0, 60.0
 _VOICED_CORRELATION, _VOICED_LEVEL = 0.6, 3e-3
 _OCTAVE_COST = 0.03
 _MIN_POWER = 1e-6
+
+
+class Periods(NamedTuple):
+    """The periods of recorded speech, in windows of some 50 ms."""
+
+    samples: Tensor
+    """Of each window (rows, windows)."""
+    correlation: Tensor
+    """With itself one period later (rows, windows)."""
+    is_voiced: Tensor
+    """Whether there is a period at all (rows, windows)."""
+
+    def longer_than(self, samples: float, num_samples: int) -> Tensor:
+        """Where a recording of `num_samples` is voiced with longer periods than `samples`: bool (rows, num_samples)."""
+        centres = (torch.arange(num_samples, device=self.samples.device) - _WINDOW / 2) / _HOP
+        nearest = centres.round().long().clamp(0, self.samples.shape[1] - 1)
+        return (self.is_voiced & (self.samples > samples))[:, nearest]
 
 
 class PeriodicityLoss(nn.Module):
@@ -38,16 +57,21 @@ class PeriodicityLoss(nn.Module):
         self.register_buffer("own", (own / own[0])[self._lags], persistent=False)
         self.register_buffer("kept", torch.sigmoid((_MAX_HZ - bins_hz) / _EDGE_HZ), persistent=False)
 
-    def forward(self, predicted: Tensor, target: Tensor) -> Tensor:
-        """The loss, a scalar from 0 to 2, of two float32 batches (rows, samples); 0 where nothing is voiced."""
-        with torch.no_grad():
-            wanted, level = self._autocorrelation(target)
-            where = (wanted - self.get_buffer("octave_cost")).argmax(dim=-1, keepdim=True)
-            strongest = wanted.gather(-1, where)
-            is_voiced = (strongest[..., 0] > _VOICED_CORRELATION) & (level > _VOICED_LEVEL)
+    @torch.no_grad()
+    def periods(self, target: Tensor) -> Periods:
+        """The periods of recordings, a float32 batch (rows, samples)."""
+        found, level = self._autocorrelation(target)
+        where = (found - self.get_buffer("octave_cost")).argmax(dim=-1, keepdim=True)
+        strongest = found.gather(-1, where)[..., 0]
+        is_voiced = (strongest > _VOICED_CORRELATION) & (level > _VOICED_LEVEL)
+        return Periods(where[..., 0] + self._lags.start, strongest, is_voiced)
+
+    def forward(self, predicted: Tensor, recorded: Periods) -> Tensor:
+        """The loss, a scalar from 0 to 2, of a float32 batch (rows, samples); 0 where nothing recorded is voiced."""
         found, _ = self._autocorrelation(predicted)
-        missing = (strongest - found.gather(-1, where)).abs()[..., 0] * is_voiced
-        return missing.sum() / is_voiced.sum().clamp(min=1)
+        at_period = found.gather(-1, (recorded.samples - self._lags.start).unsqueeze(-1))[..., 0]
+        missing = (recorded.correlation - at_period).abs() * recorded.is_voiced
+        return missing.sum() / recorded.is_voiced.sum().clamp(min=1)
 
     def _autocorrelation(self, waveform: Tensor) -> tuple[Tensor, Tensor]:
         """Normalised at all lags (rows, windows, lags), and the level of each window."""

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from training.model.network.mel import mel_filterbank
 
@@ -26,21 +25,17 @@ RESOLUTIONS = (
     Resolution(1024, 80),
     Resolution(2048, 80),
 )
-LONG_RESOLUTIONS = (
-    Resolution(512, 48),
-    Resolution(1024, 80),
-    Resolution(2048, 160),
-)
-"""Windows of two periods of low voices and more, with bands that tell their harmonics apart.
-
-In a shorter window each pulse of a low voice is seen by itself, and where in time it is no code says. A decoder that is
-judged by that does best without pulses: below 92 Hz it whispered.
-"""
 FLOOR = 1e-3
 """Minimum of a band's magnitude before the logarithm, for comparisons; full-scale white noise has about 0.6."""
 QUIET_FLOOR = 2e-4
 """In training: below `FLOOR`, decoders filled pauses with a hum that can be heard."""
 _CONVERGENCE_WEIGHT = 0.5
+
+SHORT = 256
+"""Windows up to this, in samples, see each pulse of a low voice by itself.
+
+Where in time it is no code says. A decoder that is judged by that does best without pulses: below 92 Hz it whispered.
+"""
 
 
 class SpectralLoss(nn.Module):
@@ -57,21 +52,30 @@ class SpectralLoss(nn.Module):
             self.register_buffer(f"window_{fft_size}", torch.hann_window(fft_size), persistent=False)
             self.register_buffer(f"bank_{fft_size}", bank, persistent=False)
 
-    def forward(self, predicted: Tensor, target: Tensor) -> Tensor:
-        """The distance, a scalar, of two float32 batches (rows, samples) of at least half the longest window."""
-        losses = [self._distance(resolution, predicted, target) for resolution in self._resolutions]
+    def forward(self, predicted: Tensor, target: Tensor, is_deep: Tensor | None = None) -> Tensor:
+        """The distance, a scalar, of two float32 batches (rows, samples) of at least half the longest window.
+
+        Short windows do not judge what `is_deep` (rows, samples) says is voiced by a low voice.
+        """
+        losses = [self._distance(resolution, predicted, target, is_deep) for resolution in self._resolutions]
         return torch.stack(losses).mean()
 
-    def _distance(self, resolution: Resolution, predicted: Tensor, target: Tensor) -> Tensor:
-        bank = self.get_buffer(f"bank_{resolution.fft_size}")
+    def _distance(self, resolution: Resolution, predicted: Tensor, target: Tensor, is_deep: Tensor | None) -> Tensor:
+        size = resolution.fft_size
+        bank = self.get_buffer(f"bank_{size}")
+        magnitude = self._magnitude(size, predicted)
         with torch.no_grad():
-            target_magnitude = self._magnitude(resolution.fft_size, target)
+            target_magnitude = self._magnitude(size, target)
             target_mel = (bank @ target_magnitude).clamp(min=self._floor).log()
-        magnitude = self._magnitude(resolution.fft_size, predicted)
+            is_judged = torch.ones_like(magnitude[:, :1])
+            if is_deep is not None and size <= SHORT:
+                frames = torch.arange(magnitude.shape[-1], device=magnitude.device) * (size // 4)
+                is_judged = (~is_deep[:, frames.clamp(max=is_deep.shape[1] - 1)]).to(magnitude.dtype).unsqueeze(1)
         log_mel = (bank @ magnitude).clamp(min=self._floor).log()
         # Over the whole batch, because the convergence of a silent row alone has no meaning.
-        convergence = (magnitude - target_magnitude).norm() / target_magnitude.norm().clamp(min=FLOOR)
-        distance: Tensor = functional.l1_loss(log_mel, target_mel) + _CONVERGENCE_WEIGHT * convergence
+        difference = ((magnitude - target_magnitude) * is_judged).norm()
+        convergence = difference / target_magnitude.norm().clamp(min=FLOOR)
+        distance: Tensor = ((log_mel - target_mel).abs() * is_judged).mean() + _CONVERGENCE_WEIGHT * convergence
         return distance
 
     def _magnitude(self, fft_size: int, waveform: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from training.pretrain.codec.frame_codes import CodedCorpus
 from training.pretrain.codec.job import FILTER_BANK_RATIOS, TokenizerJob
 from training.pretrain.codec.network import NetworkOutput, TokenizerNetwork
 from training.pretrain.codec.periodicity_loss import PeriodicityLoss
-from training.pretrain.codec.spectral_loss import LONG_RESOLUTIONS, QUIET_FLOOR, RESOLUTIONS, SpectralLoss
+from training.pretrain.codec.spectral_loss import QUIET_FLOOR, SpectralLoss
 from training.pretrain.codec.widening import widen
 from training.pretrain.codec.write_tokenizer import share_codebooks
 from training.pretrain.corpus.corpus import PARTS, RECORDINGS, TRAIN, has_part
@@ -85,9 +85,10 @@ class TokenizerTraining(TrainingRun):
                 filter_bank.install(self.network.tokenizer.encoder, space, _some_speech(coded, recordings, job.seed))
             self._discriminators = Discriminators(job.size.discriminator_width) if job.adversarial else None
         rate_hz = self.network.tokenizer.config.input_sample_rate
-        resolutions = LONG_RESOLUTIONS if job.long_windows else RESOLUTIONS
-        self._spectral_loss = SpectralLoss(rate_hz, QUIET_FLOOR, resolutions).to(device)
-        self._periodicity_loss = PeriodicityLoss(rate_hz).to(device) if job.periodicity_weight else None
+        self._rate_hz = rate_hz
+        self._spectral_loss = SpectralLoss(rate_hz, QUIET_FLOOR).to(device)
+        hears_pitch = job.periodicity_weight > 0 or job.long_windows_below_hz > 0
+        self._periodicity_loss = PeriodicityLoss(rate_hz).to(device) if hears_pitch else None
         networks: dict[str, nn.Module] = {"network": self.network}
         if self._discriminators is not None:
             networks["discriminators"] = self._discriminators
@@ -147,12 +148,7 @@ class TokenizerTraining(TrainingRun):
         losses: dict[str, Tensor] = {}
         total = crops.waveform.new_zeros(())
         if output.waveform is not None:
-            losses["spectral"] = self._spectral_loss(output.waveform.float(), crops.waveform)
-            losses["waveform"] = functional.l1_loss(output.waveform.float(), crops.waveform)
-            total = losses["spectral"] + job.waveform_weight * losses["waveform"]
-            if self._periodicity_loss is not None:
-                losses["periodicity"] = self._periodicity_loss(output.waveform.float(), crops.waveform)
-                total = total + job.periodicity_weight * losses["periodicity"]
+            total = self._reconstruction(output.waveform.float(), crops.waveform, losses)
         if output.imitation is not None and output.codebook_0 is not None:
             losses |= {"imitation": output.imitation, "codebook_0": output.codebook_0}
             total = total + job.imitation_weight * output.imitation + job.codebook_0_weight * output.codebook_0
@@ -166,6 +162,22 @@ class TokenizerTraining(TrainingRun):
         if job.codebooks_learn and output.quantized is not None:
             self.network.follow(output.quantized, random)
         return self.read(losses)
+
+    def _reconstruction(self, decoded: Tensor, recorded: Tensor, losses: dict[str, Tensor]) -> Tensor:
+        """The loss of decoded speech (rows, samples) against what was recorded; adds its parts to `losses`."""
+        job = self.job
+        is_deep = None
+        if self._periodicity_loss is not None:
+            periods = self._periodicity_loss.periods(recorded)
+            losses["periodicity"] = self._periodicity_loss(decoded, periods)
+            if job.long_windows_below_hz > 0:
+                is_deep = periods.longer_than(self._rate_hz / job.long_windows_below_hz, recorded.shape[-1])
+        losses["spectral"] = self._spectral_loss(decoded, recorded, is_deep)
+        losses["waveform"] = functional.l1_loss(decoded, recorded)
+        total = losses["spectral"] + job.waveform_weight * losses["waveform"]
+        if job.periodicity_weight > 0:
+            total = total + job.periodicity_weight * losses["periodicity"]
+        return total
 
     def _arithmetic(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.job.bfloat16)

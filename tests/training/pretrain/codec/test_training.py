@@ -236,6 +236,8 @@ def test_a_run_saved_with_the_former_names_resumes(corpus: Path, tmp_path: Path)
     ):
         assert f'"{now}"' in text
         text = text.replace(f'"{now}"', f'"{former}"')
+    assert '"long_windows_below_hz": 0.0' in text
+    text = text.replace('"long_windows_below_hz": 0.0', '"long_windows": false')
     (state / "job.json").write_text(text)
     weights = load_file(state / "model.safetensors")
     former = {
@@ -406,15 +408,15 @@ def test_codebooks_that_stay_are_those_of_the_start_and_all_else_learns(corpus: 
     assert learnt >= {"encoder", "decoder"}
 
 
-def test_a_run_may_judge_in_long_windows_only(corpus: Path, tmp_path: Path):
+def test_a_run_may_judge_low_voices_in_long_windows_only(corpus: Path, tmp_path: Path):
     losses = {}
-    for is_long in (False, True):
-        job = JOB.model_copy(update={"long_windows": is_long})
-        folder = tmp_path / str(is_long)
+    for below_hz in (0, 1, 400):
+        job = JOB.model_copy(update={"long_windows_below_hz": below_hz})
+        folder = tmp_path / str(below_hz)
         training = TokenizerTraining(job, corpus, folder, device=CPU, compiled=False, report=lambda line: None)
-        losses[is_long] = training.train_step()
-    assert losses[True]["waveform"] == losses[False]["waveform"]
-    assert losses[True]["spectral"] != losses[False]["spectral"]
+        losses[below_hz] = training.train_step()
+    assert losses[400]["waveform"] == losses[1]["waveform"] == losses[0]["waveform"]
+    assert losses[400]["spectral"] < losses[1]["spectral"] == losses[0]["spectral"]
 
 
 def test_a_run_may_ask_for_the_pitch_that_is_lacking(corpus: Path, tmp_path: Path):
