@@ -40,6 +40,8 @@ def main(arguments: list[str]) -> int:
         torch.set_num_threads(options.threads)
     if options.start_codes is not None and options.start is None:
         raise PretrainError("--start-codes says which codes a talker was trained on: name the talker with --start.")
+    if options.keep_speaker_encoder and options.speaker_encoder_rate != 1:
+        raise PretrainError("A speaker encoder that is kept has no rate: leave out --speaker-encoder-rate.")
     if not options.export:
         device = choose_device(options.device)
         codec = (

@@ -348,6 +348,13 @@ def test_an_option_that_is_out_of_range_is_one_sentence(
     assert told.count("\n") == 1
 
 
+def test_a_rate_for_a_speaker_encoder_that_is_kept_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folders = [f"--{name}={tmp_path / name}" for name in ("corpus", "tokenizer", "out")]
+    options = ["--keep-speaker-encoder", "--speaker-encoder-rate", "0.5", "--device", "cpu"]
+    assert command_line.main(["talker", *folders, *options]) == 1
+    assert "leave out --speaker-encoder-rate" in capsys.readouterr().err
+
+
 def test_the_answer_is_the_utterance_and_its_end(source: BatchSource):
 
     batch = source.examples([2], np.random.default_rng(0), is_paired=False)
