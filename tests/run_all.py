@@ -35,9 +35,18 @@ def run_tier(options: list[str], arguments: list[str]) -> tuple[int, dict[str, A
     """Pytest's exit status, and its tally; an empty one if it could not say."""
     with tempfile.TemporaryDirectory(prefix="encore-tally-") as folder:
         tally = Path(folder, "tally.json")
-        command = [sys.executable, "-m", "pytest", "--durations=25", *options, *arguments]
+        command = [sys.executable, "-m", "pytest", "--durations=25", *narrowed(options, arguments)]
         status = subprocess.run(command, env=os.environ | {TALLY_VARIABLE: str(tally)}, check=False).returncode
         return status, json.loads(tally.read_text(encoding="utf-8")) if tally.is_file() else {}
+
+
+def narrowed(options: list[str], arguments: list[str]) -> list[str]:
+    """Both together; where both choose by marks, only what both choose: pytest would forget the tier's own choice."""
+    if "-m" not in options or "-m" not in arguments[:-1]:
+        return [*options, *arguments]
+    own, asked = options.index("-m") + 1, arguments.index("-m") + 1
+    marks = f"({options[own]}) and ({arguments[asked]})"
+    return [*options[: own - 1], *options[own + 1 :], *arguments[: asked - 1], *arguments[asked + 1 :], "-m", marks]
 
 
 def main(arguments: list[str]) -> int:

@@ -113,3 +113,11 @@ def test_what_passed_only_when_tried_again_is_named(
     assert len(before) == 2
     assert before[0].startswith("assert False")
     assert before[1].startswith("AssertionError: so it was")
+
+
+def test_marks_that_are_asked_for_narrow_each_tier():
+    """Else every tier would run all of them once more."""
+    options = ["-n", "2", "-m", "not ray", "--reruns", "1"]
+    both = run_all.narrowed(options, ["-x", "-m", "browser", "tests/browser"])
+    assert both == ["-n", "2", "--reruns", "1", "-x", "tests/browser", "-m", "(not ray) and (browser)"]
+    assert run_all.narrowed(options, ["tests/ui"]) == [*options, "tests/ui"]

@@ -23,7 +23,7 @@ _MIN_POWER = 1e-6
 
 
 class Periods(NamedTuple):
-    """The periods of recorded speech, in windows of some 50 ms."""
+    """The periods of recorded speech, in windows of 1,024 samples."""
 
     samples: Tensor
     """Of each window (rows, windows)."""
