@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -41,12 +40,10 @@ Where in time it is no code says. A decoder that is judged by that does best wit
 class SpectralLoss(nn.Module):
     """Mean over resolutions of the log-mel distance and half the spectral convergence (Arik et al. 2018)."""
 
-    def __init__(
-        self, sample_rate_hz: int, floor: float = FLOOR, resolutions: Sequence[Resolution] = RESOLUTIONS
-    ) -> None:
+    def __init__(self, sample_rate_hz: int, floor: float = FLOOR) -> None:
         super().__init__()
-        self._floor, self._resolutions = floor, tuple(resolutions)
-        for fft_size, num_bands in resolutions:
+        self._floor = floor
+        for fft_size, num_bands in RESOLUTIONS:
             # Slaney's filters have unit area per hertz; weighted means are wanted here.
             bank = mel_filterbank(sample_rate_hz, fft_size, num_bands) * (sample_rate_hz / fft_size)
             self.register_buffer(f"window_{fft_size}", torch.hann_window(fft_size), persistent=False)
@@ -57,7 +54,7 @@ class SpectralLoss(nn.Module):
 
         Short windows do not judge what `is_deep` (rows, samples) says is voiced by a low voice.
         """
-        losses = [self._distance(resolution, predicted, target, is_deep) for resolution in self._resolutions]
+        losses = [self._distance(resolution, predicted, target, is_deep) for resolution in RESOLUTIONS]
         return torch.stack(losses).mean()
 
     def _distance(self, resolution: Resolution, predicted: Tensor, target: Tensor, is_deep: Tensor | None) -> Tensor:
